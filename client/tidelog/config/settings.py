@@ -1,0 +1,177 @@
+"""Declares settings as fields of frozen dataclasses and reads them from Kafka's dotted keys.
+
+``replica_lag_time_max_ms: int = setting(30_000, doc="...")`` is the key ``replica.lag.time.max.ms``. An
+unknown key, a value of the wrong type and a value out of its limits each raise
+:class:`~tidelog.errors.ConfigError` with the key, the value and what would be right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tidelog.config.validators import Validator
+from tidelog.errors import ConfigError
+
+T = TypeVar("T")
+_METADATA = "tidelog"
+REQUIRED: Any = dataclasses.MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInfo:
+    """What the reference page says of a setting."""
+
+    key: str
+    type: str
+    default: object
+    doc: str
+    dynamic: bool
+    secret: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    doc: str
+    check: Validator | None
+    dynamic: bool
+    secret: bool
+    key: str | None
+    aliases: tuple[str, ...]
+
+
+def setting(
+    default: Any = REQUIRED,
+    *,
+    doc: str,
+    check: Validator | None = None,
+    dynamic: bool = False,
+    secret: bool = False,
+    key: str | None = None,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """Declare a field of a config dataclass.
+
+    ``default`` left out makes the key required; ``None`` makes it optional (the annotation says ``X | None``).
+    ``check`` runs on the parsed value. ``dynamic`` says that it can change at run time; a ``secret`` is hidden
+    from ``repr``. ``key`` replaces the name that is made from the field's; ``aliases`` are other spellings.
+    """
+    declaration = _Declaration(doc, check, dynamic, secret, key, aliases)
+    return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: declaration})
+
+
+def config_key(field: dataclasses.Field[Any]) -> str:
+    """Return the dotted key of a field."""
+    declaration: _Declaration = field.metadata[_METADATA]
+    return declaration.key or field.name.replace("_", ".")
+
+
+def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
+    """Build ``cls`` from dotted keys; values may be text, as in a properties file, or of the right type.
+
+    Raises:
+        ConfigError: a key is unknown or missing, or a value is of the wrong type or out of its limits.
+    """
+    hints = typing.get_type_hints(cls)
+    fields = {config_key(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    aliases = {alias: key for key, f in fields.items() for alias in f.metadata[_METADATA].aliases}
+    values: dict[str, Any] = {}
+    for given, value in raw.items():
+        key = aliases.get(given, given)
+        field = fields.get(key)
+        if field is None:
+            raise ConfigError(_unknown_key(given, [*fields, *aliases]))
+        values[field.name] = _parse_value(given, value, hints[field.name], field.metadata[_METADATA])
+    for key, field in fields.items():
+        if field.default is dataclasses.MISSING and field.name not in values:
+            raise ConfigError(f'missing required configuration "{key}": {field.metadata[_METADATA].doc}')
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def describe(cls: type[Any]) -> list[SettingInfo]:
+    """Return what the reference page says of each setting of ``cls``, in the order of declaration."""
+    hints = typing.get_type_hints(cls)
+    return [
+        SettingInfo(
+            config_key(f),
+            _type_name(hints[f.name]),
+            f.default,
+            f.metadata[_METADATA].doc,
+            f.metadata[_METADATA].dynamic,
+            f.metadata[_METADATA].secret,
+        )
+        for f in dataclasses.fields(cls)
+    ]
+
+
+def _unknown_key(key: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    return f'unknown configuration "{key}"{hint}'
+
+
+def _parse_value(key: str, value: object, hint: Any, declaration: _Declaration) -> Any:
+    try:
+        parsed = _convert(value, hint)
+        if declaration.check is not None and parsed is not None:
+            declaration.check(parsed)
+    except (TypeError, ValueError) as error:
+        shown = "[hidden]" if declaration.secret else repr(value)
+        raise ConfigError(f'invalid value {shown} for configuration "{key}": {error}') from error
+    return parsed
+
+
+def _convert(value: object, hint: Any) -> Any:
+    options = typing.get_args(hint)
+    if type(None) in options:
+        if value is None or value == "":
+            return None
+        hint = next(o for o in options if o is not type(None))
+    if typing.get_origin(hint) is tuple:
+        parts = value.split(",") if isinstance(value, str) else typing.cast("list[object]", value)
+        member = typing.get_args(hint)[0]
+        return tuple(_convert(p.strip() if isinstance(p, str) else p, member) for p in parts if p != "")
+    if hint is bool:
+        return _convert_bool(value)
+    if hint is int or hint is float:
+        return _convert_number(value, hint)
+    if hint is str:
+        return str(value).strip()
+    if isinstance(value, hint):
+        return value
+    raise TypeError(f"must be {_type_name(hint)}")
+
+
+def _convert_bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
+def _convert_number(value: object, hint: type[int] | type[float]) -> float:
+    if isinstance(value, bool) or (hint is int and isinstance(value, float) and not value.is_integer()):
+        raise ValueError(f"must be {_type_name(hint)}")
+    try:
+        return hint(str(value).strip())
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"must be {_type_name(hint)}") from error
+
+
+def _type_name(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    options = [o for o in typing.get_args(hint) if o is not type(None)]
+    if typing.get_origin(hint) is tuple:
+        return "a comma-separated list"
+    if options:
+        return _type_name(options[0])
+    return names.get(hint, getattr(hint, "__name__", str(hint)))

@@ -1,0 +1,30 @@
+"""Distinct types for the numbers that are easily mixed up: a broker's id, the epochs, offsets."""
+
+from __future__ import annotations
+
+import base64
+from typing import NewType
+
+BrokerId = NewType("BrokerId", int)
+"""A storage node's ``broker.id``; ``NO_BROKER`` where there is none."""
+
+BrokerEpoch = NewType("BrokerEpoch", int)
+"""The metadata offset of a broker's latest registration (KIP-631)."""
+
+LeaderEpoch = NewType("LeaderEpoch", int)
+"""Grows by one with each leader of a partition (KIP-101)."""
+
+PartitionEpoch = NewType("PartitionEpoch", int)
+"""Grows by one with each change of a partition's registration (KIP-497)."""
+
+TopicId = NewType("TopicId", bytes)
+"""The 16 bytes that tell a topic from an earlier one of the same name (KIP-516)."""
+
+NO_BROKER = BrokerId(-1)
+NO_EPOCH = LeaderEpoch(-1)
+UNKNOWN_OFFSET = -1
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """Return the 22 characters of unpadded URL-safe base64 that Kafka prints for an id."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

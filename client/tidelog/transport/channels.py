@@ -1,0 +1,47 @@
+"""The gRPC options that every Tidelog channel and server shares, so that both ends agree on limits."""
+
+from __future__ import annotations
+
+import grpc.aio
+
+MAX_MESSAGE_BYTES = 128 * 1024 * 1024
+"""Above fetch.max.bytes (50 MiB) plus one oversized batch; what is larger is refused by gRPC itself."""
+
+_COMMON: list[tuple[str, int | str]] = [
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # A proxy from the environment must never sit between the parts of a cluster.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.optimization_target", "throughput"),
+]
+
+CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
+    *_COMMON,
+    # A paused or cut-off peer is noticed by an unanswered ping.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # A restarted peer must be found again quickly.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Each channel its own connection: one busy peer's stream must not hold up another's.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """Return a channel to ``host:port``; connects at the first call and again whenever it breaks."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+def server_options() -> list[tuple[str, int | str]]:
+    """Return the options of a gRPC server: the same limits, and leave to ping every 5 s."""
+    return [
+        *_COMMON,
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Two processes on one port is a mistake that must be seen, not load balancing.
+        ("grpc.so_reuseport", 0),
+    ]

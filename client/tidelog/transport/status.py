@@ -1,0 +1,50 @@
+"""Carries a TidelogError over a gRPC call that failed whole: status, text and trailing metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+import grpc
+import grpc.aio
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+
+ERROR_CODE_KEY = "tidelog-error-code"
+
+_FROM_STATUS = {
+    grpc.StatusCode.UNAVAILABLE: ErrorCode._TRANSPORT,
+    grpc.StatusCode.CANCELLED: ErrorCode._TRANSPORT,
+    grpc.StatusCode.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ErrorCode.MESSAGE_TOO_LARGE,
+    grpc.StatusCode.UNIMPLEMENTED: ErrorCode.UNSUPPORTED_VERSION,
+}
+
+
+async def abort_with(
+    context: grpc.aio.ServicerContext[object, object],
+    error: TidelogError,
+    details: Iterable[tuple[str, str]] = (),
+) -> NoReturn:
+    """End a call with ``error``; ``details`` are further pairs of trailing metadata."""
+    metadata = ((ERROR_CODE_KEY, str(error.code.code)), *details)
+    await context.abort(grpc.StatusCode[error.code.grpc_status], error.message, metadata)
+    raise AssertionError("abort returns never")
+
+
+def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
+    """Return what a failed call means: the peer's own error, or the transport's (retriable)."""
+    text = rpc_error.details() or ""
+    code = trailing_value(rpc_error, ERROR_CODE_KEY)
+    if code is not None:
+        return error_for(int(code), text)
+    row = _FROM_STATUS.get(rpc_error.code(), ErrorCode.UNKNOWN_SERVER_ERROR)
+    return error_for(row, f"{rpc_error.code().name}: {text}")
+
+
+def trailing_value(rpc_error: grpc.aio.AioRpcError, key: str) -> str | None:
+    """Return one value of the trailing metadata of a failed call, or None."""
+    for name, value in rpc_error.trailing_metadata() or ():
+        if name == key:
+            return value if isinstance(value, str) else value.decode()
+    return None
