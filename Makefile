@@ -1,0 +1,68 @@
+# Everything a person does with this checkout. Each target sets up what it needs.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SOURCES := client quorum node tests benchmarks examples docs proto hatch_build.py
+NATIVE := $(shell find client quorum node -name '*.pyx')
+
+.PHONY: help demo test lint format proto docs bench sim chaos build clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.demo ## Run the flights demo: a cluster, a crash, Spark, and the proof that nothing was lost
+	@$(BIN)/python -m examples.flights $(ARGS)
+
+test: $(VENV)/.dev ## Run the tests (ARGS="-k name" narrows them down)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev ## Check style, types, layers and that generated files are up to date
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python proto/generate.py
+
+format: $(VENV)/.dev ## Format the code
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+proto: $(VENV)/.dev ## Generate client/tidelog/v1 from proto/
+	@$(BIN)/python proto/generate.py --write
+
+docs: $(VENV)/.dev ## Generate the configuration reference
+	@$(BIN)/python docs/generate_configuration.py --write
+
+bench: $(VENV)/.dev ## Run the benchmarks and print their table
+	@for b in benchmarks/*_bench.py; do echo "== $$b"; $(BIN)/python $$b; done
+
+sim: $(VENV)/.dev ## Run the simulations of the cores over many seeds (SEEDS=2000)
+	@TIDELOG_SIM_SEEDS=$(or $(SEEDS),2000) $(BIN)/python -m pytest -m sim --timeout 3600 $(ARGS)
+
+chaos: $(VENV)/.dev ## Kill and pause real processes under load, again and again (ROUNDS=10)
+	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
+
+build: $(VENV)/.dev ## Build the wheel and the sdist into dist/
+	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find client quorum node -name '*.so' -delete
+
+# The environment: once per change of pyproject.toml or of a compiled source.
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Tidelog needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo $(VENV)/.dev: $(VENV)/bin/python pyproject.toml hatch_build.py $(NATIVE)
+	@echo "Installing Tidelog with its $(patsubst .%,%,$(notdir $@)) dependencies"
+	@$(PIP) install -e '.[$(patsubst .%,%,$(notdir $@))]' \
+		| grep --line-buffered -vE '^(Requirement already|  (Preparing|Created|Stored|Building))' || test $${PIPESTATUS[0]} -eq 0
+	@touch $@

@@ -1,0 +1,180 @@
+"""The topics of the fake and the checks that a controller makes before it creates or deletes one."""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.ids import TopicId
+from tidelog.testing.fake.partition import FakePartition
+
+MAX_NAME_LENGTH = 249
+NODE_ID = 1
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+# The last four cannot be noticed on one node that keeps everything in memory: they are checked and stored.
+_CONFIGS: dict[str, re.Pattern[str]] = {
+    "max.message.bytes": re.compile(r"\d+"),
+    "message.timestamp.type": re.compile("CreateTime|LogAppendTime"),
+    "min.insync.replicas": re.compile(r"[1-9]\d*"),
+    "cleanup.policy": re.compile("delete"),
+    "compression.type": re.compile("producer"),
+    "retention.bytes": re.compile(r"-?\d+"),
+    "retention.ms": re.compile(r"-?\d+"),
+    "segment.bytes": re.compile(r"\d+"),
+    "segment.ms": re.compile(r"\d+"),
+}
+
+
+@dataclass(slots=True)
+class FakeTopic:
+    """One topic: its id, what was configured, and its partitions by index."""
+
+    name: str
+    topic_id: TopicId
+    partitions: list[FakePartition]
+    configs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest batch that is accepted, as it is on the wire."""
+        return int(self.configs.get("max.message.bytes", _DEFAULT_MAX_MESSAGE_BYTES))
+
+    @property
+    def stamps_append_time(self) -> bool:
+        """Whether message.timestamp.type is LogAppendTime."""
+        return self.configs.get("message.timestamp.type") == "LogAppendTime"
+
+
+class TopicTable:
+    """All topics, guarded by ``changed``: hold it for every call, notify it after every append."""
+
+    def __init__(self, default_partitions: int) -> None:
+        self.changed = threading.Condition()
+        self._topics: dict[str, FakeTopic] = {}
+        self._default_partitions = default_partitions
+
+    def names(self) -> list[str]:
+        """Return the names in alphabetical order."""
+        return sorted(self._topics)
+
+    def topic(self, name: str) -> FakeTopic:
+        """Return a topic. Raises UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an impossible name."""
+        check_topic_name(name)
+        if name not in self._topics:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic "{name}"')
+        return self._topics[name]
+
+    def partition(self, name: str, index: int) -> FakePartition:
+        """Return a partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        partitions = self._topics[name].partitions if name in self._topics else []
+        if not 0 <= index < len(partitions):
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+        return partitions[index]
+
+    def create(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> FakeTopic:
+        """Check everything as a controller does, then create the topic unless ``validate_only``.
+
+        Raises:
+            TidelogError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG.
+        """
+        check_topic_name(name)
+        self._check_absent(name)
+        count = self._count_partitions(name, num_partitions, replication_factor, assignments or {})
+        _check_configs(configs or {})
+        topic = FakeTopic(
+            name, TopicId(uuid.uuid4().bytes), [FakePartition() for _ in range(count)], dict(configs or {})
+        )
+        if not validate_only:
+            self._topics[name] = topic
+        return topic
+
+    def delete(self, name: str) -> FakeTopic:
+        """Remove a topic and its records. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self.topic(name)
+        del self._topics[name]
+        return topic
+
+    def check_invariants(self) -> None:
+        """Assert the invariants of every partition."""
+        for topic in self._topics.values():
+            for partition in topic.partitions:
+                partition.check_invariants()
+
+    def _check_absent(self, name: str) -> None:
+        if name in self._topics:
+            raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f'topic "{name}" exists already')
+        for other in self._topics:
+            if other.replace(".", "_") == name.replace(".", "_"):
+                raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f'topic "{name}" collides with topic "{other}"')
+
+    def _count_partitions(
+        self, name: str, num_partitions: int, replication_factor: int, assignments: Mapping[int, Sequence[int]]
+    ) -> int:
+        if assignments:
+            return _check_assignments(name, num_partitions, replication_factor, assignments)
+        if num_partitions == 0 or num_partitions < -1:
+            raise error_for(ErrorCode.INVALID_PARTITIONS, f'topic "{name}": {num_partitions} partitions; at least 1')
+        if replication_factor == 0 or replication_factor < -1 or replication_factor > 1:
+            raise error_for(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f'topic "{name}": a replication factor of {replication_factor} cannot be reached by 1 node',
+            )
+        return self._default_partitions if num_partitions == -1 else num_partitions
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse what Kafka refuses as the name of a topic. Raises INVALID_TOPIC_EXCEPTION."""
+    if not name or name in (".", ".."):
+        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f'"{name}" is not a topic name')
+    if len(name) > MAX_NAME_LENGTH:
+        raise error_for(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"a topic name of {len(name)} characters; at most {MAX_NAME_LENGTH}"
+        )
+    if _LEGAL_NAME.fullmatch(name) is None:
+        raise error_for(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f'"{name}" is not a topic name: only ASCII letters, digits, ".", "_" and "-" are allowed',
+        )
+
+
+def _check_assignments(
+    name: str, num_partitions: int, replication_factor: int, assignments: Mapping[int, Sequence[int]]
+) -> int:
+    if num_partitions != -1 or replication_factor != -1:
+        raise error_for(
+            ErrorCode.INVALID_REQUEST,
+            f'topic "{name}": partitions and replication factor must be -1 when assignments are given',
+        )
+    if sorted(assignments) != list(range(len(assignments))):
+        raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f'topic "{name}": partitions must be 0, 1, 2 ...')
+    for index, brokers in assignments.items():
+        if list(brokers) != [NODE_ID]:
+            raise error_for(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{name}-{index}: brokers {list(brokers)}; the only node is {NODE_ID}",
+            )
+    return len(assignments)
+
+
+def _check_configs(configs: Mapping[str, str]) -> None:
+    for key, value in configs.items():
+        pattern = _CONFIGS.get(key)
+        if pattern is None:
+            raise error_for(ErrorCode.INVALID_CONFIG, f"unknown topic config name: {key}")
+        if pattern.fullmatch(value) is None:
+            raise error_for(ErrorCode.INVALID_CONFIG, f"invalid value {value!r} for configuration {key}")

@@ -1,0 +1,23 @@
+"""Kills a test cluster when its owner is gone: run as a script, it leads the cluster's process group.
+
+It waits for the end of its standard input, which comes when the owner closes the pipe or dies in whatever way, and
+then sends SIGKILL to the whole group, itself included. A killed owner, a paused node and a thread that started
+the cluster are all covered, which a parent-death signal would not do.
+"""
+
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Wait for the owner's end, then kill the group."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""A whole cluster of real processes on loopback, for tests, demos and trying things out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import importlib
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+from tidelog.config import config_key
+from tidelog.errors import ConfigError
+from tidelog.testing.ports import free_ports
+from tidelog.testing.process import ProcessGroup, ProcessHandle
+from tidelog.transport.channels import open_channel
+from tidelog.transport.loop import run_sync
+from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
+from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
+from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+
+_HOST = "127.0.0.1"
+_POLL_INTERVAL_S = 0.02
+_CALL_TIMEOUT_S = 1.0
+_QUICK = {
+    "broker.heartbeat.interval.ms": 300,
+    "broker.session.timeout.ms": 2_000,
+    "controller.quorum.election.timeout.ms": 500,
+    "replica.lag.time.max.ms": 3_000,
+}
+"""A cluster on one machine notices a crash sooner than Kafka's defaults (9 s) would; ``config`` overrides them."""
+
+
+class LocalCluster:
+    """Three controllers and three storage nodes, or as many as asked, as processes of this machine.
+
+    A context manager: entering starts it and waits until it is ready, leaving ends every process. No process outlives
+    the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept, or in a temporary
+    folder, which is removed. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes or to both,
+    as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`.
+
+    Needs ``pip install tidelog[node,quorum]``.
+    """
+
+    def __init__(
+        self,
+        controllers: int = 3,
+        nodes: int = 3,
+        data_dir: str | Path | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        if controllers < 1 or nodes < 0:
+            raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
+        self.cluster_id = f"local-{uuid.uuid4().hex[:12]}"
+        self._config = dict(config or {})
+        self._keep_data = data_dir is not None
+        self._data_dir = data_dir
+        self._counts = (controllers, nodes)
+        self._group: ProcessGroup | None = None
+        self.controllers: dict[int, ProcessHandle] = {}
+        self.nodes: dict[int, ProcessHandle] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, for a client's ``bootstrap.servers``."""
+        return ",".join(node.address for node in self.nodes.values())
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the processes keep their data, configuration and output; RuntimeError before the start."""
+        if self._data_dir is None:
+            raise RuntimeError("the cluster was not started")
+        return Path(self._data_dir)
+
+    def __enter__(self) -> LocalCluster:
+        """Start everything and wait until it is ready."""
+        self.start()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End every process."""
+        self.close()
+
+    def start(self) -> None:
+        """Start every process; returns before the cluster is ready. Raises ConfigError for an unknown key."""
+        per_module = {module: _known_settings(module, self._config) for module in _MODULES}
+        unknown = set(self._config) - {key for settings in per_module.values() for key in settings}
+        if unknown:
+            raise ConfigError(f"neither controllers nor nodes know the configuration {', '.join(sorted(unknown))}")
+        if self._data_dir is None:
+            self._data_dir = tempfile.mkdtemp(prefix="tidelog-")
+        self._group = ProcessGroup()
+        self._configure(self._group, per_module)
+        for handle in self._handles():
+            handle.start()
+
+    def close(self) -> None:
+        """End every process: a controlled stop where the data is kept, else at once."""
+        if self._keep_data:
+            self._stop_controlled()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+        for handle in self._handles():
+            handle.wait()
+        if not self._keep_data and self._data_dir is not None:
+            shutil.rmtree(self._data_dir, ignore_errors=True)
+            self._data_dir = None
+
+    def wait_ready(self, timeout_s: float = 30.0) -> None:
+        """Wait until the controllers have a leader and every running node serves and knows all the others.
+
+        Raises:
+            TimeoutError: it took longer; the text says who was missing.
+            RuntimeError: a process ended; the text has its last output.
+        """
+        run_sync(self._wait_ready(timeout_s), timeout_s + 5)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Return the id of the node that leads a partition now, None while there is none."""
+        return run_sync(self._leader(topic, partition), 10)
+
+    def controller_leader(self) -> int | None:
+        """Return the id of the controller that leads the quorum now, None while there is none."""
+        return run_sync(self._controller_leader(), 10)
+
+    def _handles(self) -> list[ProcessHandle]:
+        return [*self.controllers.values(), *self.nodes.values()]
+
+    def _configure(self, group: ProcessGroup, per_module: Mapping[str, Mapping[str, object]]) -> None:
+        controllers, nodes = self._counts
+        ports = free_ports(controllers + nodes)
+        voters = ",".join(f"{n + 1}@{_HOST}:{ports[n]}" for n in range(controllers))
+        for n in range(controllers + nodes):
+            module = _QUORUM if n < controllers else _NODE
+            node_id = n + 1 if n < controllers else n + 1 - controllers
+            kind, target = ("controller", self.controllers) if n < controllers else ("node", self.nodes)
+            directory = self.data_dir / f"{kind}-{node_id}"
+            handle = ProcessHandle(node_id, module, _HOST, ports[n], directory, group)
+            handle.configure(
+                {
+                    "node.id": node_id,
+                    "cluster.id": self.cluster_id,
+                    "listeners": f"GRPC://{handle.address}",
+                    "controller.quorum.voters": voters,
+                    _MODULES[module][1]: directory / "data",
+                    **per_module[module],
+                }
+            )
+            target[node_id] = handle
+
+    def _stop_controlled(self) -> None:
+        for group in (self.nodes, self.controllers):
+            for handle in group.values():
+                handle.resume()
+                handle.terminate()
+            deadline = time.monotonic() + 15
+            for handle in group.values():
+                handle.wait_or_kill(max(0.1, deadline - time.monotonic()))
+
+    async def _wait_ready(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        waiting = {handle: "did not answer" for handle in self._handles() if handle.is_running}
+        running = {node_id for node_id, node in self.nodes.items() if node.is_running}
+        while waiting:
+            for handle in list(waiting):
+                if not handle.is_running:
+                    raise RuntimeError(f"{handle.name} ended with exit code {handle.wait()}:\n{handle.log_tail()}")
+            answers = await asyncio.gather(*(self._problem(handle, running) for handle in waiting))
+            waiting = {handle: answer for handle, answer in zip(waiting, answers, strict=True) if answer}
+            if waiting and time.monotonic() > deadline:
+                missing = "; ".join(f"{handle.name} {answer}" for handle, answer in waiting.items())
+                raise TimeoutError(f"the cluster was not ready after {timeout_s} s: {missing}")
+            await asyncio.sleep(_POLL_INTERVAL_S if waiting else 0)
+
+    async def _problem(self, handle: ProcessHandle, running: set[int]) -> str:
+        view = await _describe_cluster(handle)
+        if view is None:
+            return "did not answer"
+        if view.controller_id < 0:
+            return "knows no leader of the quorum"
+        missing = running - {broker.broker_id for broker in view.brokers if not broker.is_fenced}
+        return f"does not see nodes {sorted(missing)}" if missing else ""
+
+    async def _leader(self, topic: str, partition: int) -> int | None:
+        views = await asyncio.gather(*(_describe_topic(n, topic) for n in self.nodes.values() if n.is_running))
+        found: list[PartitionMetadata] = [
+            p for view in views if view for t in view.topics for p in t.partitions if p.index == partition
+        ]
+        newest = max(found, key=lambda p: p.leader_epoch, default=None)
+        return None if newest is None or newest.leader_id < 0 else newest.leader_id
+
+    async def _controller_leader(self) -> int | None:
+        running = [c for c in self.controllers.values() if c.is_running]
+        views = await asyncio.gather(*(_describe_cluster(controller) for controller in running))
+        leading = [c.id for c, view in zip(running, views, strict=True) if view and view.controller_id == c.id]
+        return leading[0] if len(leading) == 1 else None
+
+
+_QUORUM, _NODE = "tidelog_quorum", "tidelog_node"
+_MODULES = {_QUORUM: ("QuorumConfig", "metadata.log.dir"), _NODE: ("NodeConfig", "log.dirs")}
+
+
+def _known_settings(module: str, config: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings that a component knows; it is found by name, as the process is started by name."""
+    config_class: Any = getattr(importlib.import_module(f"{module}.server.config"), _MODULES[module][0])
+    known = {config_key(field) for field in dataclasses.fields(config_class)}
+    return {key: value for key, value in {**_QUICK, **config}.items() if key in known}
+
+
+async def _describe_cluster(handle: ProcessHandle) -> DescribeClusterResponse | None:
+    async with open_channel(handle.address) as channel:
+        with contextlib.suppress(grpc.RpcError):
+            return await AdminServiceStub(channel).DescribeCluster(DescribeClusterRequest(), timeout=_CALL_TIMEOUT_S)
+    return None
+
+
+async def _describe_topic(handle: ProcessHandle, topic: str) -> GetMetadataResponse | None:
+    async with open_channel(handle.address) as channel:
+        with contextlib.suppress(grpc.RpcError):
+            return await LogServiceStub(channel).GetMetadata(
+                GetMetadataRequest(topics=[topic]), timeout=_CALL_TIMEOUT_S
+            )
+    return None

@@ -1,0 +1,149 @@
+"""One process of a test cluster: start, kill, pause, resume, stop; and the group it belongs to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from tidelog.testing import guardian
+
+_LOG_TAIL_LINES = 12
+
+
+class ProcessGroup:
+    """The process group of a cluster; everything in it dies with the process that made it."""
+
+    def __init__(self) -> None:
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-I", "-S", guardian.__file__], stdin=subprocess.PIPE, process_group=0
+        )
+
+    @property
+    def id(self) -> int:
+        """The process group id that members are started with."""
+        return self._guardian.pid
+
+    def close(self) -> None:
+        """Kill every member at once and reap the guardian."""
+        stdin: IO[bytes] | None = self._guardian.stdin
+        if stdin is not None and not stdin.closed:
+            stdin.close()
+        self._guardian.wait()
+
+
+class ProcessHandle:
+    """A controller or a storage node of a :class:`~tidelog.testing.LocalCluster`.
+
+    Not thread-safe: one thread at a time kills, stops or starts a given process.
+    """
+
+    def __init__(self, node_id: int, module: str, host: str, port: int, directory: Path, group: ProcessGroup) -> None:
+        self.id = node_id
+        self.host = host
+        self.port = port
+        self.directory = directory
+        self._module = module
+        self._group = group
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of its listener; the same after a restart."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the latest start; RuntimeError before the first."""
+        if self._process is None:
+            raise RuntimeError(f"{self.name} was never started")
+        return self._process.pid
+
+    @property
+    def name(self) -> str:
+        """What messages call it, e.g. ``node 2``."""
+        return f"{'node' if self._module == 'tidelog_node' else 'controller'} {self.id}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process exists (a paused one does)."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_path(self) -> Path:
+        """The file that has what the process printed, over all its starts."""
+        return self.directory / "process.log"
+
+    @property
+    def properties_path(self) -> Path:
+        """The configuration it is started with."""
+        return self.directory / "server.properties"
+
+    def configure(self, properties: Mapping[str, object]) -> None:
+        """Write the configuration for the next start."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lines = [f"{key}={value}" for key, value in properties.items()]
+        self.properties_path.write_text("\n".join(lines) + "\n")
+
+    def start(self) -> None:
+        """Start the process unless it runs; returns before it is ready."""
+        if self.is_running:
+            return
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", self._module, str(self.properties_path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=self._group.id,
+                env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the process is gone."""
+        self._signal(signal.SIGKILL)
+        self.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: the process keeps its connections and does nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after a pause."""
+        self._signal(signal.SIGCONT)
+
+    def stop(self, timeout_s: float = 20.0) -> int:
+        """SIGTERM (a controlled shutdown) and wait; after ``timeout_s`` SIGKILL. Returns the exit code."""
+        self.terminate()
+        return self.wait_or_kill(timeout_s)
+
+    def terminate(self) -> None:
+        """SIGTERM: asks for a controlled shutdown, does not wait for it."""
+        self._signal(signal.SIGTERM)
+
+    def wait_or_kill(self, timeout_s: float) -> int:
+        """Wait for the process to end, after ``timeout_s`` with SIGKILL. Returns the exit code."""
+        try:
+            return self.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -signal.SIGKILL
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for the process to end. Raises subprocess.TimeoutExpired."""
+        return 0 if self._process is None else self._process.wait(timeout_s)
+
+    def log_tail(self) -> str:
+        """Return the last lines that the process printed."""
+        with contextlib.suppress(FileNotFoundError):
+            return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+        return ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)

@@ -1,0 +1,48 @@
+"""The Spark side: topic to Parquet, and the figures per carrier and month from what was stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from examples.flights.dataset import Figure, Figures
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tidelog.spark import spark_session
+
+_FIELDS = "row INT, carrier STRING, month INT, dep_delay INT"
+
+
+def run(bootstrap_servers: str, topic: str, parquet: Path) -> Figures:
+    """Read the whole topic, write it to Parquet, return the figures; rows that are there twice count once."""
+    spark = spark_session("flights demo")
+    try:
+        _store(spark, bootstrap_servers, topic, parquet)
+        return _figures(spark, parquet)
+    finally:
+        spark.stop()
+
+
+def _store(spark: SparkSession, bootstrap_servers: str, topic: str, parquet: Path) -> None:
+    records = (
+        spark.read.format("tidelog")
+        .option("bootstrap.servers", bootstrap_servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    flight = F.from_json(F.col("value").cast("string"), _FIELDS)
+    stored = records.select("key", "value", "partition", "offset", "timestamp", flight.alias("flight"))
+    stored.select("key", "value", "partition", "offset", "timestamp", "flight.*").write.parquet(str(parquet))
+
+
+def _figures(spark: SparkSession, parquet: Path) -> Figures:
+    flights = spark.read.parquet(str(parquet)).dropDuplicates(["row"])
+    rows = (
+        flights.groupBy("carrier", "month")
+        .agg(
+            F.count("*").alias("flights"), F.count("dep_delay").alias("delayed"), F.sum("dep_delay").alias("delay_sum")
+        )
+        .collect()
+    )
+    return {(r["carrier"], r["month"]): Figure(r["flights"], r["delayed"], r["delay_sum"] or 0) for r in rows}

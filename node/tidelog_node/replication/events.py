@@ -1,0 +1,128 @@
+"""What happens to a partition's replica: the inputs of :class:`~tidelog_node.replication.state.PartitionState`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_node.replication.truncation import EpochEnd
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationChanged:
+    """The metadata log has a new state of the partition; ``log_end_offset`` is this replica's own."""
+
+    replicas: tuple[BrokerId, ...]
+    isr: frozenset[BrokerId]
+    leader_id: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EligibleBrokersChanged:
+    """The brokers that may be in an ISR, that is neither fenced nor shutting down, with their epochs (KIP-841/903)."""
+
+    epochs: Mapping[BrokerId, BrokerEpoch]
+
+
+@dataclass(frozen=True, slots=True)
+class MinIsrChanged:
+    """The topic's ``min.insync.replicas`` is now ``min_insync_replicas``."""
+
+    min_insync_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsAppended:
+    """This replica leads and has appended: its log now ends at ``log_end_offset``."""
+
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetched:
+    """A follower asked this leader for ``fetch_offset``, and its log was found to match up to there.
+
+    Not to be sent for a fetch that was answered with an error or a diverging epoch: such a fetch proves nothing.
+    """
+
+    replica_id: BrokerId
+    replica_epoch: BrokerEpoch
+    fetch_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Some time passed; a leader looks for followers that lag behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeAccepted:
+    """The controller's answer to proposal ``proposal_id``: its state of the partition from now on."""
+
+    proposal_id: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: frozenset[BrokerId]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeRefused:
+    """Proposal ``proposal_id`` failed with ``code``; a lost or timed-out call has an unknown outcome and counts too."""
+
+    proposal_id: int
+    code: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsReplicated:
+    """A fetch sent in ``leader_epoch`` was answered and its records, if any, were appended to this follower's log."""
+
+    leader_epoch: LeaderEpoch
+    log_end_offset: int
+    leader_high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDiverged:
+    """The leader of ``leader_epoch`` reported where this follower's log leaves its own (KIP-595's diverging epoch).
+
+    ``leader_end`` is the leader's largest epoch not above this follower's last one, and where it ends there;
+    ``own_end`` is the same question asked of the own log for that epoch, None when the own log begins later.
+    """
+
+    leader_epoch: LeaderEpoch
+    leader_end: EpochEnd
+    own_end: EpochEnd | None
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogOutOfRange:
+    """The leader of ``leader_epoch`` has no longer, or not yet, the offset at which this follower's log ends."""
+
+    leader_epoch: LeaderEpoch
+    leader_log_start_offset: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+Event: TypeAlias = (
+    RegistrationChanged
+    | EligibleBrokersChanged
+    | MinIsrChanged
+    | RecordsAppended
+    | FollowerFetched
+    | TimePassed
+    | IsrChangeAccepted
+    | IsrChangeRefused
+    | RecordsReplicated
+    | LogDiverged
+    | LogOutOfRange
+)
