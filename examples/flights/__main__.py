@@ -7,11 +7,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from rich.console import Console
+
 from examples.flights import dataset, load, report, spark_job
 from examples.flights.audit import Audit, audit
 from examples.flights.watch import TopicWatch
-from rich.console import Console
-
 from tidelog import AdminClient, KafkaException, NewTopic
 from tidelog.testing import LocalCluster
 

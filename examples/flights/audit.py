@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.dataset as ds
+
 from examples.flights import dataset
 from examples.flights.dataset import Figures
 from examples.flights.ledger import Ledger

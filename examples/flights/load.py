@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
 from examples.flights import dataset
 from examples.flights.ledger import Ledger
 from examples.flights.watch import TopicWatch
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
 from tidelog import Producer
 from tidelog.testing import LocalCluster
 
@@ -33,7 +33,7 @@ class Timeline:
 
 
 def produce_all(cluster: LocalCluster, topic: str, watch: TopicWatch, progress: Progress) -> tuple[Ledger, Timeline]:
-    """Produce all rows with acks=all through the crash; return once every row has been reported and every ISR is whole."""
+    """Produce all rows through the crash; return once every row was reported and every ISR is whole."""
     ledger = Ledger(dataset.ROWS)
     timeline = Timeline(time.monotonic())
     task = progress.add_task("producing", total=dataset.ROWS)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure as Canvas
+from rich.console import Console
+from rich.table import Table
+
 from examples.flights.audit import Audit
 from examples.flights.dataset import Figures
 from examples.flights.ledger import Ledger
 from examples.flights.load import Timeline
 from examples.flights.watch import TopicWatch
-from matplotlib.figure import Figure as Canvas
-from rich.console import Console
-from rich.table import Table
 
 _BIN_S = 0.2
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from examples.flights.dataset import Figure, Figures
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.functions import col, count, from_json
+from pyspark.sql.functions import sum as sum_of
 
+from examples.flights.dataset import Figure, Figures
 from tidelog.spark import spark_session
 
 _FIELDS = "row INT, carrier STRING, month INT, dep_delay INT"
@@ -31,7 +32,7 @@ def _store(spark: SparkSession, bootstrap_servers: str, topic: str, parquet: Pat
         .option("startingOffsets", "earliest")
         .load()
     )
-    flight = F.from_json(F.col("value").cast("string"), _FIELDS)
+    flight = from_json(col("value").cast("string"), _FIELDS)
     stored = records.select("key", "value", "partition", "offset", "timestamp", flight.alias("flight"))
     stored.select("key", "value", "partition", "offset", "timestamp", "flight.*").write.parquet(str(parquet))
 
@@ -40,9 +41,7 @@ def _figures(spark: SparkSession, parquet: Path) -> Figures:
     flights = spark.read.parquet(str(parquet)).dropDuplicates(["row"])
     rows = (
         flights.groupBy("carrier", "month")
-        .agg(
-            F.count("*").alias("flights"), F.count("dep_delay").alias("delayed"), F.sum("dep_delay").alias("delay_sum")
-        )
+        .agg(count("*").alias("flights"), count("dep_delay").alias("delayed"), sum_of("dep_delay").alias("delay_sum"))
         .collect()
     )
     return {(r["carrier"], r["month"]): Figure(r["flights"], r["delayed"], r["delay_sum"] or 0) for r in rows}

@@ -20,6 +20,9 @@ from tidelog.errors import ErrorCode, KafkaError, error_for
 from tidelog.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 from tidelog.v1 import log_service_pb2 as pb
 
+NO_TOPIC_ID = TopicId(b"")
+"""Of a topic that stands for an error."""
+
 
 @dataclass(frozen=True, slots=True)
 class Broker:
@@ -53,7 +56,7 @@ class Topic:
     """A topic's partitions by index, or the error that stands in their place."""
 
     name: str
-    topic_id: TopicId = TopicId(b"")
+    topic_id: TopicId = NO_TOPIC_ID
     is_internal: bool = False
     error: KafkaError | None = None
     partitions: Mapping[int, Partition] = field(default_factory=dict)
@@ -65,8 +68,8 @@ class ClusterMetadata:
 
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
-    brokers: Mapping[BrokerId, Broker] = MappingProxyType({})
-    topics: Mapping[str, Topic] = MappingProxyType({})
+    brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
 
     def apply(self, response: pb.GetMetadataResponse, *, all_topics: bool = False) -> ClusterMetadata:
         """Return what is known after ``response``; ``all_topics`` drops the topics that it does not name.
@@ -80,9 +83,7 @@ class ClusterMetadata:
                 f'expected cluster "{self.cluster_id}", but the node belongs to "{response.cluster_id}"',
             )
         answered = {t.name: _newer(_topic(t), self.topics.get(t.name)) for t in response.topics}
-        brokers = {
-            BrokerId(b.node_id): Broker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in response.brokers
-        }
+        brokers = {BrokerId(b.node_id): Broker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in response.brokers}
         return ClusterMetadata(
             response.cluster_id or self.cluster_id,
             BrokerId(response.controller_id),

@@ -45,8 +45,8 @@ class LocalCluster:
 
     A context manager: entering starts it and waits until it is ready, leaving ends every process. No process outlives
     the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept, or in a temporary
-    folder, which is removed. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes or to both,
-    as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`.
+    folder, which is removed. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes or to
+    both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`.
 
     Needs ``pip install tidelog[node,quorum]``.
     """

@@ -1,6 +1,16 @@
 """How Tidelog's processes and clients reach each other over gRPC: channels, and errors as statuses."""
 
 from tidelog.transport.channels import CHANNEL_OPTIONS, open_channel, server_options
+from tidelog.transport.loop import call_soon, network_loop, run_sync
 from tidelog.transport.status import abort_with, error_from_rpc
 
-__all__ = ["CHANNEL_OPTIONS", "abort_with", "error_from_rpc", "open_channel", "server_options"]
+__all__ = [
+    "CHANNEL_OPTIONS",
+    "abort_with",
+    "call_soon",
+    "error_from_rpc",
+    "network_loop",
+    "open_channel",
+    "run_sync",
+    "server_options",
+]

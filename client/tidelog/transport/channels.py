@@ -31,9 +31,13 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
 ]
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """Return a channel to ``host:port``; connects at the first call and again whenever it breaks."""
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+def open_channel(address: str, client_id: str = "") -> grpc.aio.Channel:
+    """Return a channel to ``host:port``; connects at the first call and again whenever it breaks.
+
+    ``client_id`` stands first in the user agent that the peer sees.
+    """
+    options = [*CHANNEL_OPTIONS, ("grpc.primary_user_agent", client_id)] if client_id else CHANNEL_OPTIONS
+    return grpc.aio.insecure_channel(address, options=options)
 
 
 def server_options() -> list[tuple[str, int | str]]:

@@ -16,7 +16,7 @@ from tidelog.transport.status import ERROR_CODE_KEY
 R = TypeVar("R")
 
 APIS = (
-    *("Produce", "ProduceStream", "Fetch", "ListOffsets", "GetMetadata", "OffsetForLeaderEpoch"),
+    *("Produce", "Fetch", "ListOffsets", "GetMetadata", "OffsetForLeaderEpoch"),
     *("CreateTopics", "DeleteTopics", "ListTopics", "DescribeTopics", "DescribeCluster"),
 )
 _WITHOUT_ITEMS = ("ListTopics", "DescribeCluster")

@@ -1,0 +1,26 @@
+"""What a client knows of the cluster: metadata, leaders, and a connection per node."""
+
+from tidelog.cluster.client import ClusterClient
+from tidelog.cluster.connections import Connection
+from tidelog.cluster.metadata import Broker, ClusterMetadata, Partition, Topic
+from tidelog.cluster.offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    OffsetAndTimestamp,
+    TopicPartitionKey,
+)
+
+__all__ = [
+    "EARLIEST_TIMESTAMP",
+    "LATEST_TIMESTAMP",
+    "MAX_TIMESTAMP",
+    "Broker",
+    "ClusterClient",
+    "ClusterMetadata",
+    "Connection",
+    "OffsetAndTimestamp",
+    "Partition",
+    "Topic",
+    "TopicPartitionKey",
+]

@@ -1,0 +1,260 @@
+"""Talks to a cluster: finds its nodes and leaders, and asks them, again where that helps.
+
+Producer, consumer, admin client and the Spark connector each own one :class:`ClusterClient`. All methods run on
+the network thread (see :mod:`tidelog.transport.loop`). Each has a deadline; within it, errors that another node
+or another moment may heal are retried with back-off. What is raised names the addresses or the partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from tidelog.cluster.addresses import parse_bootstrap_servers
+from tidelog.cluster.backoff import Backoff
+from tidelog.cluster.connections import Connection, Connections
+from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
+from tidelog.cluster.offsets import OffsetAndTimestamp, OffsetLookup, TopicPartitionKey
+from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog.ids import BrokerId
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog.v1.common_pb2 import LeaderIdAndEpoch
+
+if TYPE_CHECKING:
+    from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub
+
+T = TypeVar("T")
+_METADATA_ATTEMPT_MS = 3_000
+"""One node may take so long over metadata before the next is asked: a paused node must not hold up a client."""
+_UNKNOWN_TOPIC_GRACE_MS = 1_000
+"""A topic created a moment ago may not have reached the node that answers."""
+
+
+class ClusterClient:
+    """A client's view of one cluster and its connections. Lives from construction to :meth:`close`."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        client_id: str = "tidelog",
+        request_timeout_ms: int = 30_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1_000,
+    ) -> None:
+        self.bootstrap_servers = parse_bootstrap_servers(bootstrap_servers)
+        self.request_timeout_ms = request_timeout_ms
+        self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, random.random)
+        self._connections = Connections(client_id)
+        self._metadata = ClusterMetadata()
+        self._answered_last: str | None = None
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """What is known now."""
+        return self._metadata
+
+    def learn_leader(self, topic: str, partition: int, leader: LeaderIdAndEpoch) -> bool:
+        """Take a leader that a node named with its error (KIP-951); returns whether it was news."""
+        before = self._metadata
+        self._metadata = before.with_leader(topic, partition, leader.leader_id, leader.leader_epoch)
+        return self._metadata is not before
+
+    async def refresh(self, topics: Iterable[str] | None = None, *, timeout_ms: float | None = None) -> ClusterMetadata:
+        """Ask any node for the named topics (None: all of them) and return what is known then.
+
+        A topic's own error, as of an unknown one, is in the metadata. An empty list asks for brokers only.
+
+        Raises:
+            TidelogError: no node answered within the deadline: _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with
+                the addresses; INCONSISTENT_CLUSTER_ID when a node of another cluster answers.
+        """
+        request = pb.GetMetadataRequest(topics=sorted(topics or ()), all_topics=topics is None)
+
+        async def ask(connection: Connection, timeout_s: float) -> pb.GetMetadataResponse:
+            return await connection.log.GetMetadata(request, timeout=timeout_s)
+
+        response = await self.ask_any(ask, timeout_ms=timeout_ms, attempt_ms=_METADATA_ATTEMPT_MS)
+        self._metadata = self._metadata.apply(response, all_topics=topics is None)
+        return self._metadata
+
+    async def topic(self, name: str, *, timeout_ms: float | None = None) -> Topic:
+        """Return a topic, asking for it when it is not known.
+
+        Raises:
+            TidelogError: the topic's own error, as UNKNOWN_TOPIC_OR_PARTITION, or as :meth:`refresh`.
+        """
+        known = self._metadata.topics.get(name)
+        if known is not None and known.error is None:
+            return known
+        deadline = self._deadline(timeout_ms)
+        grace = min(deadline, _now_ms() + _UNKNOWN_TOPIC_GRACE_MS)
+        attempt = 0
+        while True:
+            metadata = await self.refresh([name], timeout_ms=deadline - _now_ms())
+            known = metadata.topics.get(name)
+            if known is not None and known.error is None:
+                return known
+            error = _topic_error(name, known)
+            attempt += 1
+            wait_ms = self.backoff.wait_ms(attempt)
+            give_up = grace if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else deadline
+            if not error.code.retriable or _now_ms() + wait_ms >= give_up:
+                raise error
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def leader(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> Broker:
+        """Return a partition's leader, waiting for one to be elected.
+
+        Raises:
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE after the deadline, or as :meth:`refresh`.
+        """
+        deadline = self._deadline(timeout_ms)
+        attempt = 0
+        while True:
+            known = await self.topic(topic, timeout_ms=deadline - _now_ms())
+            if partition not in known.partitions:
+                raise unknown_partition(topic, partition, len(known.partitions))
+            leader = self._metadata.leader(topic, partition)
+            if leader is not None:
+                return leader
+            attempt += 1
+            wait_ms = self.backoff.wait_ms(attempt)
+            if _now_ms() + wait_ms >= deadline:
+                raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
+            await asyncio.sleep(wait_ms / 1000)
+            await self.refresh([topic], timeout_ms=deadline - _now_ms())
+
+    async def list_offsets(
+        self, timestamps_ms: Mapping[TopicPartitionKey, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
+        """Find for each (topic, partition) the first offset whose timestamp is not below the given one.
+
+        ``LATEST_TIMESTAMP`` (-1) means the high watermark, ``EARLIEST_TIMESTAMP`` (-2) the first offset,
+        ``MAX_TIMESTAMP`` (-3) the record with the largest timestamp.
+
+        Raises:
+            TidelogError: a partition's error that is not retriable, or the last one when the deadline passed.
+        """
+        return await OffsetLookup(self, timestamps_ms, self._deadline(timeout_ms)).run()
+
+    async def fetch(
+        self, node_id: int, request: pb.FetchRequest, *, timeout_ms: float | None = None
+    ) -> pb.FetchResponse:
+        """Fetch from one node, once; errors of partitions are inside the response.
+
+        Raises:
+            TidelogError: the call failed whole, or the node is not known.
+        """
+        timeout_s = (self.request_timeout_ms + request.max_wait_ms if timeout_ms is None else timeout_ms) / 1000
+        return await self.connection(node_id).call(lambda c: c.log.Fetch(request, timeout=timeout_s))
+
+    def stub(self, node_id: int) -> LogServiceAsyncStub:
+        """Return the LogService of a broker.
+
+        Raises:
+            TidelogError: LEADER_NOT_AVAILABLE when its address is not known.
+        """
+        return self.connection(node_id).log
+
+    def connection(self, node_id: int) -> Connection:
+        """Return the connection to a broker; raises as :meth:`stub`."""
+        broker = self._metadata.brokers.get(BrokerId(node_id))
+        if broker is None:
+            raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"the address of broker {node_id} is not known")
+        return self._connections.get(broker.address)
+
+    async def ask_any(
+        self,
+        ask: Callable[[Connection, float], Awaitable[T]],
+        *,
+        timeout_ms: float | None = None,
+        attempt_ms: float | None = None,
+    ) -> T:
+        """Ask one node after the other until one answers: known brokers and bootstrap servers.
+
+        ``ask(connection, timeout_s)`` makes the call. Retriable errors go on to the next node, after a back-off
+        when all have been asked.
+
+        Raises:
+            TidelogError: the first error that is not retriable; after the deadline the last one a node gave, or
+                _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with the addresses when none gave any.
+        """
+        deadline = self._deadline(timeout_ms)
+        failures: dict[str, TidelogError] = {}
+        attempt = 0
+        while True:
+            for address in self._addresses():
+                left_ms = max(deadline - _now_ms(), 1)
+                timeout_s = min(left_ms, attempt_ms or self.request_timeout_ms) / 1000
+                try:
+                    return await self._ask_one(address, ask, timeout_s)
+                except TidelogError as error:
+                    if not error.code.retriable:
+                        raise
+                    failures[address] = error
+                if _now_ms() >= deadline:
+                    raise _no_answer(failures)
+            attempt += 1
+            wait_ms = self.backoff.wait_ms(attempt)
+            if _now_ms() + wait_ms >= deadline:
+                raise _no_answer(failures)
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def close(self) -> None:
+        """Close all connections; later calls raise _DESTROY."""
+        await self._connections.close()
+
+    async def _ask_one(self, address: str, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float) -> T:
+        connection = self._connections.get(address)
+        answer = await connection.call(lambda c: ask(c, timeout_s))
+        self._answered_last = address
+        return answer
+
+    def _addresses(self) -> list[str]:
+        brokers = [broker.address for broker in self._metadata.brokers.values()]
+        random.shuffle(brokers)
+        first = [self._answered_last] if self._answered_last in (*brokers, *self.bootstrap_servers) else []
+        return list(dict.fromkeys(a for a in (*first, *brokers, *self.bootstrap_servers) if a))
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        return _now_ms() + (self.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+
+def unknown_partition(topic: str, partition: int, count: int) -> TidelogError:
+    """Return the error of a partition that its topic does not have."""
+    return error_for(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{topic}" has no partition {partition}, it has {count}'
+    )
+
+
+def _topic_error(name: str, known: Topic | None) -> TidelogError:
+    error = known.error if known is not None and known.error is not None else None
+    if error is None or error.error_code() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic "{name}"')
+    return error_for(error.error_code(), error.str())
+
+
+def _no_answer(failures: Mapping[str, TidelogError]) -> TidelogError:
+    silent = (ErrorCode._TRANSPORT, ErrorCode._RESOLVE, ErrorCode.REQUEST_TIMED_OUT)
+    spoken = [e for e in failures.values() if e.code not in silent]
+    if spoken:
+        return spoken[-1]
+    codes = {e.code for e in failures.values()}
+    text = "no broker answered: " + "; ".join(_reason(a, e.error) for a, e in failures.items())
+    if codes == {ErrorCode._RESOLVE}:
+        return error_for(ErrorCode._RESOLVE, text)
+    if ErrorCode.REQUEST_TIMED_OUT in codes:
+        return error_for(ErrorCode._TIMED_OUT, text)
+    return error_for(ErrorCode._ALL_BROKERS_DOWN, text)
+
+
+def _reason(address: str, error: KafkaError) -> str:
+    text = error.str()
+    return text if text.startswith(address) else f"{address}: {text}"
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000

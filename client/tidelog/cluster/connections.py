@@ -1,0 +1,84 @@
+"""One gRPC channel per address, opened at first use and kept until the client closes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc.aio
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import error_from_rpc, open_channel
+from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
+from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+
+if TYPE_CHECKING:
+    from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
+    from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub
+
+T = TypeVar("T")
+
+_RESOLVE_TEXTS = ("DNS resolution failed", "Name or service not known", "Domain name not found")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A channel to one address with its stubs."""
+
+    address: str
+    channel: grpc.aio.Channel
+    log: LogServiceAsyncStub
+    admin: AdminServiceAsyncStub
+
+    async def call(self, call: Callable[[Connection], Awaitable[T]]) -> T:
+        """Await ``call(self)``.
+
+        Raises:
+            TidelogError: the call failed whole; the text begins with the address.
+        """
+        try:
+            return await call(self)
+        except grpc.aio.AioRpcError as error:
+            raise rpc_error(self.address, error) from error
+
+
+class Connections:
+    """The channels of one client. Used on the network thread only."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._by_address: dict[str, Connection] = {}
+        self._closed = False
+
+    def get(self, address: str) -> Connection:
+        """Return the connection of an address.
+
+        Raises:
+            TidelogError: _DESTROY after :meth:`close`.
+        """
+        if self._closed:
+            raise error_for(ErrorCode._DESTROY, "the client is closed")
+        connection = self._by_address.get(address)
+        if connection is None:
+            channel = open_channel(address, self._client_id)
+            connection = Connection(address, channel, LogServiceStub(channel), AdminServiceStub(channel))
+            self._by_address[address] = connection
+        return connection
+
+    async def close(self) -> None:
+        """Close every channel; calls under way are cancelled."""
+        self._closed = True
+        connections = list(self._by_address.values())
+        self._by_address.clear()
+        await asyncio.gather(*(c.channel.close() for c in connections))
+
+
+def rpc_error(address: str, error: grpc.aio.AioRpcError) -> TidelogError:
+    """Return what a failed call to ``address`` means, with the address in the text where it is the transport's."""
+    meant = error_from_rpc(error)
+    if meant.code is ErrorCode._TRANSPORT:
+        unresolved = any(t in meant.message for t in _RESOLVE_TEXTS)
+        return error_for(ErrorCode._RESOLVE if unresolved else meant.code, f"{address}: {meant.message}")
+    return meant

@@ -1,0 +1,108 @@
+"""Finds offsets by timestamp across the leaders of many partitions, again where a leader has moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.errors import TidelogError, error_for
+from tidelog.v1 import log_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from tidelog.cluster.client import ClusterClient
+
+TopicPartitionKey = tuple[str, int]
+
+LATEST_TIMESTAMP = -1
+"""Asks for the high watermark: the offset that the next committed record gets."""
+EARLIEST_TIMESTAMP = -2
+"""Asks for the first offset of the log."""
+MAX_TIMESTAMP = -3
+"""Asks for the record with the largest timestamp (KIP-734)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    """What ListOffsets found: offset -1 when no record is as late as asked; timestamp -1 when not known."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+class OffsetLookup:
+    """One lookup: asks each leader for its partitions until all are found or the deadline has passed."""
+
+    def __init__(self, client: ClusterClient, timestamps_ms: Mapping[TopicPartitionKey, int], deadline_ms: float):
+        self._client = client
+        self._missing = dict(timestamps_ms)
+        self._deadline_ms = deadline_ms
+        self._found: dict[TopicPartitionKey, OffsetAndTimestamp] = {}
+        self._errors: dict[TopicPartitionKey, TidelogError] = {}
+
+    async def run(self) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
+        """Return what was found of every partition; raises as :meth:`ClusterClient.list_offsets`."""
+        attempt = 0
+        while self._missing:
+            self._errors.clear()
+            await self._ask_leaders()
+            if not self._missing:
+                break
+            attempt += 1
+            await self._back_off(attempt)
+        return self._found
+
+    async def _ask_leaders(self) -> None:
+        by_leader: defaultdict[int, list[TopicPartitionKey]] = defaultdict(list)
+        for topic, partition in self._missing:
+            leader = await self._client.leader(topic, partition, timeout_ms=self._left_ms())
+            by_leader[leader.node_id].append((topic, partition))
+        async with asyncio.TaskGroup() as tasks:
+            for node_id, partitions in by_leader.items():
+                tasks.create_task(self._ask(node_id, partitions), name=f"list-offsets-{node_id}")
+
+    async def _ask(self, node_id: int, partitions: list[TopicPartitionKey]) -> None:
+        request = self._request(partitions)
+        timeout_s = min(self._left_ms(), self._client.request_timeout_ms) / 1000
+        try:
+            connection = self._client.connection(node_id)
+            response = await connection.call(lambda c: c.log.ListOffsets(request, timeout=timeout_s))
+        except TidelogError as error:
+            self._errors.update(dict.fromkeys(partitions, error))
+            return
+        for topic in response.topics:
+            for result in topic.partitions:
+                self._take(topic.name, result)
+
+    def _request(self, partitions: list[TopicPartitionKey]) -> pb.ListOffsetsRequest:
+        by_topic: defaultdict[str, list[pb.ListOffsetsPartition]] = defaultdict(list)
+        for topic, partition in partitions:
+            timestamp_ms = self._missing[topic, partition]
+            by_topic[topic].append(pb.ListOffsetsPartition(index=partition, timestamp_ms=timestamp_ms))
+        return pb.ListOffsetsRequest(
+            topics=[pb.ListOffsetsTopic(name=name, partitions=items) for name, items in by_topic.items()]
+        )
+
+    def _take(self, topic: str, result: pb.ListOffsetsPartitionResult) -> None:
+        key = (topic, result.index)
+        if result.HasField("error"):
+            self._errors[key] = error_for(result.error.code, result.error.message)
+        elif key in self._missing:
+            self._found[key] = OffsetAndTimestamp(result.offset, result.timestamp_ms, result.leader_epoch)
+            del self._missing[key]
+
+    async def _back_off(self, attempt: int) -> None:
+        for error in self._errors.values():
+            if not error.code.retriable:
+                raise error
+        wait_ms = self._client.backoff.wait_ms(attempt)
+        if self._left_ms() <= wait_ms and self._errors:
+            raise next(iter(self._errors.values()))
+        await asyncio.sleep(wait_ms / 1000)
+        await self._client.refresh({topic for topic, _ in self._missing}, timeout_ms=self._left_ms())
+
+    def _left_ms(self) -> float:
+        return max(self._deadline_ms - asyncio.get_running_loop().time() * 1000, 1)

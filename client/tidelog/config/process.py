@@ -1,0 +1,93 @@
+"""What the processes of a cluster have in common: ``PROGRAM FILE [--override key=value ...]``.
+
+A problem that its operator can repair (a missing file, an unknown key, a port in use, a folder that cannot be written)
+is one line on stderr and exit code 2; anything else is a defect and shows its traceback with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tidelog.errors import ConfigError, TidelogError
+
+EXIT_CONFIGURATION = 2
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def run_process(
+    main: Callable[[dict[str, str]], Coroutine[None, None, None]], argv: Sequence[str] | None = None
+) -> int:
+    """Run ``await main(properties)`` on a uvloop until it ends; return the exit code.
+
+    ``main`` should import what is slow (grpc) inside itself. Logging goes to stderr at INFO. ``argv`` defaults to the
+    command line's arguments.
+    """
+    program = Path(sys.argv[0]).name
+    # The library's own reports of a failed bind would stand before the one line that says it better.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
+    try:
+        arguments = _parse_arguments(program, argv)
+        _run(main(load_properties(arguments.file, arguments.override)))
+    except TidelogError as error:
+        print(f"{program}: {_one_line(error.message)}", file=sys.stderr)
+        return EXIT_CONFIGURATION
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def load_properties(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, str]:
+    """Return the keys and values of a Java properties file, with ``key=value`` overrides on top.
+
+    Raises:
+        ConfigError: the file cannot be read, or an override has no "=".
+    """
+    # Imported here: clients import this package too and do not have it.
+    import javaproperties
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            properties: dict[str, str] = javaproperties.load(file)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read the configuration file {path}: {reason}") from error
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f'invalid override "{override}": must be key=value')
+        properties[key.strip()] = value.strip()
+    return properties
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; usage: {self.format_usage().removeprefix('usage: ')}")
+
+
+def _parse_arguments(program: str, argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _OneLineParser(prog=program, allow_abbrev=False)
+    parser.add_argument("file", metavar="FILE", help="a Java properties file")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="replace one setting")
+    return parser.parse_args(argv)
+
+
+def _run(main: Coroutine[None, None, None]) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        import asyncio
+
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,25 @@
+"""Chooses the engine once, at import: the compiled one where it was built, the pure one otherwise.
+
+``TIDELOG_PURE_PYTHON=1`` in the environment asks for the pure one. Both have the interface of
+:mod:`tidelog.records._pure` and give equal results.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.records import _pure as engine
+elif os.environ.get("TIDELOG_PURE_PYTHON"):
+    from tidelog.records import _pure as engine
+else:
+    try:
+        from tidelog.records import _fast as engine
+    except ImportError:
+        from tidelog.records import _pure as engine
+
+COMPILED: bool = engine.__name__.endswith("._fast")
+"""Whether the compiled engine is in use."""
+
+__all__ = ["COMPILED", "engine"]

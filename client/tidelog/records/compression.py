@@ -1,0 +1,165 @@
+"""The codecs of a batch's records: none, gzip, snappy, lz4 and zstd, with bounded decompression.
+
+Written are the forms that Kafka's own clients write: xerial-framed snappy with blocks of 32 KiB, and lz4 frames with
+independent blocks of 64 KiB (KIP-57). Read are also raw snappy (librdkafka) and any lz4 frame. A compressed section
+may grow to ``MAX_DECOMPRESSED_SIZE`` bytes and no further, and memory is taken only as the output grows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import cramjam
+
+from tidelog.errors import ConfigError, CorruptRecordError, ErrorCode, error_for
+
+MAX_DECOMPRESSED_SIZE = 256 * 1024 * 1024
+"""What the records of one batch may take after decompression, in bytes; more is a CorruptRecordError."""
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+"""The values of ``compression.type``; the index is the id in the attributes of a batch."""
+
+_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
+_DEFAULT_LEVELS = {"gzip": 6, "lz4": 1, "zstd": 3}
+
+_FIRST_GUESS = 64 * 1024
+_GUESSED_RATIO = 8
+_OUTPUT_TOO_SMALL = "failed to write whole buffer"
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 * 1024
+_BLOCK_LENGTH = struct.Struct(">i")
+
+_Bytes = bytes | bytearray | memoryview
+
+
+def codec_id(name: str) -> int:
+    """Return the id of a codec's name. Raises INVALID_CONFIG for a name that is not in ``CODECS``."""
+    if name not in CODECS:
+        raise ConfigError(f"compression.type={name!r}: expected one of {', '.join(CODECS)}")
+    return CODECS.index(name)
+
+
+def codec_name(identifier: int) -> str:
+    """Return the name of a codec's id. Raises UNSUPPORTED_COMPRESSION_TYPE for an id that Kafka has not given out."""
+    if not 0 <= identifier < len(CODECS):
+        raise error_for(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression id {identifier}: the known ones are 0 to 4"
+        )
+    return CODECS[identifier]
+
+
+def check_level(name: str, level: int | None) -> int | None:
+    """Return the level to compress with (KIP-390), the codec's default for None; None for codecs without levels.
+
+    Raises:
+        ConfigError: the codec has no levels, or the level is out of its range.
+    """
+    if name not in _LEVELS:
+        if level is not None:
+            raise ConfigError(f"compression level {level}: {name} has no levels")
+        return None
+    low, high = _LEVELS[name]
+    if level is not None and not low <= level <= high:
+        raise ConfigError(f"compression level {level}: {name} has levels {low} to {high}")
+    return _DEFAULT_LEVELS[name] if level is None else level
+
+
+def compress(name: str, data: _Bytes, level: int | None) -> bytes:
+    """Return the data in the form that Kafka's clients write for the codec; ``level`` is :func:`check_level`'s."""
+    match name:
+        case "gzip":
+            return bytes(cramjam.gzip.compress(data, level=level))
+        case "snappy":
+            return _xerial_compress(data)
+        case "lz4":
+            compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+            compressor.compress(data)
+            return bytes(compressor.finish())
+        case "zstd":
+            return bytes(cramjam.zstd.compress(data, level=level))
+        case _:
+            return bytes(data)
+
+
+def decompress(name: str, data: _Bytes) -> _Bytes:
+    """Return the decompressed data, or the data itself for ``none``.
+
+    Raises:
+        CorruptRecordError: not data of that codec, or more than ``MAX_DECOMPRESSED_SIZE`` bytes.
+    """
+    match name:
+        case "gzip":
+            return _decompress_growing(name, cramjam.gzip.decompress_into, data)
+        case "snappy":
+            return _snappy_decompress(data)
+        case "lz4":
+            return _decompress_growing(name, cramjam.lz4.decompress_into, data)
+        case "zstd":
+            return _decompress_growing(name, cramjam.zstd.decompress_into, data)
+        case _:
+            return data
+
+
+def _decompress_growing(name: str, into: Callable[[_Bytes, bytearray], int], data: _Bytes) -> memoryview:
+    """Decompress into a buffer that grows by retrying, because none of the formats must state its size."""
+    capacity = min(max(_FIRST_GUESS, _GUESSED_RATIO * len(data)), MAX_DECOMPRESSED_SIZE)
+    while True:
+        output = bytearray(capacity)
+        try:
+            return memoryview(output)[: into(data, output)]
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_TOO_SMALL not in str(error):
+                raise CorruptRecordError(f"{name} data of {len(data)} bytes: {error}") from error
+            if capacity >= MAX_DECOMPRESSED_SIZE:
+                raise _too_large(name, len(data)) from error
+        capacity = min(capacity * _GUESSED_RATIO, MAX_DECOMPRESSED_SIZE)
+
+
+def _snappy_decompress(data: _Bytes) -> memoryview:
+    blocks = list(_xerial_blocks(data)) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [data]
+    try:
+        sizes = [cramjam.snappy.decompress_raw_len(block) if len(block) else 0 for block in blocks]
+        if sum(sizes) > MAX_DECOMPRESSED_SIZE:
+            raise _too_large("snappy", len(data))
+        output = bytearray(sum(sizes))
+        view, position = memoryview(output), 0
+        for block, size in zip(blocks, sizes, strict=True):
+            cramjam.snappy.decompress_raw_into(block, view[position : position + size])
+            position += size
+    except cramjam.DecompressionError as error:
+        raise CorruptRecordError(f"snappy data of {len(data)} bytes: {error}") from error
+    return view
+
+
+def _xerial_blocks(data: _Bytes) -> list[memoryview]:
+    view, position, blocks = memoryview(data), len(_XERIAL_HEADER), []
+    while position < len(view):
+        if len(view) - position < _BLOCK_LENGTH.size:
+            raise CorruptRecordError(f"snappy data of {len(view)} bytes: torn block length at byte {position}")
+        (length,) = _BLOCK_LENGTH.unpack_from(view, position)
+        position += _BLOCK_LENGTH.size
+        if not 0 < length <= len(view) - position:
+            raise CorruptRecordError(
+                f"snappy data of {len(view)} bytes: block of {length} bytes at byte {position}, "
+                f"{len(view) - position} remain"
+            )
+        blocks.append(view[position : position + length])
+        position += length
+    return blocks
+
+
+def _xerial_compress(data: _Bytes) -> bytes:
+    view, parts = memoryview(data), [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
+        parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _too_large(name: str, compressed_size: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"{name} data of {compressed_size} bytes grows beyond the limit of {MAX_DECOMPRESSED_SIZE} bytes"
+    )

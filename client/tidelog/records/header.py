@@ -1,0 +1,176 @@
+"""The 61 bytes in front of every RecordBatch v2: parsed, iterated and assigned.
+
+Owns the layout (KIP-98, "Message Format"). The CRC covers everything from the attributes to the end, so a leader sets
+the base offset and the partition leader epoch without touching it. The records behind the header are not looked at here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from tidelog.errors import CorruptRecordError
+from tidelog.records.compression import codec_name
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+MAGIC = 2
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_PARTITION_LEADER_EPOCH = -1
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40
+
+MAX_INT64 = 2**63 - 1
+
+HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+_LEADER_EPOCH_POSITION = 12
+_MAGIC_POSITION = 16
+_MAX_TIMESTAMP_POSITION = 35
+_INT16, _UINT32, _INT32, _INT64 = (struct.Struct(">" + code) for code in "hIiq")
+
+Buffer = bytes | bytearray | memoryview
+"""What a batch is read from: contiguous bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatchHeader:
+    """The header of one batch, with Kafka's field names; -1 stands for "none" in timestamps and producer fields.
+
+    ``0 <= base_offset <= last_offset`` holds within int64, ``batch_length`` is at least what the header takes and
+    ``record_count`` is not negative: :func:`parse_header` gives no other.
+    """
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of the whole batch, header included."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record; after compaction that record may be gone."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that follows the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> str:
+        """The codec's name as in ``compression.type``. Raises UNSUPPORTED_COMPRESSION_TYPE for ids 5 to 7."""
+        return codec_name(self.attributes & COMPRESSION_MASK)
+
+    @property
+    def timestamp_type(self) -> int:
+        """``CREATE_TIME`` (0) or ``LOG_APPEND_TIME`` (1)."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch is a transaction marker, which no application sees."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp is the time after which tombstones may go (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON_MASK)
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
+    """Return the header at a position; the rest of the batch need not be there.
+
+    Raises:
+        CorruptRecordError: fewer than 61 bytes, another magic than 2, or a length, offset or count that no batch has.
+    """
+    if position < 0 or len(buffer) - position < HEADER_SIZE:
+        raise CorruptRecordError(
+            f"a batch header at byte {position} needs {HEADER_SIZE} bytes, {len(buffer) - position} remain"
+        )
+    fields = HEADER_STRUCT.unpack_from(buffer, position)
+    if fields[3] != MAGIC:
+        raise CorruptRecordError(f"batch at byte {position}: expected magic {MAGIC}, found {fields[3]}")
+    header = RecordBatchHeader(*fields[:3], *fields[4:])
+    fault = _header_fault(header)
+    if fault:
+        raise CorruptRecordError(f"batch with base offset {header.base_offset} at byte {position}: {fault}")
+    return header
+
+
+def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:
+    """Yield position and header of each whole batch from a position on; stop before a torn tail.
+
+    Raises:
+        CorruptRecordError: a header that :func:`parse_header` refuses.
+    """
+    end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = parse_header(buffer, position)
+        if header.size_in_bytes > end - position:
+            return
+        yield position, header
+        position += header.size_in_bytes
+
+
+def assign_offsets(
+    batch: bytearray, base_offset: int, leader_epoch: int, log_append_time_ms: int | None = None
+) -> None:
+    """Write what a leader assigns into one whole batch, in place.
+
+    With ``log_append_time_ms`` the batch becomes one of LogAppendTime: the flag and the max timestamp are set and the
+    CRC is computed again. Otherwise the CRC stays as it came, because it covers neither field.
+    """
+    _INT64.pack_into(batch, 0, base_offset)
+    _INT32.pack_into(batch, _LEADER_EPOCH_POSITION, leader_epoch)
+    if log_append_time_ms is None:
+        return
+    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+    _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_MASK)
+    _INT64.pack_into(batch, _MAX_TIMESTAMP_POSITION, log_append_time_ms)
+    with memoryview(batch) as view, view[ATTRIBUTES_POSITION:] as covered:
+        _UINT32.pack_into(batch, CRC_POSITION, crc32c(covered))
+
+
+def _header_fault(header: RecordBatchHeader) -> str | None:
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+        return f"batch length {header.batch_length} is below the least, {HEADER_SIZE - LOG_OVERHEAD}"
+    if header.base_offset < 0:
+        return "the base offset is negative"
+    if not 0 <= header.last_offset_delta < MAX_INT64 - header.base_offset:
+        return f"last offset delta {header.last_offset_delta} leads out of the range of offsets"
+    if header.record_count < 0:
+        return f"record count {header.record_count} is negative"
+    return None

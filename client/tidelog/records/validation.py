@@ -1,0 +1,103 @@
+"""Decides whether a batch is what it claims to be, and whether a leader accepts it.
+
+Two questions: is the batch whole and unchanged since its producer wrote it (CORRUPT_MESSAGE otherwise), and may a
+client write it (INVALID_RECORD otherwise; the rules are those of Kafka's LogValidator). Nothing is allocated by a
+length that the bytes only claim.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from tidelog.errors import CorruptRecordError, ErrorCode, error_for
+from tidelog.records._engine import engine
+from tidelog.records.compression import decompress
+from tidelog.records.header import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    NO_PRODUCER_ID,
+    Buffer,
+    RecordBatchHeader,
+    parse_header,
+)
+
+
+def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
+    """Return the header of the whole batch at a position, after checking its structure and its CRC-32C.
+
+    The records inside are not walked: the CRC says that they are as the producer wrote them.
+
+    Raises:
+        CorruptRecordError: the batch is torn, has an impossible header, or its CRC does not match.
+    """
+    header = parse_header(buffer, position)
+    remaining = len(buffer) - position
+    if header.size_in_bytes > remaining:
+        raise CorruptRecordError(
+            f"batch at offset {header.base_offset}: {header.size_in_bytes} bytes at byte {position}, {remaining} remain"
+        )
+    with memoryview(buffer)[position + ATTRIBUTES_POSITION : position + header.size_in_bytes] as covered:
+        actual = crc32c(covered)
+    if actual != header.crc:
+        raise CorruptRecordError(
+            f"batch at offset {header.base_offset}: expected CRC {header.crc:#010x}, the bytes have {actual:#010x}"
+        )
+    return header
+
+
+def validate_produced(buffer: Buffer) -> RecordBatchHeader:
+    """Return the header of the one batch that a client sends to a partition, after checking all that a leader asks.
+
+    Uncompressed records are walked, so that none can be written that no consumer can read. Compressed ones stay
+    compressed here; :func:`check_records` walks them where it is worth the time.
+
+    Raises:
+        CorruptRecordError: not a whole, unchanged batch, or uncompressed records that do not decode.
+        TidelogError: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE for one that clients may not
+            write.
+    """
+    header = validate_batch(buffer)
+    compression = header.compression
+    fault = _produced_fault(header, len(buffer))
+    if fault:
+        raise error_for(ErrorCode.INVALID_RECORD, fault)
+    if header.timestamp_type == LOG_APPEND_TIME:
+        raise error_for(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
+    if compression == "none":
+        with record_section(buffer, 0, header) as records:
+            engine.check_records(records, header)
+    return header
+
+
+def check_records(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
+    """Return the header of the batch at a position, after checking it and walking its records, compressed or not.
+
+    Raises:
+        CorruptRecordError: see :func:`validate_batch`; or records that do not decode, or more or fewer than stated.
+        TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    header = validate_batch(buffer, position)
+    engine.check_records(decompress(header.compression, record_section(buffer, position, header)), header)
+    return header
+
+
+def record_section(buffer: Buffer, position: int, header: RecordBatchHeader) -> memoryview:
+    """Return the bytes behind the header of the whole batch at a position, still compressed, without a copy."""
+    return memoryview(buffer)[position + HEADER_SIZE : position + header.size_in_bytes]
+
+
+def _produced_fault(header: RecordBatchHeader, size: int) -> str | None:
+    if header.size_in_bytes != size:
+        return f"a client writes one batch at a time: the batch has {header.size_in_bytes} of {size} bytes"
+    if header.base_offset != 0:
+        return f"the base offset of a client's batch is 0, found {header.base_offset}"
+    if header.record_count == 0:
+        return "the batch holds no record"
+    if header.last_offset_delta + 1 != header.record_count:
+        return f"last offset delta {header.last_offset_delta} does not fit {header.record_count} records"
+    if header.is_control:
+        return "a client may not write control batches"
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        return f"base sequence {header.base_sequence} with producer id {header.producer_id}"
+    return None

@@ -1,0 +1,136 @@
+"""AdminService of the fake: topics, and the cluster of one node that is its own controller."""
+
+from __future__ import annotations
+
+import grpc
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.testing.fake.faults import Fault, Gate
+from tidelog.testing.fake.log_service import NodeInfo, error_message, topic_metadata
+from tidelog.testing.fake.topics import NODE_ID, TopicTable
+from tidelog.v1 import admin_service_pb2, admin_service_pb2_grpc, common_pb2, log_service_pb2
+
+
+class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
+    """Answers on the server's threads; `TopicTable.changed` guards all state."""
+
+    def __init__(self, table: TopicTable, gate: Gate, info: NodeInfo) -> None:
+        self._table = table
+        self._gate = gate
+        self._info = info
+
+    def CreateTopics(  # noqa: N802
+        self, request: admin_service_pb2.CreateTopicsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.CreateTopicsResponse:
+        """Create each topic or say why not."""
+        return self._gate.serve("CreateTopics", context, lambda fault: self._create_topics(request, fault))
+
+    def DeleteTopics(  # noqa: N802
+        self, request: admin_service_pb2.DeleteTopicsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.DeleteTopicsResponse:
+        """Delete each topic or say why not."""
+        return self._gate.serve("DeleteTopics", context, lambda fault: self._delete_topics(request, fault))
+
+    def ListTopics(  # noqa: N802
+        self, request: admin_service_pb2.ListTopicsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.ListTopicsResponse:
+        """List the topics; none is internal."""
+        return self._gate.serve("ListTopics", context, lambda fault: self._list_topics())
+
+    def DescribeTopics(  # noqa: N802
+        self, request: admin_service_pb2.DescribeTopicsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.DescribeTopicsResponse:
+        """Describe the topics asked for."""
+        return self._gate.serve("DescribeTopics", context, lambda fault: self._describe_topics(request, fault))
+
+    def DescribeCluster(  # noqa: N802
+        self, request: admin_service_pb2.DescribeClusterRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.DescribeClusterResponse:
+        """Describe the one node, which is the only voter as well."""
+        return self._gate.serve("DescribeCluster", context, lambda fault: self._describe_cluster())
+
+    def _create_topics(
+        self, request: admin_service_pb2.CreateTopicsRequest, fault: Fault
+    ) -> admin_service_pb2.CreateTopicsResponse:
+        names = [topic.name for topic in request.topics]
+        with self._table.changed:
+            results = [
+                self._create_one(topic, names.count(topic.name), request.validate_only, fault)
+                for topic in request.topics
+            ]
+        return admin_service_pb2.CreateTopicsResponse(topics=results)
+
+    def _create_one(
+        self, wanted: admin_service_pb2.CreatableTopic, occurrences: int, validate_only: bool, fault: Fault
+    ) -> admin_service_pb2.CreatableTopicResult:
+        try:
+            fault.before_effect()
+            if occurrences > 1:
+                raise error_for(ErrorCode.INVALID_REQUEST, f'topic "{wanted.name}" is named {occurrences} times')
+            topic = self._table.create(
+                wanted.name,
+                wanted.num_partitions,
+                wanted.replication_factor,
+                {a.partition_index: list(a.broker_ids) for a in wanted.assignments},
+                {entry.name: entry.value for entry in wanted.configs},
+                validate_only,
+            )
+            fault.after_effect()
+        except TidelogError as error:
+            return admin_service_pb2.CreatableTopicResult(name=wanted.name, error=error_message(error))
+        return admin_service_pb2.CreatableTopicResult(
+            name=topic.name,
+            topic_id=b"" if validate_only else topic.topic_id,
+            num_partitions=len(topic.partitions),
+            replication_factor=1,
+        )
+
+    def _delete_topics(
+        self, request: admin_service_pb2.DeleteTopicsRequest, fault: Fault
+    ) -> admin_service_pb2.DeleteTopicsResponse:
+        with self._table.changed:
+            results = [self._delete_one(name, fault) for name in request.topic_names]
+            self._table.changed.notify_all()
+        return admin_service_pb2.DeleteTopicsResponse(topics=results)
+
+    def _delete_one(self, name: str, fault: Fault) -> admin_service_pb2.DeletableTopicResult:
+        try:
+            fault.before_effect()
+            topic = self._table.delete(name)
+            fault.after_effect()
+        except TidelogError as error:
+            return admin_service_pb2.DeletableTopicResult(name=name, error=error_message(error))
+        return admin_service_pb2.DeletableTopicResult(name=name, topic_id=topic.topic_id)
+
+    def _list_topics(self) -> admin_service_pb2.ListTopicsResponse:
+        with self._table.changed:
+            topics = [self._table.topic(name) for name in self._table.names()]
+        listings = [admin_service_pb2.TopicListing(name=t.name, topic_id=t.topic_id) for t in topics]
+        return admin_service_pb2.ListTopicsResponse(topics=listings)
+
+    def _describe_topics(
+        self, request: admin_service_pb2.DescribeTopicsRequest, fault: Fault
+    ) -> admin_service_pb2.DescribeTopicsResponse:
+        with self._table.changed:
+            topics = [self._describe_one(name, fault) for name in request.topic_names]
+        return admin_service_pb2.DescribeTopicsResponse(topics=topics)
+
+    def _describe_one(self, name: str, fault: Fault) -> admin_service_pb2.TopicDescription:
+        try:
+            fault.before_effect()
+            fault.after_effect()
+            topic = self._table.topic(name)
+        except TidelogError as error:
+            failed = log_service_pb2.TopicMetadata(name=name, error=error_message(error))
+            return admin_service_pb2.TopicDescription(topic=failed)
+        configs = [common_pb2.ConfigEntry(name=key, value=value) for key, value in sorted(topic.configs.items())]
+        return admin_service_pb2.TopicDescription(topic=topic_metadata(topic), configs=configs)
+
+    def _describe_cluster(self) -> admin_service_pb2.DescribeClusterResponse:
+        endpoint = common_pb2.Endpoint(host=self._info.host, port=self._info.port)
+        return admin_service_pb2.DescribeClusterResponse(
+            cluster_id=self._info.cluster_id,
+            controller_id=NODE_ID,
+            brokers=[admin_service_pb2.ClusterBroker(broker_id=NODE_ID, host=endpoint.host, port=endpoint.port)],
+            voters=[admin_service_pb2.QuorumVoter(voter_id=NODE_ID, endpoint=endpoint)],
+        )

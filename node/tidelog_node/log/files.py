@@ -1,0 +1,209 @@
+"""The few file operations that the log needs, as a protocol, and the operating system's version of them.
+
+Everything below ``tidelog_node.log`` goes through a :class:`Files`, so that a layer that loses un-synced
+writes, runs out of space or flips bits can stand in for the disk. Handles are plain integers, as the
+operating system's file descriptors are: an append costs one system call and no wrapper object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class Files(Protocol):
+    """What the log does to a disk. Every method raises OSError.
+
+    A write or a truncation is durable after :meth:`fsync` of the file; a creation, a rename or a removal is
+    durable after :meth:`fsync_directory` of its parent.
+    """
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open for reading and writing and return a handle; with ``create`` a missing file is created empty."""
+
+    def close(self, handle: int) -> None:
+        """Close a handle."""
+
+    def size(self, handle: int) -> int:
+        """Return the file's size in bytes."""
+
+    def pwrite(self, handle: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        """Write at a position and return how many bytes were written, which may be fewer than given."""
+
+    def pread(self, handle: int, size: int, position: int) -> bytes:
+        """Read at most ``size`` bytes from a position; fewer only at the end of the file."""
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut the file to a size."""
+
+    def fsync(self, handle: int) -> None:
+        """Return when the file's bytes and size are on the disk."""
+
+    def fsync_directory(self, path: Path) -> None:
+        """Return when the directory's entries are on the disk."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file or directory; a file at the target is replaced in one step."""
+
+    def listdir(self, path: Path) -> list[str]:
+        """Return the names in a directory."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+
+    def mkdir(self, path: Path) -> None:
+        """Create a directory and the missing ones above it; one that exists is left as it is."""
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+
+    def lock(self, path: Path) -> int:
+        """Lock a file for this process and return the handle that holds the lock; BlockingIOError when taken."""
+
+
+class OperatingSystemFiles:
+    """:class:`Files` on the operating system's own calls."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open for reading and writing."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, handle: int) -> None:
+        """Close a handle."""
+        os.close(handle)
+
+    def size(self, handle: int) -> int:
+        """Return the file's size in bytes."""
+        return os.fstat(handle).st_size
+
+    def pwrite(self, handle: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        """Write at a position; returns the bytes written."""
+        return os.pwrite(handle, data, position)
+
+    def pread(self, handle: int, size: int, position: int) -> bytes:
+        """Read at a position."""
+        return os.pread(handle, size, position)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut the file to a size."""
+        os.ftruncate(handle, size)
+
+    def fsync(self, handle: int) -> None:
+        """Flush the file to the disk."""
+        os.fsync(handle)
+
+    def fsync_directory(self, path: Path) -> None:
+        """Flush the directory's entries to the disk."""
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, replacing a file at the target."""
+        os.replace(source, target)
+
+    def listdir(self, path: Path) -> list[str]:
+        """Return the names in a directory."""
+        return os.listdir(path)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        os.remove(path)
+
+    def mkdir(self, path: Path) -> None:
+        """Create a directory and those above it."""
+        os.makedirs(path, exist_ok=True)
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def lock(self, path: Path) -> int:
+        """Lock a file, which is created when missing, until its handle is closed or the process ends."""
+        handle = self.open(path, create=True)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+
+OS_FILES: Files = OperatingSystemFiles()
+
+
+def write_fully(files: Files, handle: int, data: bytes | bytearray | memoryview, position: int) -> None:
+    """Write all bytes at a position, going on after short writes. Raises OSError; part may then be written."""
+    written = files.pwrite(handle, data, position)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        step = files.pwrite(handle, view[written:], position + written)
+        if step <= 0:
+            raise OSError(5, f"write of {len(view) - written} bytes at {position + written} wrote nothing")
+        written += step
+
+
+def read_file(files: Files, path: Path) -> bytes | None:
+    """Return the whole of a small file, or None when there is none. Raises OSError for anything else."""
+    try:
+        handle = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return files.pread(handle, files.size(handle), 0)
+    finally:
+        files.close(handle)
+
+
+def write_file(files: Files, path: Path, data: bytes) -> None:
+    """Create or cut a file, write all of it and sync it; a crash may leave a part. Raises OSError."""
+    handle = files.open(path, create=True)
+    try:
+        files.truncate(handle, 0)
+        write_fully(files, handle, data, 0)
+        files.fsync(handle)
+    finally:
+        files.close(handle)
+
+
+def replace_file(files: Files, path: Path, data: bytes) -> None:
+    """Replace a file in one durable step: after a crash it has the old bytes or the new ones, never a part.
+
+    Raises OSError; the old file is then still in place.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    try:
+        write_file(files, temporary, data)
+        files.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(temporary)
+        raise
+    files.fsync_directory(path.parent)
+
+
+def storage_error(action: str, path: Path, cause: OSError) -> TidelogError:
+    """Return KAFKA_STORAGE_ERROR with what was tried, on which path, and the operating system's words."""
+    reason = f"[Errno {cause.errno}] {cause.strerror}" if cause.errno is not None else str(cause)
+    return error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"{action} {path} failed: {reason}")
+
+
+@contextlib.contextmanager
+def storage_errors(action: str, path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into :func:`storage_error`."""
+    try:
+        yield
+    except OSError as cause:
+        raise storage_error(action, path, cause) from cause

@@ -1,0 +1,19 @@
+"""Leader and follower state of a partition without I/O: ISR, high watermark, truncation."""
+
+from tidelog_node.replication.commands import Command
+from tidelog_node.replication.events import Event
+from tidelog_node.replication.follower import FollowerState
+from tidelog_node.replication.leader import LeaderState
+from tidelog_node.replication.state import PartitionState
+from tidelog_node.replication.truncation import EpochEnd, find_divergence, truncation_offset
+
+__all__ = [
+    "Command",
+    "EpochEnd",
+    "Event",
+    "FollowerState",
+    "LeaderState",
+    "PartitionState",
+    "find_divergence",
+    "truncation_offset",
+]

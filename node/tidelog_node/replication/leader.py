@@ -1,0 +1,239 @@
+"""One term of office of a partition's leader: follower progress, the in-sync set and the high watermark.
+
+The rules, and where they come from:
+
+- The high watermark is the minimum of the log ends over the *maximal* in-sync set (``isr.py``), over followers that
+  have fetched in this leader epoch (KIP-320) and over those about to join; it advances only while the committed
+  set has at least min.insync.replicas members (KIP-966), and never goes back.
+- A follower joins when it has reached the high watermark and the start of the leader's epoch, and is neither fenced,
+  shutting down nor restarted (KIP-497, KIP-841, KIP-903). It leaves after ``replica.lag.time.max.ms`` without
+  having caught up. One change is on its way at a time; one of unknown outcome stays pending until the controller's
+  answer or the metadata log tells.
+- A write with acks=all is refused before the append when the set is too small; after it, it is satisfied when the high
+  watermark has passed it and the set is still large enough.
+- Until the high watermark has reached the start of the epoch, the latest offset is not known (KIP-207).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_node.replication.commands import AdvanceHighWatermark, Command, ProposeIsr
+from tidelog_node.replication.events import FollowerFetched, IsrChangeAccepted, IsrChangeRefused, RegistrationChanged
+from tidelog_node.replication.isr import CommittedIsr, IsrState, PendingExpand, PendingIsr, PendingShrink
+from tidelog_node.replication.progress import FollowerProgress
+
+_NO_BROKER_EPOCH = BrokerEpoch(-1)
+
+_CERTAINLY_NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA,)
+_METADATA_WILL_TELL = (
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.NEW_LEADER_ELECTED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INVALID_REQUEST,
+)
+
+
+class LeaderState:
+    """What a leader knows in one leader epoch. Made and driven by ``PartitionState``, dropped at the epoch's end."""
+
+    def __init__(
+        self,
+        local_id: BrokerId,
+        registration: RegistrationChanged,
+        high_watermark: int,
+        min_insync_replicas: int,
+        max_lag_ms: int,
+        eligible: Mapping[BrokerId, BrokerEpoch],
+        now_ms: int,
+    ) -> None:
+        self.local_id = local_id
+        self.leader_epoch: LeaderEpoch = registration.leader_epoch
+        self.epoch_start_offset = registration.log_end_offset
+        self.log_end_offset = registration.log_end_offset
+        self.high_watermark = high_watermark
+        self.min_insync_replicas = min_insync_replicas
+        self.eligible = eligible
+        self.followers: dict[BrokerId, FollowerProgress] = {}
+        self.isr: IsrState = CommittedIsr(registration.isr, registration.partition_epoch)
+        self._max_lag_ms = max_lag_ms
+        self._proposal_id = 0
+        self._update_followers(registration.replicas, now_ms)
+
+    @property
+    def partition_epoch(self) -> PartitionEpoch:
+        """The version of the partition that a proposal is compared against."""
+        return self.isr.committed.partition_epoch
+
+    @property
+    def effective_min_isr(self) -> int:
+        """``min.insync.replicas``, but never more than there are replicas."""
+        return min(self.min_insync_replicas, len(self.followers) + 1)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether acks=all writes are refused and the high watermark stands still."""
+        return len(self.isr.members) < self.effective_min_isr
+
+    def change_registration(self, registration: RegistrationChanged, now_ms: int) -> list[Command]:
+        """Take over the controller's newer state of the partition within the same leader epoch."""
+        self.isr = CommittedIsr(registration.isr, registration.partition_epoch)
+        self._update_followers(registration.replicas, now_ms)
+        return self.advance(now_ms)
+
+    def record_append(self, log_end_offset: int, now_ms: int) -> list[Command]:
+        """Take in the leader's own append."""
+        assert log_end_offset >= self.log_end_offset, f"{log_end_offset} < {self.log_end_offset}"
+        self.log_end_offset = log_end_offset
+        return self.advance(now_ms)
+
+    def record_fetch(self, event: FollowerFetched, now_ms: int) -> list[Command]:
+        """Take in a follower's fetch that matched this log; one of an earlier registration is ignored."""
+        progress = self.followers.get(event.replica_id)
+        if progress is None or self.is_stale(event.replica_id, event.replica_epoch):
+            return []
+        progress.record_fetch(event.fetch_offset, event.replica_epoch, self.log_end_offset, now_ms)
+        return [*self._maybe_expand(event.replica_id), *self.advance(now_ms)]
+
+    def is_stale(self, replica_id: BrokerId, replica_epoch: BrokerEpoch) -> bool:
+        """Return whether a fetch comes from an earlier start of the follower than one that is known (KIP-903)."""
+        known = max(self.eligible.get(replica_id, _NO_BROKER_EPOCH), self.followers[replica_id].broker_epoch)
+        return replica_epoch < known
+
+    def shrink(self, now_ms: int) -> list[Command]:
+        """Propose to take out the members that have not caught up for too long."""
+        if not isinstance(self.isr, CommittedIsr):
+            return []
+        lagging = frozenset(m for m in self.isr.members if m != self.local_id and self._is_lagging(m, now_ms))
+        if not lagging:
+            return []
+        return self._propose(PendingShrink(self.isr, lagging))
+
+    def accept(self, event: IsrChangeAccepted, now_ms: int) -> list[Command]:
+        """Take over the controller's answer to the proposal in flight."""
+        if not self._is_current(event.proposal_id) or event.leader_epoch != self.leader_epoch:
+            return []
+        if event.partition_epoch < self.partition_epoch or self.local_id not in event.isr:
+            return []
+        self.isr = CommittedIsr(event.isr, event.partition_epoch)
+        return self.advance(now_ms)
+
+    def refuse(self, event: IsrChangeRefused) -> list[Command]:
+        """Forget the proposal when it was certainly not stored, wait for metadata, or send it again."""
+        if not self._is_current(event.proposal_id):
+            return []
+        assert not isinstance(self.isr, CommittedIsr)
+        if event.code in _CERTAINLY_NOT_APPLIED:
+            self.isr = self.isr.committed
+            return []
+        if event.code in _METADATA_WILL_TELL:
+            return []
+        return self._propose(self.isr)
+
+    def advance(self, now_ms: int) -> list[Command]:
+        """Raise the high watermark as far as the replicas have come."""
+        if self.is_under_min_isr:
+            return []
+        reached = self.log_end_offset
+        maximal = self.isr.maximal
+        for replica_id, progress in self.followers.items():
+            counts = replica_id in maximal or self._is_about_to_join(replica_id, progress, now_ms)
+            if counts and progress.log_end_offset < reached:
+                reached = progress.log_end_offset
+        if reached <= self.high_watermark:
+            return []
+        self.high_watermark = reached
+        return [AdvanceHighWatermark(reached)]
+
+    def check_enough_replicas(self) -> None:
+        """Raise NOT_ENOUGH_REPLICAS when an acks=all write must not be appended."""
+        if self.is_under_min_isr:
+            raise error_for(ErrorCode.NOT_ENOUGH_REPLICAS, self._isr_text("is"))
+
+    def is_replicated(self, required_offset: int) -> bool:
+        """Return whether all in-sync replicas hold everything below ``required_offset``.
+
+        Raises:
+            TidelogError: NOT_ENOUGH_REPLICAS_AFTER_APPEND: they do, but have become fewer than min.insync.replicas.
+        """
+        if self.high_watermark < required_offset:
+            return False
+        if len(self.isr.maximal) < self.effective_min_isr:
+            raise self.too_few_after_append()
+        return True
+
+    def too_few_after_append(self) -> TidelogError:
+        """Return the error of a record that was written to fewer replicas than asked for."""
+        return error_for(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._isr_text("has shrunk to"))
+
+    def latest_offset(self) -> int:
+        """Return the high watermark as the partition's latest offset for consumers.
+
+        Raises:
+            TidelogError: OFFSET_NOT_AVAILABLE: it has not reached the start of this leader's epoch (KIP-207).
+        """
+        if self.high_watermark < self.epoch_start_offset:
+            raise error_for(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"the high watermark {self.high_watermark} has not reached {self.epoch_start_offset}, "
+                f"where leader epoch {self.leader_epoch} begins",
+            )
+        return self.high_watermark
+
+    def check_invariants(self) -> None:
+        """Assert what must hold after every step."""
+        assert 0 <= self.high_watermark <= self.log_end_offset, (self.high_watermark, self.log_end_offset)
+        assert self.epoch_start_offset <= self.log_end_offset
+        assert self.local_id not in self.followers
+        assert self.local_id in self.isr.members or self.isr.committed.members == frozenset(), self.isr
+        assert self.isr.members <= self.isr.maximal
+        if isinstance(self.isr, PendingShrink):
+            assert self.local_id not in self.isr.leaving
+        if isinstance(self.isr, PendingExpand):
+            assert self.isr.joining in self.followers
+
+    def _update_followers(self, replicas: tuple[BrokerId, ...], now_ms: int) -> None:
+        kept = {r: self.followers.get(r) or FollowerProgress(now_ms) for r in replicas if r != self.local_id}
+        self.followers = kept
+
+    def _maybe_expand(self, replica_id: BrokerId) -> list[Command]:
+        if not isinstance(self.isr, CommittedIsr) or replica_id in self.isr.members:
+            return []
+        progress = self.followers[replica_id]
+        has_reached = progress.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)
+        if not has_reached or not self._is_eligible(replica_id, progress):
+            return []
+        return self._propose(PendingExpand(self.isr, replica_id))
+
+    def _propose(self, pending: PendingIsr) -> list[Command]:
+        self.isr = pending
+        self._proposal_id += 1
+        members = tuple((m, self._broker_epoch(m)) for m in sorted(pending.proposed))
+        return [ProposeIsr(self._proposal_id, self.leader_epoch, self.partition_epoch, members)]
+
+    def _is_current(self, proposal_id: int) -> bool:
+        return not isinstance(self.isr, CommittedIsr) and proposal_id == self._proposal_id
+
+    def _broker_epoch(self, replica_id: BrokerId) -> BrokerEpoch:
+        if replica_id == self.local_id:
+            return self.eligible.get(replica_id, _NO_BROKER_EPOCH)
+        return self.followers[replica_id].broker_epoch
+
+    def _is_eligible(self, replica_id: BrokerId, progress: FollowerProgress) -> bool:
+        return self.eligible.get(replica_id) == progress.broker_epoch
+
+    def _is_about_to_join(self, replica_id: BrokerId, progress: FollowerProgress, now_ms: int) -> bool:
+        caught_up = progress.is_caught_up(self.log_end_offset, now_ms, self._max_lag_ms)
+        return caught_up and self._is_eligible(replica_id, progress)
+
+    def _is_lagging(self, replica_id: BrokerId, now_ms: int) -> bool:
+        progress = self.followers.get(replica_id)
+        return progress is None or not progress.is_caught_up(self.log_end_offset, now_ms, self._max_lag_ms)
+
+    def _isr_text(self, verb: str) -> str:
+        members = sorted(self.isr.members)
+        return f"the ISR {verb} {members}, min.insync.replicas is {self.min_insync_replicas}"

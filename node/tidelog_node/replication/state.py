@@ -1,0 +1,185 @@
+"""One partition as one replica sees it: leader, follower, or neither, moved by the metadata log.
+
+``step`` is the only entry that changes anything. A registration with a partition epoch that is not newer than the known
+one is ignored, so metadata may be delivered again. The high watermark is carried from role to role: a new leader
+begins with the one it had as a follower, and a restarted node with its checkpoint, bounded by its log.
+
+A request's leader epoch must be this replica's own: an older one is fenced, a newer one means that this replica's
+metadata lags (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.ids import NO_BROKER, NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_node.replication.commands import (
+    AssignEpochStart,
+    Command,
+    LeadershipLost,
+    StartFetching,
+    StopFetching,
+)
+from tidelog_node.replication.events import (
+    EligibleBrokersChanged,
+    Event,
+    FollowerFetched,
+    IsrChangeAccepted,
+    IsrChangeRefused,
+    LogDiverged,
+    LogOutOfRange,
+    MinIsrChanged,
+    RecordsAppended,
+    RecordsReplicated,
+    RegistrationChanged,
+    TimePassed,
+)
+from tidelog_node.replication.follower import FollowerState
+from tidelog_node.replication.leader import LeaderState
+
+_LeaderEvent = RecordsAppended | FollowerFetched | TimePassed | IsrChangeAccepted | IsrChangeRefused
+_FollowerEvent = RecordsReplicated | LogDiverged | LogOutOfRange
+
+
+class PartitionState:
+    """The state machine of one replica of one partition; lives as long as the replica is open in a process."""
+
+    def __init__(
+        self, local_id: BrokerId, high_watermark: int, min_insync_replicas: int, replica_lag_time_max_ms: int
+    ) -> None:
+        self.local_id = local_id
+        self.role: LeaderState | FollowerState = FollowerState(NO_BROKER, NO_EPOCH, high_watermark)
+        self.partition_epoch = PartitionEpoch(-1)
+        self._min_insync_replicas = min_insync_replicas
+        self._max_lag_ms = replica_lag_time_max_ms
+        self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
+
+    @property
+    def leader(self) -> LeaderState | None:
+        """The leader's state while this replica leads."""
+        return self.role if isinstance(self.role, LeaderState) else None
+
+    @property
+    def leader_id(self) -> BrokerId:
+        """Who leads, as far as this replica knows; -1 for nobody."""
+        return self.local_id if isinstance(self.role, LeaderState) else self.role.leader_id
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The epoch of the leader that this replica knows of."""
+        return self.role.leader_epoch
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is committed (exclusive)."""
+        return self.role.high_watermark
+
+    def step(self, event: Event, now_ms: int) -> list[Command]:
+        """Take in ``event`` and return what to do, in order."""
+        match event:
+            case RegistrationChanged():
+                return self._change_registration(event, now_ms)
+            case EligibleBrokersChanged():
+                return self._change_eligible(event, now_ms)
+            case MinIsrChanged():
+                return self._change_min_isr(event, now_ms)
+            case RecordsReplicated() | LogDiverged() | LogOutOfRange():
+                return self._step_follower(self.role, event) if isinstance(self.role, FollowerState) else []
+            case _:
+                return self._step_leader(self.role, event, now_ms) if isinstance(self.role, LeaderState) else []
+
+    def check_leader_epoch(self, requested: LeaderEpoch | None) -> None:
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH when a request was made for another leader epoch."""
+        if requested is None or requested == self.leader_epoch:
+            return
+        older = requested < self.leader_epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise error_for(code, f"leader epoch {requested} was asked for, {self.leader_epoch} is current")
+
+    def require_leader(self) -> LeaderState:
+        """Return the leader's state; raises NOT_LEADER_OR_FOLLOWER when this replica does not lead."""
+        if isinstance(self.role, LeaderState):
+            return self.role
+        text = f"node {self.local_id} does not lead; in leader epoch {self.leader_epoch} the leader is {self.leader_id}"
+        raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
+    def check_invariants(self) -> None:
+        """Assert what must hold after every step."""
+        self.role.check_invariants()
+
+    def _change_registration(self, event: RegistrationChanged, now_ms: int) -> list[Command]:
+        if event.partition_epoch <= self.partition_epoch:
+            return []
+        self.partition_epoch = event.partition_epoch
+        if event.leader_id == self.local_id:
+            return self._lead(event, now_ms)
+        return self._follow(event)
+
+    def _lead(self, event: RegistrationChanged, now_ms: int) -> list[Command]:
+        if isinstance(self.role, LeaderState) and event.leader_epoch == self.leader_epoch:
+            return self.role.change_registration(event, now_ms)
+        self.role = LeaderState(
+            self.local_id,
+            event,
+            min(self.high_watermark, event.log_end_offset),
+            self._min_insync_replicas,
+            self._max_lag_ms,
+            self._eligible,
+            now_ms,
+        )
+        begin: list[Command] = [StopFetching(), AssignEpochStart(event.leader_epoch, event.log_end_offset)]
+        return begin + self.role.advance(now_ms)
+
+    def _follow(self, event: RegistrationChanged) -> list[Command]:
+        commands: list[Command] = [LeadershipLost()] if isinstance(self.role, LeaderState) else []
+        is_same_term = isinstance(self.role, FollowerState) and self.role.leader_epoch == event.leader_epoch
+        if is_same_term and self.leader_id == event.leader_id:
+            return []
+        self.role = FollowerState(event.leader_id, event.leader_epoch, min(self.high_watermark, event.log_end_offset))
+        if event.leader_id == NO_BROKER:
+            return [*commands, StopFetching()]
+        return [*commands, StartFetching(event.leader_id, event.leader_epoch)]
+
+    def _change_eligible(self, event: EligibleBrokersChanged, now_ms: int) -> list[Command]:
+        self._eligible = event.epochs
+        if not isinstance(self.role, LeaderState):
+            return []
+        self.role.eligible = event.epochs
+        return self.role.advance(now_ms)
+
+    def _change_min_isr(self, event: MinIsrChanged, now_ms: int) -> list[Command]:
+        self._min_insync_replicas = event.min_insync_replicas
+        if not isinstance(self.role, LeaderState):
+            return []
+        self.role.min_insync_replicas = event.min_insync_replicas
+        return self.role.advance(now_ms)
+
+    def _step_leader(self, leader: LeaderState, event: _LeaderEvent, now_ms: int) -> list[Command]:
+        match event:
+            case FollowerFetched():
+                return leader.record_fetch(event, now_ms)
+            case RecordsAppended():
+                return leader.record_append(event.log_end_offset, now_ms)
+            case TimePassed():
+                return [*leader.advance(now_ms), *leader.shrink(now_ms)]
+            case IsrChangeAccepted():
+                commands = leader.accept(event, now_ms)
+                self.partition_epoch = max(self.partition_epoch, leader.partition_epoch)
+                return commands
+            case IsrChangeRefused():
+                return leader.refuse(event)
+            case _:
+                assert_never(event)
+
+    def _step_follower(self, follower: FollowerState, event: _FollowerEvent) -> list[Command]:
+        match event:
+            case RecordsReplicated():
+                return follower.record_replicated(event)
+            case LogDiverged():
+                return follower.truncate(event)
+            case LogOutOfRange():
+                return follower.restart_log(event)
+            case _:
+                assert_never(event)

@@ -1,0 +1,246 @@
+"""Translates metadata records to and from the messages of ``tidelog.v1`` and the payload of a Raft entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from google.protobuf.message import DecodeError
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog.v1 import common_pb2
+from tidelog.v1 import metadata_record_pb2 as pb
+from tidelog_quorum.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    ConfigResourceType,
+    Endpoint,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+
+
+def encode_batch(records: Iterable[MetadataRecord]) -> bytes:
+    """Return the payload of one Raft entry."""
+    return pb.MetadataRecordBatch(records=[to_message(r) for r in records]).SerializeToString()
+
+
+def decode_batch(payload: bytes) -> list[MetadataRecord]:
+    """Return the records of a Raft entry's payload; an empty payload has none.
+
+    Raises:
+        TidelogError: CORRUPT_MESSAGE when the payload is no batch, UNSUPPORTED_VERSION when it holds a record
+            of an unknown kind, which to skip would make replicas differ.
+    """
+    try:
+        batch = pb.MetadataRecordBatch.FromString(payload)
+    except DecodeError as error:
+        raise error_for(ErrorCode.CORRUPT_MESSAGE, f"{len(payload)} bytes are no batch of metadata records") from error
+    return [from_message(m) for m in batch.records]
+
+
+def to_message(record: MetadataRecord) -> pb.MetadataRecord:
+    """Return the message of a record."""
+    match record:
+        case RegisterBrokerRecord():
+            return pb.MetadataRecord(register_broker=_register_broker(record))
+        case UnregisterBrokerRecord():
+            unregister = pb.UnregisterBrokerRecord(broker_id=record.broker_id, broker_epoch=record.broker_epoch)
+            return pb.MetadataRecord(unregister_broker=unregister)
+        case BrokerRegistrationChangeRecord():
+            return pb.MetadataRecord(broker_registration_change=_registration_change(record))
+        case TopicRecord():
+            return pb.MetadataRecord(topic=pb.TopicRecord(name=record.name, topic_id=record.topic_id))
+        case PartitionRecord():
+            return pb.MetadataRecord(partition=_partition(record))
+        case PartitionChangeRecord():
+            return pb.MetadataRecord(partition_change=_partition_change(record))
+        case RemoveTopicRecord():
+            return pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=record.topic_id))
+        case ConfigRecord():
+            return pb.MetadataRecord(config=_config(record))
+        case FeatureLevelRecord():
+            return pb.MetadataRecord(feature_level=pb.FeatureLevelRecord(name=record.name, level=record.level))
+        case ProducerIdsRecord():
+            return pb.MetadataRecord(producer_ids=_producer_ids(record))
+        case NoOpRecord():
+            return pb.MetadataRecord(no_op=pb.NoOpRecord())
+        case _:
+            assert_never(record)
+
+
+def from_message(message: pb.MetadataRecord) -> MetadataRecord:
+    """Return the record of a message.
+
+    Raises:
+        TidelogError: UNSUPPORTED_VERSION when the message holds a record of an unknown kind.
+    """
+    kind = message.WhichOneof("record")
+    if kind is None:
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, "the metadata log holds a record of an unknown kind")
+    match kind:
+        case "register_broker":
+            return _from_register_broker(message.register_broker)
+        case "unregister_broker":
+            u = message.unregister_broker
+            return UnregisterBrokerRecord(BrokerId(u.broker_id), BrokerEpoch(u.broker_epoch))
+        case "broker_registration_change":
+            return _from_registration_change(message.broker_registration_change)
+        case "topic":
+            return TopicRecord(message.topic.name, TopicId(message.topic.topic_id))
+        case "partition":
+            return _from_partition(message.partition)
+        case "partition_change":
+            return _from_partition_change(message.partition_change)
+        case "remove_topic":
+            return RemoveTopicRecord(TopicId(message.remove_topic.topic_id))
+        case "config":
+            return _from_config(message.config)
+        case "feature_level":
+            return FeatureLevelRecord(message.feature_level.name, message.feature_level.level)
+        case "producer_ids":
+            p = message.producer_ids
+            return ProducerIdsRecord(BrokerId(p.broker_id), BrokerEpoch(p.broker_epoch), p.next_producer_id)
+        case "no_op":
+            return NoOpRecord()
+        case _:
+            assert_never(kind)
+
+
+def _register_broker(record: RegisterBrokerRecord) -> pb.RegisterBrokerRecord:
+    return pb.RegisterBrokerRecord(
+        broker_id=record.broker_id,
+        incarnation_id=record.incarnation_id,
+        broker_epoch=record.broker_epoch,
+        endpoint=common_pb2.Endpoint(host=record.endpoint.host, port=record.endpoint.port),
+        rack=record.rack,
+        log_dirs=record.log_dirs,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+    )
+
+
+def _from_register_broker(message: pb.RegisterBrokerRecord) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=BrokerId(message.broker_id),
+        incarnation_id=message.incarnation_id,
+        broker_epoch=BrokerEpoch(message.broker_epoch),
+        endpoint=Endpoint(message.endpoint.host, message.endpoint.port),
+        rack=message.rack,
+        log_dirs=tuple(message.log_dirs),
+        fenced=message.fenced,
+        in_controlled_shutdown=message.in_controlled_shutdown,
+    )
+
+
+def _registration_change(record: BrokerRegistrationChangeRecord) -> pb.BrokerRegistrationChangeRecord:
+    return pb.BrokerRegistrationChangeRecord(
+        broker_id=record.broker_id,
+        broker_epoch=record.broker_epoch,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+    )
+
+
+def _from_registration_change(message: pb.BrokerRegistrationChangeRecord) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=BrokerId(message.broker_id),
+        broker_epoch=BrokerEpoch(message.broker_epoch),
+        fenced=message.fenced if message.HasField("fenced") else None,
+        in_controlled_shutdown=message.in_controlled_shutdown if message.HasField("in_controlled_shutdown") else None,
+    )
+
+
+def _partition(record: PartitionRecord) -> pb.PartitionRecord:
+    return pb.PartitionRecord(
+        topic_id=record.topic_id,
+        partition_id=record.partition_id,
+        replicas=record.replicas,
+        isr=record.isr,
+        eligible_leader_replicas=record.eligible_leader_replicas,
+        last_known_elr=record.last_known_elr,
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+    )
+
+
+def _from_partition(message: pb.PartitionRecord) -> PartitionRecord:
+    return PartitionRecord(
+        topic_id=TopicId(message.topic_id),
+        partition_id=message.partition_id,
+        replicas=_ids(message.replicas),
+        isr=_ids(message.isr),
+        leader=BrokerId(message.leader),
+        leader_epoch=LeaderEpoch(message.leader_epoch),
+        partition_epoch=PartitionEpoch(message.partition_epoch),
+        eligible_leader_replicas=_ids(message.eligible_leader_replicas),
+        last_known_elr=_ids(message.last_known_elr),
+    )
+
+
+def _partition_change(record: PartitionChangeRecord) -> pb.PartitionChangeRecord:
+    return pb.PartitionChangeRecord(
+        topic_id=record.topic_id,
+        partition_id=record.partition_id,
+        leader=record.leader,
+        isr=_optional_ids_message(record.isr),
+        replicas=_optional_ids_message(record.replicas),
+        eligible_leader_replicas=_optional_ids_message(record.eligible_leader_replicas),
+        last_known_elr=_optional_ids_message(record.last_known_elr),
+    )
+
+
+def _from_partition_change(message: pb.PartitionChangeRecord) -> PartitionChangeRecord:
+    return PartitionChangeRecord(
+        topic_id=TopicId(message.topic_id),
+        partition_id=message.partition_id,
+        leader=BrokerId(message.leader) if message.HasField("leader") else None,
+        isr=_ids(message.isr.ids) if message.HasField("isr") else None,
+        replicas=_ids(message.replicas.ids) if message.HasField("replicas") else None,
+        eligible_leader_replicas=(
+            _ids(message.eligible_leader_replicas.ids) if message.HasField("eligible_leader_replicas") else None
+        ),
+        last_known_elr=_ids(message.last_known_elr.ids) if message.HasField("last_known_elr") else None,
+    )
+
+
+def _config(record: ConfigRecord) -> pb.ConfigRecord:
+    return pb.ConfigRecord(
+        resource_type=pb.ConfigResourceType.ValueType(record.resource_type),
+        resource_name=record.resource_name,
+        name=record.name,
+        value=record.value,
+    )
+
+
+def _from_config(message: pb.ConfigRecord) -> ConfigRecord:
+    try:
+        resource_type = ConfigResourceType(message.resource_type)
+    except ValueError as error:
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, f"unknown resource type {message.resource_type}") from error
+    value = message.value if message.HasField("value") else None
+    return ConfigRecord(resource_type, message.resource_name, message.name, value)
+
+
+def _producer_ids(record: ProducerIdsRecord) -> pb.ProducerIdsRecord:
+    return pb.ProducerIdsRecord(
+        broker_id=record.broker_id, broker_epoch=record.broker_epoch, next_producer_id=record.next_producer_id
+    )
+
+
+def _ids(ids: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(i) for i in ids)
+
+
+def _optional_ids_message(ids: tuple[BrokerId, ...] | None) -> pb.BrokerIds | None:
+    return None if ids is None else pb.BrokerIds(ids=ids)

@@ -1,0 +1,299 @@
+"""What the records of the metadata log add up to, as an immutable value.
+
+An image is replaced, never changed: :meth:`MetadataImage.apply` copies only the maps that the records touch and
+shares the rest, so that an observer can tell cheaply what differs between two of them (:mod:`~tidelog_quorum.metadata.delta`). Two replicas that applied the same records have equal images, and applying
+``to_records()`` to an empty image at the same offset gives an equal one: that is what a snapshot is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar, assert_never
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId, topic_id_text
+from tidelog_quorum.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    ConfigResourceType,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _empty_map() -> Mapping[K, V]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic and its partitions by index."""
+
+    name: str
+    topic_id: TopicId
+    partitions: Mapping[int, PartitionRegistration] = field(default_factory=_empty_map)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """Whose configuration: a topic by name, or a broker by id ("" for all)."""
+
+    type: ConfigResourceType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """The state of the cluster after the entry at ``offset``, which was written in ``epoch``; -1 before the first."""
+
+    offset: int = -1
+    epoch: int = -1
+    brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=_empty_map)
+    topics: Mapping[str, TopicImage] = field(default_factory=_empty_map)
+    topic_names: Mapping[TopicId, str] = field(default_factory=_empty_map)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_empty_map)
+    feature_levels: Mapping[str, int] = field(default_factory=_empty_map)
+    next_producer_id: int = 0
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
+        """Return the topic of an id, or None."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic_name: str, index: int) -> PartitionRegistration | None:
+        """Return a partition, or None when there is no such topic or partition."""
+        topic = self.topics.get(topic_name)
+        return None if topic is None else topic.partitions.get(index)
+
+    def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+        """Yield every partition as (topic, index, partition)."""
+        for topic in self.topics.values():
+            for index, partition in topic.partitions.items():
+                yield topic, index, partition
+
+    def config_of_topic(self, topic_name: str) -> Mapping[str, str]:
+        """Return what was set on a topic; defaults are not in it."""
+        return self.configs.get(ConfigResource(ConfigResourceType.TOPIC, topic_name), _empty_map())
+
+    def apply(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> MetadataImage:
+        """Return the image after one entry: all its records, or an exception and nothing.
+
+        Raises:
+            TidelogError: UNKNOWN_SERVER_ERROR when the offset is not after this image's, or when a record speaks of
+                a broker, topic or partition that does not exist: the log is not the one this image comes from.
+        """
+        if offset <= self.offset:
+            raise _fault(f"entry {offset} after entry {self.offset}")
+        draft = _Draft(self)
+        for record in records:
+            draft.replay(record)
+        return draft.finish(offset, epoch)
+
+    def to_records(self) -> list[MetadataRecord]:
+        """Return records that build this image from an empty one; their order is the same for equal images."""
+        records: list[MetadataRecord] = [FeatureLevelRecord(n, v) for n, v in sorted(self.feature_levels.items())]
+        records += [self.brokers[i].to_record() for i in sorted(self.brokers)]
+        for name in sorted(self.topics):
+            records += _topic_records(self.topics[name])
+        for resource in sorted(self.configs, key=lambda r: (r.type, r.name)):
+            settings = sorted(self.configs[resource].items())
+            records += [ConfigRecord(resource.type, resource.name, name, value) for name, value in settings]
+        if self.next_producer_id:
+            records.append(ProducerIdsRecord(NO_BROKER, BrokerEpoch(-1), self.next_producer_id))
+        return records
+
+    @classmethod
+    def from_records(cls, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> MetadataImage:
+        """Return the image that a snapshot describes."""
+        return cls().apply(offset, epoch, records)
+
+    def check_invariants(self) -> None:
+        """Assert what holds for every image (see ``PartitionRegistration``)."""
+        assert {t.topic_id: t.name for t in self.topics.values()} == dict(self.topic_names)
+        for topic, index, partition in self.partitions():
+            where = f"{topic.name}-{index}: {partition}"
+            assert partition.isr, f"the ISR is empty: {where}"
+            assert set(partition.isr) <= set(partition.replicas), f"the ISR has a stranger: {where}"
+            assert len(set(partition.replicas)) == len(partition.replicas), f"a replica is named twice: {where}"
+            assert partition.leader == NO_BROKER or partition.leader in partition.isr, f"bad leader: {where}"
+            assert partition.partition_epoch >= partition.leader_epoch >= 0, f"bad epochs: {where}"
+        for broker_id, broker in self.brokers.items():
+            assert broker_id == broker.broker_id
+            assert broker.broker_epoch <= self.offset, f"registered in the future: {broker}"
+
+
+class _Draft:
+    """An image in the making: each map is copied at its first change. Used by one ``apply`` and dropped."""
+
+    def __init__(self, base: MetadataImage) -> None:
+        self._base = base
+        self._brokers: dict[BrokerId, BrokerRegistration] | None = None
+        self._topics: dict[str, TopicImage] | None = None
+        self._topic_names: dict[TopicId, str] | None = None
+        self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
+        self._features: dict[str, int] | None = None
+        self._next_producer_id = base.next_producer_id
+        self._partitions: dict[str, dict[int, PartitionRegistration]] = {}
+
+    def replay(self, record: MetadataRecord) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self._changed_brokers()[record.broker_id] = BrokerRegistration.from_record(record)
+            case UnregisterBrokerRecord():
+                self._registered(record.broker_id, record.broker_epoch)
+                del self._changed_brokers()[record.broker_id]
+            case BrokerRegistrationChangeRecord():
+                self._change_registration(record)
+            case TopicRecord():
+                self._create_topic(record)
+            case PartitionRecord():
+                self._changed_partitions(record.topic_id)[record.partition_id] = PartitionRegistration.from_record(
+                    record
+                )
+            case PartitionChangeRecord():
+                self._change_partition(record)
+            case RemoveTopicRecord():
+                self._remove_topic(record)
+            case ConfigRecord():
+                self._change_config(record)
+            case FeatureLevelRecord():
+                self._change_feature(record)
+            case ProducerIdsRecord():
+                self._next_producer_id = record.next_producer_id
+            case NoOpRecord():
+                pass
+            case _:
+                assert_never(record)
+
+    def finish(self, offset: int, epoch: int) -> MetadataImage:
+        for name, partitions in self._partitions.items():
+            topics = self._changed_topics()
+            topics[name] = dataclasses.replace(topics[name], partitions=MappingProxyType(partitions))
+        base = self._base
+        return MetadataImage(
+            offset=offset,
+            epoch=epoch,
+            brokers=_frozen(self._brokers, base.brokers),
+            topics=_frozen(self._topics, base.topics),
+            topic_names=_frozen(self._topic_names, base.topic_names),
+            configs=_frozen(self._configs, base.configs),
+            feature_levels=_frozen(self._features, base.feature_levels),
+            next_producer_id=self._next_producer_id,
+        )
+
+    def _registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRegistration:
+        brokers = self._base.brokers if self._brokers is None else self._brokers
+        broker = brokers.get(broker_id)
+        if broker is None or broker.broker_epoch != broker_epoch:
+            raise _fault(f"no registration of broker {broker_id} with epoch {broker_epoch}: {broker}")
+        return broker
+
+    def _change_registration(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._registered(record.broker_id, record.broker_epoch)
+        shutdown = record.in_controlled_shutdown
+        self._changed_brokers()[record.broker_id] = dataclasses.replace(
+            broker,
+            fenced=broker.fenced if record.fenced is None else record.fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown if shutdown is None else shutdown,
+        )
+
+    def _create_topic(self, record: TopicRecord) -> None:
+        topics, names = self._changed_topics(), self._changed_topic_names()
+        if record.name in topics or record.topic_id in names:
+            raise _fault(f"topic {record.name} ({topic_id_text(record.topic_id)}) exists")
+        topics[record.name] = TopicImage(record.name, record.topic_id)
+        names[record.topic_id] = record.name
+
+    def _change_partition(self, record: PartitionChangeRecord) -> None:
+        partitions = self._changed_partitions(record.topic_id)
+        partition = partitions.get(record.partition_id)
+        if partition is None:
+            raise _fault(f"no partition {record.partition_id} of topic {topic_id_text(record.topic_id)}")
+        partitions[record.partition_id] = partition.changed_by(record)
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        name = self._topic_name(record.topic_id)
+        self._partitions.pop(name, None)
+        del self._changed_topics()[name]
+        del self._changed_topic_names()[record.topic_id]
+        self._changed_configs().pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
+
+    def _change_config(self, record: ConfigRecord) -> None:
+        configs = self._changed_configs()
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        settings = dict(configs.get(resource, {}))
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        configs[resource] = MappingProxyType(settings)
+        if not settings:
+            del configs[resource]
+
+    def _change_feature(self, record: FeatureLevelRecord) -> None:
+        if self._features is None:
+            self._features = dict(self._base.feature_levels)
+        self._features[record.name] = record.level
+        if record.level == 0:
+            del self._features[record.name]
+
+    def _topic_name(self, topic_id: TopicId) -> str:
+        names = self._base.topic_names if self._topic_names is None else self._topic_names
+        name = names.get(topic_id)
+        if name is None:
+            raise _fault(f"no topic {topic_id_text(topic_id)}")
+        return name
+
+    def _changed_brokers(self) -> dict[BrokerId, BrokerRegistration]:
+        if self._brokers is None:
+            self._brokers = dict(self._base.brokers)
+        return self._brokers
+
+    def _changed_topics(self) -> dict[str, TopicImage]:
+        if self._topics is None:
+            self._topics = dict(self._base.topics)
+        return self._topics
+
+    def _changed_topic_names(self) -> dict[TopicId, str]:
+        if self._topic_names is None:
+            self._topic_names = dict(self._base.topic_names)
+        return self._topic_names
+
+    def _changed_configs(self) -> dict[ConfigResource, Mapping[str, str]]:
+        if self._configs is None:
+            self._configs = dict(self._base.configs)
+        return self._configs
+
+    def _changed_partitions(self, topic_id: TopicId) -> dict[int, PartitionRegistration]:
+        name = self._topic_name(topic_id)
+        if name not in self._partitions:
+            self._partitions[name] = dict(self._changed_topics()[name].partitions)
+        return self._partitions[name]
+
+
+def _frozen(changed: dict[K, V] | None, base: Mapping[K, V]) -> Mapping[K, V]:
+    return base if changed is None else MappingProxyType(changed)
+
+
+def _fault(problem: str) -> TidelogError:
+    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata log does not fit the image: {problem}")
+
+
+def _topic_records(topic: TopicImage) -> list[MetadataRecord]:
+    partitions = [p.to_record(topic.topic_id, index) for index, p in sorted(topic.partitions.items())]
+    return [TopicRecord(topic.name, topic.topic_id), *partitions]

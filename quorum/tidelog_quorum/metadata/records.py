@@ -1,0 +1,160 @@
+"""The records of the metadata log as frozen values, named and shaped as in Kafka's KRaft.
+
+They say what changed; what they add up to is :class:`~tidelog_quorum.metadata.image.MetadataImage`. A list of
+broker ids is a tuple; the first of ``replicas`` is the preferred leader. ``None`` means "unchanged" in change records.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+
+_FIRST_LEADER_EPOCH = LeaderEpoch(0)
+_FIRST_PARTITION_EPOCH = PartitionEpoch(0)
+
+
+class ConfigResourceType(enum.IntEnum):
+    """What a configuration belongs to; the numbers are Kafka's."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where clients and followers reach a broker."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerRecord:
+    """A broker's process introduced itself (KIP-631). ``broker_epoch`` is the offset of this very record."""
+
+    broker_id: BrokerId
+    incarnation_id: bytes
+    broker_epoch: BrokerEpoch
+    endpoint: Endpoint
+    rack: str = ""
+    log_dirs: tuple[bytes, ...] = ()
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRecord:
+    """A broker is gone for good."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistrationChangeRecord:
+    """A broker was fenced, unfenced, or began a controlled shutdown (KIP-841)."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A topic was created; its partitions follow in the same entry."""
+
+    name: str
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """A partition in full."""
+
+    topic_id: TopicId
+    partition_id: int
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId = NO_BROKER
+    leader_epoch: LeaderEpoch = _FIRST_LEADER_EPOCH
+    partition_epoch: PartitionEpoch = _FIRST_PARTITION_EPOCH
+    eligible_leader_replicas: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChangeRecord:
+    """What changed of a partition.
+
+    Each such record bumps the partition epoch by one; one that names a leader, even the same one, bumps the
+    leader epoch too.
+    """
+
+    topic_id: TopicId
+    partition_id: int
+    leader: BrokerId | None = None
+    isr: tuple[BrokerId, ...] | None = None
+    replicas: tuple[BrokerId, ...] | None = None
+    eligible_leader_replicas: tuple[BrokerId, ...] | None = None
+    last_known_elr: tuple[BrokerId, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopicRecord:
+    """A topic was deleted, with its partitions and its configuration."""
+
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """One setting of a topic (by name) or of a broker (by id; "" for all). ``value`` None removes it."""
+
+    resource_type: ConfigResourceType
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevelRecord:
+    """The level of a feature that the whole cluster uses; 0 removes it."""
+
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRecord:
+    """A block of producer ids was given to a broker; ``next_producer_id`` is the first one not given yet."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoOpRecord:
+    """Changes nothing: what a new leader writes in order to learn which entries are committed."""
+
+
+MetadataRecord: TypeAlias = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | NoOpRecord
+)

@@ -1,0 +1,119 @@
+"""What the cluster knows of a broker and of a partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_quorum.metadata.records import (
+    Endpoint,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """A broker as the cluster knows it. Only one that is neither fenced nor shutting down may lead or join an ISR."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    incarnation_id: bytes
+    endpoint: Endpoint
+    rack: str = ""
+    log_dirs: tuple[bytes, ...] = ()
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may lead partitions and join their ISR (KIP-841)."""
+        return not (self.fenced or self.in_controlled_shutdown)
+
+    @classmethod
+    def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
+        """Return what a registration record says."""
+        return cls(
+            broker_id=record.broker_id,
+            broker_epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            endpoint=record.endpoint,
+            rack=record.rack,
+            log_dirs=record.log_dirs,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+        )
+
+    def to_record(self) -> RegisterBrokerRecord:
+        """Return the record that says this."""
+        return RegisterBrokerRecord(
+            broker_id=self.broker_id,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=self.broker_epoch,
+            endpoint=self.endpoint,
+            rack=self.rack,
+            log_dirs=self.log_dirs,
+            fenced=self.fenced,
+            in_controlled_shutdown=self.in_controlled_shutdown,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    """Who holds a partition and who leads it.
+
+    ``isr`` is a non-empty subset of ``replicas``; ``leader`` is in it, or ``NO_BROKER``. ``leader_epoch`` grows with
+    each election, ``partition_epoch`` with each change, so the partition epoch never grows slower.
+    """
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    eligible_leader_replicas: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+
+    @classmethod
+    def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
+        """Return what a partition record says."""
+        return cls(
+            replicas=record.replicas,
+            isr=record.isr,
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            eligible_leader_replicas=record.eligible_leader_replicas,
+            last_known_elr=record.last_known_elr,
+        )
+
+    def to_record(self, topic_id: TopicId, index: int) -> PartitionRecord:
+        """Return the record that says this."""
+        return PartitionRecord(
+            topic_id=topic_id,
+            partition_id=index,
+            replicas=self.replicas,
+            isr=self.isr,
+            leader=self.leader,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            eligible_leader_replicas=self.eligible_leader_replicas,
+            last_known_elr=self.last_known_elr,
+        )
+
+    def changed_by(self, change: PartitionChangeRecord) -> PartitionRegistration:
+        """Return what a change record makes of this partition."""
+        return PartitionRegistration(
+            replicas=self.replicas if change.replicas is None else change.replicas,
+            isr=self.isr if change.isr is None else change.isr,
+            leader=self.leader if change.leader is None else change.leader,
+            leader_epoch=LeaderEpoch(self.leader_epoch + (change.leader is not None)),
+            partition_epoch=PartitionEpoch(self.partition_epoch + 1),
+            eligible_leader_replicas=(
+                self.eligible_leader_replicas
+                if change.eligible_leader_replicas is None
+                else change.eligible_leader_replicas
+            ),
+            last_known_elr=self.last_known_elr if change.last_known_elr is None else change.last_known_elr,
+        )

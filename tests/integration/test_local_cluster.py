@@ -1,0 +1,93 @@
+"""LocalCluster's promises: quick, tidy, and no process outlives its owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from acknowledged import create_topic, wait_for
+
+from tidelog.errors import ConfigError
+from tidelog.testing import LocalCluster
+
+_OWNER = textwrap.dedent("""
+    import sys, time
+    from tidelog.testing import LocalCluster
+    with LocalCluster(controllers=1, nodes=1) as cluster:
+        pids = [p.pid for p in (*cluster.controllers.values(), *cluster.nodes.values())]
+        cluster.nodes[1].pause()
+        print(*pids, flush=True)
+        time.sleep(600)
+""")
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_no_process_outlives_the_owner_when_it_is_killed(number: signal.Signals) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert owner.stdout is not None
+    with owner.stdout:
+        pids = [int(pid) for pid in owner.stdout.readline().split()]
+        assert len(pids) == 2
+        owner.send_signal(number)
+        owner.wait()
+    wait_for(lambda: not any(map(_exists, pids)), "the cluster's processes end", 10)
+
+
+def test_cluster_of_three_and_three_is_ready_quickly() -> None:
+    started_s = time.monotonic()
+    with LocalCluster(controllers=3, nodes=3) as cluster:
+        ready_s = time.monotonic() - started_s
+        assert cluster.controller_leader() in cluster.controllers
+    assert ready_s < 9, f"ready after {ready_s:.1f} s; 3 s on an idle machine of 2 cores"
+
+
+def test_temporary_data_is_removed_and_chosen_data_is_kept(tmp_path: Path) -> None:
+    with LocalCluster(controllers=1, nodes=1) as cluster:
+        temporary = cluster.data_dir
+        assert temporary.exists()
+    assert not temporary.exists()
+    with LocalCluster(controllers=1, nodes=1, data_dir=tmp_path / "kept") as cluster:
+        create_topic(cluster, "kept", 1, 1)
+    assert list((tmp_path / "kept").glob("node-1/data/kept-0/*.log"))
+
+
+def test_unknown_configuration_is_refused_before_anything_starts() -> None:
+    with pytest.raises(ConfigError, match=r"neither controllers nor nodes know the configuration replica\.lag"):
+        LocalCluster(controllers=1, nodes=1, config={"replica.lag": 1}).start()
+
+
+@pytest.mark.parametrize("controllers", [1, 5])
+def test_cluster_runs_with_other_numbers_of_controllers(controllers: int) -> None:
+    with LocalCluster(controllers=controllers, nodes=1) as cluster:
+        create_topic(cluster, "t", 2, 1)
+        assert cluster.leader("t", 1) == 1
+        assert cluster.leader("unknown", 0) is None
+
+
+def test_failed_start_reports_what_the_process_said() -> None:
+    cluster = LocalCluster(controllers=1, nodes=1)
+    cluster.start()
+    try:
+        cluster.wait_ready()
+        node = cluster.nodes[1]
+        node.kill()
+        node.properties_path.write_text("node.id=not-a-number\n")
+        node.start()
+        node.wait(10)
+        assert "node.id" in node.log_tail()
+    finally:
+        cluster.close()

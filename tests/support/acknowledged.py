@@ -1,0 +1,125 @@
+"""Unique records under load on a real cluster, and the check that no acknowledged one is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidelog import AdminClient, Consumer, KafkaError, Message, NewTopic, Producer, TopicPartition
+from tidelog.testing import LocalCluster
+
+_DEADLINE_S = 60.0
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = _DEADLINE_S) -> None:
+    """Wait for a condition with a deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Load:
+    """Produces unique, numbered records from a thread of its own until it is stopped; remembers every answer."""
+
+    bootstrap_servers: str
+    topic: str
+    keys: int = 7
+    sent: int = 0
+    acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Load:
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop producing and wait until every record was reported."""
+        self._stopping.set()
+        assert self._thread is not None
+        self._thread.join(_DEADLINE_S)
+        assert not self._thread.is_alive(), "the producer did not finish"
+
+    def wait_for_progress(self, records: int = 500) -> None:
+        """Wait until so many more records are acknowledged."""
+        target = len(self.acknowledged) + records
+        wait_for(lambda: len(self.acknowledged) >= target, f"{records} more acknowledged records")
+
+    def _run(self) -> None:
+        with Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", "linger.ms": 2}) as producer:
+            while not self._stopping.is_set():
+                if self.sent - len(self.acknowledged) - len(self.failed) < 2_000:
+                    number = self.sent
+                    key = f"key-{number % self.keys}"
+                    producer.produce(self.topic, str(number), key, on_delivery=self._delivered)
+                    self.sent += 1
+                producer.poll(0 if self.sent % 50 else 0.001)
+            remaining = producer.flush(_DEADLINE_S)
+            assert remaining == 0, f"{remaining} records were never reported"
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        number = int(message.value() or b"")
+        if error is None:
+            self.acknowledged[number] = (message.partition(), message.offset())
+        else:
+            self.failed.append(f"{number}: {error}")
+
+
+def read_topic(bootstrap_servers: str, topic: str, partitions: int) -> list[Message]:
+    """Read every partition from its beginning to the high watermark of now."""
+    found: list[Message] = []
+    with Consumer({"bootstrap.servers": bootstrap_servers, "auto.offset.reset": "earliest"}) as consumer:
+        ends = {}
+        for index in range(partitions):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=20)
+            if high > low:
+                ends[index] = high
+        consumer.assign([TopicPartition(topic, index, 0) for index in ends])
+        reached: dict[int, int] = dict.fromkeys(ends, 0)
+        deadline = time.monotonic() + _DEADLINE_S
+        while any(reached[index] < end for index, end in ends.items()):
+            assert time.monotonic() < deadline, f"read {reached} of {ends}"
+            for message in consumer.consume(1_000, timeout=0.5):
+                assert message.error() is None, message.error()
+                found.append(message)
+                reached[message.partition()] = message.offset() + 1
+    return found
+
+
+def assert_nothing_lost(load: Load, messages: list[Message]) -> None:
+    """Every acknowledged record is where it was acknowledged; the first copies of each key are in order."""
+    stored = {(m.partition(), m.offset()): int(m.value() or b"") for m in messages}
+    lost = {n: place for n, place in load.acknowledged.items() if stored.get(place) != n}
+    assert not lost, f"{len(lost)} of {len(load.acknowledged)} acknowledged records lost, e.g. {list(lost.items())[:5]}"
+    latest: dict[bytes | None, int] = {}
+    seen: set[int] = set()
+    for message in sorted(messages, key=lambda m: (m.partition(), m.offset())):
+        number = int(message.value() or b"")
+        if number not in seen:
+            assert latest.get(message.key(), -1) < number, f"{message.key()!r}: {number} after {latest[message.key()]}"
+            latest[message.key()] = number
+            seen.add(number)
+
+
+def create_topic(cluster: LocalCluster, topic: str, partitions: int, replication_factor: int, **config: str) -> None:
+    """Create a topic and wait until it is usable."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    for future in admin.create_topics([NewTopic(topic, partitions, replication_factor, config=settings)]).values():
+        future.result(timeout=30)
+
+
+def isr_sizes(cluster: LocalCluster, topic: str) -> list[int]:
+    """Return the size of each partition's ISR as the cluster's metadata has it now."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions
+    return [len(partition.isrs) for partition in partitions.values()]

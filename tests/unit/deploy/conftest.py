@@ -1,0 +1,280 @@
+"""Renders the kustomizations as far as they use kustomize, and checks that what comes out fits together.
+
+The renderer knows the few fields that the project's kustomizations use and refuses every other one. The checker returns
+sentences, one per mistake, so that a test can ask both for none (the manifests) and for a certain one (a broken manifest).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+Manifest = dict[str, Any]
+
+REPOSITORY = Path(__file__).parents[3]
+KUSTOMIZATIONS = REPOSITORY / "deploy" / "k8s"
+_KNOWN_FIELDS = {"apiVersion", "kind", "resources", "configMapGenerator", "replicas", "patches"}
+_HASH = "-0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One replica of a StatefulSet as the kubelet starts it: its name, command line and properties."""
+
+    name: str
+    ordinal: int
+    command: tuple[str, ...]
+    properties: str
+
+    @property
+    def overrides(self) -> list[str]:
+        """The ``key=value`` texts of the command line."""
+        return [value for flag, value in zip(self.command, self.command[1:], strict=False) if flag == "--override"]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The keys of the properties and, over them, those of the command line."""
+        lines = [line for line in self.properties.splitlines() if line and not line.startswith("#")]
+        return dict(line.split("=", 1) for line in [*lines, *self.overrides])
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def render() -> Callable[[str], list[Manifest]]:
+    """Give the manifests of a kustomization below deploy/k8s."""
+    return lambda name: _rendered(KUSTOMIZATIONS / name)
+
+
+@pytest.fixture(scope="session")
+def problems() -> Callable[[list[Manifest]], list[str]]:
+    """Give a sentence for each mistake in the manifests of one cluster."""
+    return lambda manifests: list(_problems(manifests))
+
+
+@pytest.fixture(scope="session")
+def pods() -> Callable[..., list[Pod]]:
+    """Give the pods of a StatefulSet; ``zone`` is the label that Kubernetes copies from the machine."""
+    return _pods
+
+
+def _rendered(folder: Path) -> list[Manifest]:
+    manifests = _generated(folder)
+    for manifest in manifests:
+        if manifest["kind"] == "StatefulSet":
+            for volume in manifest["spec"]["template"]["spec"]["volumes"]:
+                if "configMap" in volume:
+                    volume["configMap"]["name"] += _HASH
+        if manifest["kind"] == "ConfigMap":
+            manifest["metadata"]["name"] += _HASH
+    return manifests
+
+
+def _generated(folder: Path) -> list[Manifest]:
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    if unknown := kustomization.keys() - _KNOWN_FIELDS:
+        raise AssertionError(f"{folder}: the renderer of the tests does not know {sorted(unknown)}")
+    manifests: list[Manifest] = []
+    for name in kustomization["resources"]:
+        path = folder / name
+        manifests += _generated(path) if path.is_dir() else [m for m in yaml.safe_load_all(path.read_text()) if m]
+    for entry in kustomization.get("configMapGenerator", []):
+        if entry.get("behavior") == "replace":
+            manifests.remove(_one(manifests, "ConfigMap", entry["name"]))
+        manifests.append(_config_map(folder, entry))
+    for entry in kustomization.get("replicas", []):
+        _one(manifests, "StatefulSet", entry["name"])["spec"]["replicas"] = entry["count"]
+    for entry in kustomization.get("patches", []):
+        for manifest in (m for m in manifests if m["kind"] == entry["target"]["kind"]):
+            _patch(manifest, yaml.safe_load((folder / entry["path"]).read_text()))
+    return manifests
+
+
+def _config_map(folder: Path, entry: dict[str, Any]) -> Manifest:
+    files = dict(file.split("=", 1) for file in entry["files"])
+    data = {key: (folder / name).read_text() for key, name in files.items()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": entry["name"]}, "data": data}
+
+
+def _patch(manifest: Manifest, operations: list[dict[str, Any]]) -> None:
+    for operation in operations:
+        assert operation["op"] == "replace", operation
+        *parents, last = operation["path"].removeprefix("/").split("/")
+        place: Any = manifest
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        assert last in place, f"nothing to replace at {operation['path']}"
+        place[last] = copy.deepcopy(operation["value"])
+
+
+def _one(manifests: list[Manifest], kind: str, name: str) -> Manifest:
+    (found,) = (m for m in manifests if m["kind"] == kind and m["metadata"]["name"] == name)
+    return found
+
+
+def _pods(manifests: list[Manifest], name: str, zone: str = "") -> list[Pod]:
+    stateful_set = _one(manifests, "StatefulSet", name)
+    spec = stateful_set["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    (config_map,) = (v["configMap"]["name"] for v in spec["template"]["spec"]["volumes"] if "configMap" in v)
+    properties = _one(manifests, "ConfigMap", config_map)["data"]["server.properties"]
+    start = spec.get("ordinals", {}).get("start", 0)
+    found = []
+    for ordinal in range(start, start + spec["replicas"]):
+        fields = {
+            "metadata.name": f"{name}-{ordinal}",
+            "metadata.namespace": "production",
+            "metadata.labels['apps.kubernetes.io/pod-index']": str(ordinal),
+            "metadata.labels['topology.kubernetes.io/zone']": zone,
+        }
+        variables = {e["name"]: fields[e["valueFrom"]["fieldRef"]["fieldPath"]] for e in container["env"]}
+        command = tuple(_expand(word, variables) for word in [*container["command"], *container["args"]])
+        found.append(Pod(f"{name}-{ordinal}", ordinal, command, properties))
+    return found
+
+
+def _expand(word: str, variables: dict[str, str]) -> str:
+    return re.sub(r"\$\((\w+)\)", lambda match: variables.get(match[1], match[0]), word)
+
+
+def _problems(manifests: list[Manifest]) -> Iterator[str]:
+    schema_problems = list(_schema_problems(manifests))
+    yield from schema_problems
+    if schema_problems:
+        return
+    sets = [m for m in manifests if m["kind"] == "StatefulSet"]
+    for manifest in manifests:
+        yield from _selector_problems(manifest, sets)
+        if manifest["kind"] == "Service":
+            yield from _service_problems(manifest, sets)
+    for stateful_set in sets:
+        yield from _governing_service_problems(stateful_set, manifests)
+        yield from _volume_problems(stateful_set, manifests)
+        yield from _container_problems(stateful_set)
+        yield from _setting_problems(stateful_set, manifests)
+
+
+def _schema_problems(manifests: list[Manifest]) -> Iterator[str]:
+    names = [_title(m) for m in manifests]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        yield f"{name}: declared twice"
+    for manifest in manifests:
+        try:
+            kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+        except kubernetes_validate.ValidationError as error:
+            yield f"{_title(manifest)}: {'.'.join(map(str, error.path))}: {error.message}"
+
+
+def _selector_problems(manifest: Manifest, sets: list[Manifest]) -> Iterator[str]:
+    spec = manifest.get("spec", {})
+    selector: Any = {
+        "StatefulSet": lambda: spec["selector"]["matchLabels"],
+        "Service": lambda: spec["selector"],
+        "PodDisruptionBudget": lambda: spec["selector"]["matchLabels"],
+        "NetworkPolicy": lambda: spec["podSelector"]["matchLabels"],
+    }.get(manifest["kind"], lambda: None)()
+    if selector is None:
+        return
+    selected = _selected(selector, sets)
+    if manifest["kind"] == "StatefulSet" and selected != [manifest]:
+        yield f"{_title(manifest)}: its selector does not select its own pods alone"
+    elif len(selected) != 1:
+        yield f"{_title(manifest)}: selects the pods of {len(selected)} StatefulSets"
+
+
+def _selected(selector: dict[str, str], sets: list[Manifest]) -> list[Manifest]:
+    return [s for s in sets if selector.items() <= s["spec"]["template"]["metadata"]["labels"].items()]
+
+
+def _service_problems(service: Manifest, sets: list[Manifest]) -> Iterator[str]:
+    for stateful_set in _selected(service["spec"]["selector"], sets):
+        ports = _container_ports(stateful_set)
+        for port in service["spec"]["ports"]:
+            if ports.get(port["targetPort"]) != port["port"]:
+                yield f"{_title(service)}: port {port['port']} is not that of the pods' port {port['targetPort']!r}"
+
+
+def _governing_service_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    name = stateful_set["spec"]["serviceName"]
+    services = [m for m in manifests if m["kind"] == "Service" and m["metadata"]["name"] == name]
+    if not any(stateful_set in _selected(s["spec"]["selector"], [stateful_set]) for s in services):
+        yield f"{_title(stateful_set)}: no Service {name} selects its pods"
+    for service in services:
+        if service["spec"].get("clusterIP") != "None" or not service["spec"].get("publishNotReadyAddresses"):
+            yield f"{_title(service)}: must be headless and publish addresses that are not ready"
+
+
+def _volume_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    title, spec = _title(stateful_set), stateful_set["spec"]
+    volumes = {v["name"] for v in spec["template"]["spec"]["volumes"]}
+    volumes |= {c["metadata"]["name"] for c in spec["volumeClaimTemplates"]}
+    mounted = {m["name"] for c in spec["template"]["spec"]["containers"] for m in c["volumeMounts"]}
+    yield from (f"{title}: mounts {name}, which is no volume" for name in sorted(mounted - volumes))
+    yield from (f"{title}: never mounts {name}" for name in sorted(volumes - mounted))
+    config_maps = {m["metadata"]["name"] for m in manifests if m["kind"] == "ConfigMap"}
+    for volume in spec["template"]["spec"]["volumes"]:
+        if "configMap" in volume and volume["configMap"]["name"] not in config_maps:
+            yield f"{title}: there is no ConfigMap {volume['configMap']['name']}"
+
+
+def _container_problems(stateful_set: Manifest) -> Iterator[str]:
+    title, pod = _title(stateful_set), stateful_set["spec"]["template"]["spec"]
+    if not pod["securityContext"].get("runAsNonRoot") or not pod["securityContext"].get("runAsUser"):
+        yield f"{title}: may run as root"
+    ports = set(_container_ports(stateful_set).values())
+    for container in pod["containers"]:
+        if not container["securityContext"].get("readOnlyRootFilesystem"):
+            yield f"{title}: may write outside of its volumes"
+        declared = {e["name"] for e in container["env"]}
+        used = set(re.findall(r"\$\((\w+)\)", " ".join(container["args"])))
+        yield from (f"{title}: $({name}) is no variable of the container" for name in sorted(used - declared))
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            if container.get(probe, {}).get("grpc", {}).get("port") not in ports:
+                yield f"{title}: {probe} does not ask the listener"
+
+
+def _setting_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    title, name = _title(stateful_set), stateful_set["metadata"]["name"]
+    claims = {c["metadata"]["name"] for c in stateful_set["spec"]["volumeClaimTemplates"]}
+    (container,) = stateful_set["spec"]["template"]["spec"]["containers"]
+    durable = [m["mountPath"] for m in container["volumeMounts"] if m["name"] in claims]
+    try:
+        found = _pods(manifests, name)
+        voters = [
+            f"{pod.settings['node.id']}@{pod.name}.tidelog-quorum:9093" for pod in _pods(manifests, "tidelog-quorum")
+        ]
+    except (KeyError, ValueError) as error:
+        yield f"{title}: no settings: {error!r}"
+        return
+    for pod in found:
+        settings = pod.settings
+        if settings["node.id"] != str(pod.ordinal):
+            yield f"{title}: {pod.name} has node.id {settings['node.id']}"
+        if int(settings["listeners"].rpartition(":")[2]) not in _container_ports(stateful_set).values():
+            yield f"{title}: {pod.name} listens at {settings['listeners']}, which is no port of the container"
+        if settings["controller.quorum.voters"].split(",") != voters:
+            yield f"{title}: {pod.name} has the voters {settings['controller.quorum.voters']}, the pods are {voters}"
+        for directory in settings.get("log.dirs", settings.get("metadata.log.dir", "")).split(","):
+            # A new ext4 volume has lost+found at its top, so data must live one level below.
+            if not any(Path(mount) in Path(directory).parents for mount in durable):
+                yield f"{title}: {pod.name} keeps data in {directory}, which is not below a claimed volume"
+
+
+def _container_ports(stateful_set: Manifest) -> dict[str, int]:
+    containers = stateful_set["spec"]["template"]["spec"]["containers"]
+    return {p["name"]: p["containerPort"] for c in containers for p in c["ports"]}
+
+
+def _title(manifest: Manifest) -> str:
+    return f"{manifest['kind']}/{manifest['metadata']['name'].removesuffix(_HASH)}"

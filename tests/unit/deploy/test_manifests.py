@@ -1,0 +1,193 @@
+"""The Kubernetes manifests fit Kubernetes' schemas, each other and the processes' own configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+KUSTOMIZATIONS = ("base", "overlays/dev")
+Manifests = list[dict[str, Any]]
+
+
+def _manifest(manifests: Manifests, kind: str, name: str) -> dict[str, Any]:
+    (found,) = (m for m in manifests if m["kind"] == kind and m["metadata"]["name"] == name)
+    return found
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_manifests_have_no_problems(kustomization: str, render: Any, problems: Any) -> None:
+    assert problems(render(kustomization)) == []
+
+
+def test_kustomizations_are_all_tested(repository: Path) -> None:
+    folder = repository / "deploy" / "k8s"
+    found = {str(path.parent.relative_to(folder)) for path in folder.rglob("kustomization.yaml")}
+    assert found == set(KUSTOMIZATIONS)
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_renderer_agrees_with_kustomize(kustomization: str, render: Any, repository: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed")
+    command = [kubectl, "kustomize", str(repository / "deploy" / "k8s" / kustomization)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert _without_hashes(yaml.safe_load_all(output)) == _without_hashes(render(kustomization))
+
+
+def _without_hashes(manifests: Any) -> list[str]:
+    generated = re.compile(r'"(tidelog-(?:quorum|node))-[0-9a-z]{10}"|"(tidelog-(?:quorum|node))-0123456789"')
+    return sorted(generated.sub(r'"\1\2"', json.dumps(manifest, sort_keys=True)) for manifest in manifests)
+
+
+def _container(manifests: Manifests, name: str = "tidelog-node") -> Any:
+    return _manifest(manifests, "StatefulSet", name)["spec"]["template"]["spec"]["containers"][0]
+
+
+def _properties(manifests: Manifests, name: str) -> Any:
+    return next(m for m in manifests if m["kind"] == "ConfigMap" and m["metadata"]["name"].startswith(name))["data"]
+
+
+def _misspell_a_field(manifests: Manifests) -> None:
+    spec = _manifest(manifests, "StatefulSet", "tidelog-node")["spec"]
+    spec["replica"] = spec.pop("replicas")
+
+
+def _give_a_text_for_a_number(manifests: Manifests) -> None:
+    _container(manifests)["ports"][0]["containerPort"] = "9094"
+
+
+def _declare_a_service_twice(manifests: Manifests) -> None:
+    manifests.append(_manifest(manifests, "Service", "tidelog"))
+
+
+def _select_other_labels(manifests: Manifests) -> None:
+    labels = _manifest(manifests, "StatefulSet", "tidelog-node")["spec"]["selector"]["matchLabels"]
+    labels["app.kubernetes.io/component"] = "nodes"
+
+
+def _budget_every_pod(manifests: Manifests) -> None:
+    budget = _manifest(manifests, "PodDisruptionBudget", "tidelog-node")
+    del budget["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
+
+
+def _move_the_service_port(manifests: Manifests) -> None:
+    _manifest(manifests, "Service", "tidelog")["spec"]["ports"][0]["port"] = 9092
+
+
+def _give_the_headless_service_an_address(manifests: Manifests) -> None:
+    del _manifest(manifests, "Service", "tidelog-quorum")["spec"]["clusterIP"]
+
+
+def _rename_the_governing_service(manifests: Manifests) -> None:
+    _manifest(manifests, "StatefulSet", "tidelog-node")["spec"]["serviceName"] = "tidelog-nodes"
+
+
+def _probe_another_port(manifests: Manifests) -> None:
+    _container(manifests)["readinessProbe"]["grpc"]["port"] = 9093
+
+
+def _mount_another_volume(manifests: Manifests) -> None:
+    _container(manifests)["volumeMounts"][1]["name"] = "logs"
+
+
+def _forget_the_hash_of_the_config_map(manifests: Manifests) -> None:
+    pod = _manifest(manifests, "StatefulSet", "tidelog-node")["spec"]["template"]["spec"]
+    next(v for v in pod["volumes"] if "configMap" in v)["configMap"]["name"] = "tidelog-node"
+
+
+def _forget_a_variable(manifests: Manifests) -> None:
+    del _container(manifests)["env"][-1]
+
+
+def _start_the_ordinals_at_zero(manifests: Manifests) -> None:
+    del _manifest(manifests, "StatefulSet", "tidelog-quorum")["spec"]["ordinals"]
+
+
+def _add_a_controller(manifests: Manifests) -> None:
+    _manifest(manifests, "StatefulSet", "tidelog-quorum")["spec"]["replicas"] = 5
+
+
+def _move_the_listener(manifests: Manifests) -> None:
+    data = _properties(manifests, "tidelog-node")
+    data["server.properties"] = data["server.properties"].replace("0.0.0.0:9094", "0.0.0.0:9092")
+
+
+def _keep_data_in_the_container(manifests: Manifests) -> None:
+    data = _properties(manifests, "tidelog-quorum")
+    data["server.properties"] = data["server.properties"].replace("/var/lib/tidelog/metadata", "/tmp/metadata")
+
+
+def _keep_data_at_the_top_of_the_volume(manifests: Manifests) -> None:
+    data = _properties(manifests, "tidelog-node")
+    data["server.properties"] = data["server.properties"].replace("/var/lib/tidelog/logs", "/var/lib/tidelog")
+
+
+def _run_as_root(manifests: Manifests) -> None:
+    pod = _manifest(manifests, "StatefulSet", "tidelog-node")["spec"]["template"]["spec"]
+    del pod["securityContext"]["runAsNonRoot"]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "expected"),
+    [
+        (_misspell_a_field, "'replica' was unexpected"),
+        (_give_a_text_for_a_number, "'9094' is not of type 'integer'"),
+        (_declare_a_service_twice, "Service/tidelog: declared twice"),
+        (_select_other_labels, "StatefulSet/tidelog-node: its selector does not select its own pods alone"),
+        (_budget_every_pod, "PodDisruptionBudget/tidelog-node: selects the pods of 2 StatefulSets"),
+        (_move_the_service_port, "Service/tidelog: port 9092 is not that of the pods' port 'grpc'"),
+        (_give_the_headless_service_an_address, "Service/tidelog-quorum: must be headless"),
+        (_rename_the_governing_service, "StatefulSet/tidelog-node: no Service tidelog-nodes selects its pods"),
+        (_probe_another_port, "StatefulSet/tidelog-node: readinessProbe does not ask the listener"),
+        (_mount_another_volume, "StatefulSet/tidelog-node: mounts logs, which is no volume"),
+        (_mount_another_volume, "StatefulSet/tidelog-node: never mounts data"),
+        (_forget_the_hash_of_the_config_map, "StatefulSet/tidelog-node: there is no ConfigMap tidelog-node"),
+        (_forget_a_variable, "StatefulSet/tidelog-node: $(ZONE) is no variable of the container"),
+        (_start_the_ordinals_at_zero, "StatefulSet/tidelog-quorum: tidelog-quorum-0 has the voters 1@"),
+        (_add_a_controller, "StatefulSet/tidelog-node: tidelog-node-101 has the voters 1@"),
+        (_move_the_listener, "StatefulSet/tidelog-node: tidelog-node-101 listens at GRPC://0.0.0.0:9092"),
+        (_keep_data_in_the_container, "StatefulSet/tidelog-quorum: tidelog-quorum-1 keeps data in /tmp/metadata"),
+        (_keep_data_at_the_top_of_the_volume, "StatefulSet/tidelog-node: tidelog-node-101 keeps data in /var/lib/tide"),
+        (_run_as_root, "StatefulSet/tidelog-node: may run as root"),
+    ],
+)
+def test_checker_names_the_problem_of_a_broken_manifest(
+    break_it: Callable[[Manifests], None], expected: str, render: Any, problems: Any
+) -> None:
+    manifests = render("base")
+    break_it(manifests)
+    assert any(expected in problem for problem in problems(manifests)), problems(manifests)
+
+
+def test_image_is_that_of_the_version(render: Any, repository: Path) -> None:
+    version = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["version"]
+    sets = [m for m in render("base") if m["kind"] == "StatefulSet"]
+    images = {c["image"] for s in sets for c in s["spec"]["template"]["spec"]["containers"]}
+    assert images == {f"tidelog:{version}"}
+
+
+def test_node_ids_are_unique_in_the_cluster(render: Any, pods: Any) -> None:
+    manifests = render("base")
+    ids = [pod.settings["node.id"] for name in ("tidelog-quorum", "tidelog-node") for pod in pods(manifests, name)]
+    assert len(ids) == len(set(ids)) == 6
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_settings_of_both_roles_agree(kustomization: str, render: Any, pods: Any) -> None:
+    manifests = render(kustomization)
+    shared = {
+        (pod.settings["cluster.id"], pod.settings["controller.quorum.voters"])
+        for name in ("tidelog-quorum", "tidelog-node")
+        for pod in pods(manifests, name)
+    }
+    assert len(shared) == 1
