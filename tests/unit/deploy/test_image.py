@@ -1,0 +1,152 @@
+"""What can be known of the image without an engine: its context, its pins, its user and the wheel inside."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.utils.build import exclude_paths
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PACKAGES = ("pyspark_tidelog", "tidelog", "tidelog_node", "tidelog_quorum")
+_IMAGE = {"python_version": "3.12", "python_full_version": "3.12.0", "platform_system": "Linux", "extra": ""}
+
+
+@pytest.fixture(scope="session")
+def context(repository: Path) -> set[str]:
+    """Every file that the engine is sent, relative to the repository."""
+    patterns = [
+        line for line in (repository / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")
+    ]
+    return {path for path in exclude_paths(str(repository), patterns) if (repository / path).is_file()}
+
+
+@pytest.fixture(scope="session")
+def dockerfile(repository: Path) -> str:
+    return (repository / "Dockerfile").read_text().replace("\\\n", " ")
+
+
+def test_context_is_the_sources_and_nothing_else(context: set[str]) -> None:
+    tops = {path.split("/")[0] for path in context}
+    assert tops - {"Dockerfile", ".dockerignore"} == {
+        "LICENSE",
+        "README.md",
+        "client",
+        "deploy",
+        "hatch_build.py",
+        "node",
+        "pyproject.toml",
+        "quorum",
+    }
+    assert {path for path in context if path.startswith("deploy")} == {"deploy/constraints.txt"}
+    assert not [path for path in context if "__pycache__" in path or path.endswith((".so", ".pyc"))]
+
+
+def test_context_holds_every_source_of_a_copy(context: set[str], dockerfile: str) -> None:
+    copied = [line.split()[1:-1] for line in dockerfile.splitlines() if re.match(r"COPY (?!--from)", line)]
+    sources = [source for words in copied for source in words]
+    assert sources
+    assert [s for s in sources if s not in context and not any(path.startswith(f"{s}/") for path in context)] == []
+
+
+def test_dockerfile_runs_as_the_user_of_the_manifests(dockerfile: str, render: Any) -> None:
+    (user,) = re.findall(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE)
+    contexts = [
+        m["spec"]["template"]["spec"]["securityContext"] for m in render("base") if m["kind"] == "StatefulSet"
+    ]
+    assert {(str(c["runAsUser"]), str(c["runAsGroup"])) for c in contexts} == {user}
+    assert f"--uid {user[0]}" in dockerfile
+
+
+def test_dockerfile_needs_no_buildkit(dockerfile: str) -> None:
+    """The Python client of the engine, which the container tests build with, speaks to the classic builder alone."""
+    assert not re.search(r"RUN --|COPY --(?!from)|<<", dockerfile)
+
+
+def test_constraints_pin_every_requirement_of_the_image(repository: Path) -> None:
+    lines = (repository / "deploy" / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    unmet = [
+        f"{requirement} with {pins.get(canonicalize_name(requirement.name), 'no pin')}"
+        for requirement in _requirements(repository)
+        if not requirement.specifier.contains(pins.get(canonicalize_name(requirement.name), "0"), prereleases=True)
+        or canonicalize_name(requirement.name) not in pins
+    ]
+    assert unmet == []
+
+
+def _requirements(repository: Path) -> list[Requirement]:
+    """Everything that the image installs, as asked by the project and by what it depends on."""
+    pyproject = tomllib.loads((repository / "pyproject.toml").read_text())
+    extras = pyproject["project"]["optional-dependencies"]
+    todo = [
+        *pyproject["project"]["dependencies"],
+        *extras["node"],
+        *extras["quorum"],
+        *pyproject["build-system"]["requires"],
+    ]
+    found: dict[str, Requirement] = {}
+    while todo:
+        requirement = Requirement(todo.pop())
+        if str(requirement) in found or (requirement.marker and not requirement.marker.evaluate(_IMAGE)):
+            continue
+        found[str(requirement)] = requirement
+        try:
+            todo += distribution(requirement.name).requires or []
+        except PackageNotFoundError:
+            continue
+    return list(found.values())
+
+
+@pytest.fixture(scope="session")
+def wheel(repository: Path, context: set[str], tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names in the wheel that the Dockerfile's command builds from the engine's context."""
+    source, target = tmp_path_factory.mktemp("context"), tmp_path_factory.mktemp("wheels")
+    for path in context:
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(repository / path, source / path)
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
+    environment = {**os.environ, "TIDELOG_PURE_PYTHON": "1"}
+    built = subprocess.run(
+        [*command, "--wheel-dir", str(target), str(source)], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert built.returncode == 0, built.stderr
+    (path,) = target.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        return set(archive.namelist())
+
+
+def test_wheel_holds_the_four_packages_alone(wheel: set[str]) -> None:
+    tops = {name.split("/")[0] for name in wheel if not name.split("/")[0].endswith(".dist-info")}
+    assert tops == set(PACKAGES)
+
+
+def test_wheel_holds_every_module_of_the_context(wheel: set[str], context: set[str]) -> None:
+    sources = {
+        path.split("/", 1)[1]
+        for path in context
+        if path.startswith(("client/", "node/", "quorum/")) and path.endswith((".py", ".pyi", ".typed"))
+    }
+    assert sources - wheel == set()
+    assert {f"{package}/py.typed" for package in PACKAGES} <= wheel
+
+
+def test_wheel_holds_the_generated_code_of_every_proto(wheel: set[str], repository: Path) -> None:
+    protos = sorted((repository / "proto" / "tidelog" / "v1").glob("*.proto"))
+    assert protos
+    assert {f"tidelog/v1/{proto.stem}_pb2.{ending}" for proto in protos for ending in ("py", "pyi")} <= wheel
+
+
+def test_wheel_offers_the_three_commands(repository: Path) -> None:
+    scripts = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["scripts"]
+    assert set(scripts) == {"tidelog", "tidelog-node", "tidelog-quorum"}
