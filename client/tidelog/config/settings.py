@@ -137,7 +137,8 @@ def _convert(value: object, hint: Any) -> Any:
     if typing.get_origin(hint) is tuple:
         parts = value.split(",") if isinstance(value, str) else typing.cast("list[object]", value)
         member = typing.get_args(hint)[0]
-        return tuple(_convert(p.strip() if isinstance(p, str) else p, member) for p in parts if p != "")
+        stripped = (p.strip() if isinstance(p, str) else p for p in parts)
+        return tuple(_convert(p, member) for p in stripped if p != "")
     if hint is bool:
         return _convert_bool(value)
     if hint is int or hint is float:

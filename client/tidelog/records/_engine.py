@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.records import _pure as engine
-elif os.environ.get("TIDELOG_PURE_PYTHON"):
-    from tidelog.records import _pure as engine
+    from tidelog.records.record import Record
 else:
     try:
+        if os.environ.get("TIDELOG_PURE_PYTHON"):
+            raise ImportError("the pure engine is asked for")
         from tidelog.records import _fast as engine
     except ImportError:
         from tidelog.records import _pure as engine
+    Record = engine.Record
 
 COMPILED: bool = engine.__name__.endswith("._fast")
 """Whether the compiled engine is in use."""
 
-__all__ = ["COMPILED", "engine"]
+__all__ = ["COMPILED", "Record", "engine"]

@@ -76,7 +76,7 @@ def compress(name: str, data: _Bytes, level: int | None) -> bytes:
             return _xerial_compress(data)
         case "lz4":
             compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-            compressor.compress(data)
+            compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case "zstd":
             return bytes(cramjam.zstd.compress(data, level=level))

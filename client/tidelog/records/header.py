@@ -1,7 +1,7 @@
 """The 61 bytes in front of every RecordBatch v2: parsed, iterated and assigned.
 
 Owns the layout (KIP-98, "Message Format"). The CRC covers everything from the attributes to the end, so a leader sets
-the base offset and the partition leader epoch without touching it. The records behind the header are not looked at here.
+the base offset and the partition leader epoch without touching it. The records behind the header are not looked at.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
 
 MAX_INT64 = 2**63 - 1
+MIN_INT64 = -(2**63)
 
-HEADER_STRUCT = struct.Struct(">qiibIhiqqqhii")
+UNCOVERED_STRUCT = struct.Struct(">qiibI")
+COVERED_STRUCT = struct.Struct(">hiqqqhii")
+_HEADER_STRUCT = struct.Struct(UNCOVERED_STRUCT.format + COVERED_STRUCT.format[1:])
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 _LEADER_EPOCH_POSITION = 12
@@ -120,7 +123,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
         raise CorruptRecordError(
             f"a batch header at byte {position} needs {HEADER_SIZE} bytes, {len(buffer) - position} remain"
         )
-    fields = HEADER_STRUCT.unpack_from(buffer, position)
+    fields = _HEADER_STRUCT.unpack_from(buffer, position)
     if fields[3] != MAGIC:
         raise CorruptRecordError(f"batch at byte {position}: expected magic {MAGIC}, found {fields[3]}")
     header = RecordBatchHeader(*fields[:3], *fields[4:])

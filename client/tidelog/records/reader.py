@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.records._engine import engine
+from tidelog.records._engine import Record, engine
 from tidelog.records.compression import decompress
 from tidelog.records.header import Buffer
-from tidelog.records.record import Record
 from tidelog.records.validation import record_section, validate_batch
 
 

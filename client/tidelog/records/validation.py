@@ -65,8 +65,7 @@ def validate_produced(buffer: Buffer) -> RecordBatchHeader:
     if header.timestamp_type == LOG_APPEND_TIME:
         raise error_for(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
     if compression == "none":
-        with record_section(buffer, 0, header) as records:
-            engine.check_records(records, header)
+        engine.check_records(record_section(buffer, 0, header), header)
     return header
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import bisect
 import logging
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tidelog.ids import NO_EPOCH, UNKNOWN_OFFSET, LeaderEpoch
@@ -62,7 +63,8 @@ class LeaderEpochCache:
     def assign(self, epoch: LeaderEpoch, start_offset: int) -> None:
         """Note that ``epoch`` begins at ``start_offset``; nothing changes when it is the latest already.
 
-        Entries that are not smaller in both are removed, as in Kafka's LeaderEpochFileCache.assign.
+        Entries of later epochs, or that start there or later, are removed: epochs only grow along a log. Where
+        the same epoch is then the latest, it goes on.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the cache is as it was.
@@ -71,8 +73,9 @@ class LeaderEpochCache:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
         if self._entries and epoch == self._entries[-1].epoch and start_offset >= self._entries[-1].start_offset:
             return
-        kept = [e for e in self._entries if e.epoch < epoch and e.start_offset < start_offset]
-        self.replace([*kept, EpochEntry(epoch, start_offset)])
+        kept = [e for e in self._entries if e.epoch <= epoch and e.start_offset < start_offset]
+        is_going_on = bool(kept) and kept[-1].epoch == epoch
+        self.replace(kept if is_going_on else [*kept, EpochEntry(epoch, start_offset)])
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the entries that start at ``end_offset`` or later. Raises as :meth:`assign`."""
@@ -120,7 +123,7 @@ class LeaderEpochCache:
 
     def check_invariants(self) -> None:
         """Assert that epochs and start offsets both increase strictly."""
-        for earlier, later in zip(self._entries, self._entries[1:], strict=False):
+        for earlier, later in pairwise(self._entries):
             assert earlier.epoch < later.epoch, self._entries
             assert earlier.start_offset < later.start_offset, self._entries
 
@@ -138,7 +141,7 @@ def _read(files: Files, path: Path) -> list[EpochEntry] | None:
 
 
 def _ordered(entries: list[EpochEntry]) -> list[EpochEntry]:
-    for earlier, later in zip(entries, entries[1:], strict=False):
+    for earlier, later in pairwise(entries):
         if earlier.epoch >= later.epoch or earlier.start_offset >= later.start_offset:
             raise ValueError(f"{later} comes after {earlier}")
     if entries and (entries[0].epoch < 0 or entries[0].start_offset < 0):

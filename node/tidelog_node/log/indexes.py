@@ -53,10 +53,17 @@ class OffsetIndex:
         self._offsets.append(last_offset - self._base_offset)
         self._positions.append(position)
 
-    def position_of(self, offset: int) -> int:
-        """Return the position of a batch at or before the one that contains ``offset``; 0 when there is no entry."""
-        slot = bisect.bisect_right(self._offsets, offset - self._base_offset) - 1
-        return self._positions[slot] if slot >= 0 else 0
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """The last (absolute offset, position); (base offset, 0) when empty."""
+        return self._entry(len(self._offsets) - 1)
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """Return the greatest entry (absolute offset, position) that is not above ``offset``, or (base offset, 0).
+
+        The batch that contains ``offset`` is at that position or behind it.
+        """
+        return self._entry(bisect.bisect_right(self._offsets, offset - self._base_offset) - 1)
 
     def position_before(self, position: int) -> int:
         """Return the greatest indexed position that is not above ``position``; 0 when there is none."""
@@ -94,6 +101,11 @@ class OffsetIndex:
         if offsets and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= segment_size):
             raise CorruptIndexError(f"entries outside of a segment of {segment_size} bytes")
         self._offsets, self._positions = offsets, positions
+
+    def _entry(self, slot: int) -> tuple[int, int]:
+        if slot < 0:
+            return self._base_offset, 0
+        return self._base_offset + self._offsets[slot], self._positions[slot]
 
 
 class TimeIndex:

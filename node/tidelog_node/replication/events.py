@@ -93,13 +93,12 @@ class LogDiverged:
     """The leader of ``leader_epoch`` reported where this follower's log leaves its own (KIP-595's diverging epoch).
 
     ``leader_end`` is the leader's largest epoch not above this follower's last one, and where it ends there;
-    ``own_end`` is the same question asked of the own log for that epoch, None when the own log begins later.
+    ``own_end`` is the same question asked of the own log for that epoch, None when it knows none as late.
     """
 
     leader_epoch: LeaderEpoch
     leader_end: EpochEnd
     own_end: EpochEnd | None
-    log_start_offset: int
     log_end_offset: int
 
 

@@ -35,7 +35,7 @@ class FollowerState:
         """Cut the log where it leaves the leader's; the next fetch finds out whether that was far enough."""
         if event.leader_epoch != self.leader_epoch:
             return []
-        offset = truncation_offset(event.leader_end, event.own_end, event.log_start_offset, event.log_end_offset)
+        offset = truncation_offset(event.leader_end, event.own_end, event.log_end_offset)
         self.high_watermark = min(self.high_watermark, offset)
         return [TruncateTo(offset)]
 

@@ -23,9 +23,7 @@ from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.replication.commands import AdvanceHighWatermark, Command, ProposeIsr
 from tidelog_node.replication.events import FollowerFetched, IsrChangeAccepted, IsrChangeRefused, RegistrationChanged
 from tidelog_node.replication.isr import CommittedIsr, IsrState, PendingExpand, PendingIsr, PendingShrink
-from tidelog_node.replication.progress import FollowerProgress
-
-_NO_BROKER_EPOCH = BrokerEpoch(-1)
+from tidelog_node.replication.progress import NEVER_MS, NO_BROKER_EPOCH, FollowerProgress
 
 _CERTAINLY_NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA,)
 _METADATA_WILL_TELL = (
@@ -92,17 +90,27 @@ class LeaderState:
         return self.advance(now_ms)
 
     def record_fetch(self, event: FollowerFetched, now_ms: int) -> list[Command]:
-        """Take in a follower's fetch that matched this log; one of an earlier registration is ignored."""
-        progress = self.followers.get(event.replica_id)
-        if progress is None or self.is_stale(event.replica_id, event.replica_epoch):
-            return []
+        """Take in a follower's fetch that matched this log; ``check_follower`` must have passed."""
+        self.check_follower(event.replica_id, event.replica_epoch)
+        progress = self.followers[event.replica_id]
         progress.record_fetch(event.fetch_offset, event.replica_epoch, self.log_end_offset, now_ms)
         return [*self._maybe_expand(event.replica_id), *self.advance(now_ms)]
 
-    def is_stale(self, replica_id: BrokerId, replica_epoch: BrokerEpoch) -> bool:
-        """Return whether a fetch comes from an earlier start of the follower than one that is known (KIP-903)."""
-        known = max(self.eligible.get(replica_id, _NO_BROKER_EPOCH), self.followers[replica_id].broker_epoch)
-        return replica_epoch < known
+    def check_follower(self, replica_id: BrokerId, replica_epoch: BrokerEpoch) -> None:
+        """Raise when a fetch does not come from a follower of this partition in its latest registration.
+
+        Raises:
+            TidelogError: UNKNOWN_LEADER_EPOCH: the follower may know of a newer assignment than this leader does;
+                NOT_LEADER_OR_FOLLOWER: the fetch is from an earlier start of the follower (KIP-903).
+        """
+        progress = self.followers.get(replica_id)
+        if progress is None:
+            text = f"node {replica_id} is not among the replicas {sorted([self.local_id, *self.followers])}"
+            raise error_for(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
+        known = max(self.eligible.get(replica_id, NO_BROKER_EPOCH), progress.broker_epoch)
+        if replica_epoch < known:
+            text = f"node {replica_id} fetched with broker epoch {replica_epoch}, its latest is {known}"
+            raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
     def shrink(self, now_ms: int) -> list[Command]:
         """Propose to take out the members that have not caught up for too long."""
@@ -189,7 +197,7 @@ class LeaderState:
         assert 0 <= self.high_watermark <= self.log_end_offset, (self.high_watermark, self.log_end_offset)
         assert self.epoch_start_offset <= self.log_end_offset
         assert self.local_id not in self.followers
-        assert self.local_id in self.isr.members or self.isr.committed.members == frozenset(), self.isr
+        assert self.local_id in self.isr.members, self.isr
         assert self.isr.members <= self.isr.maximal
         if isinstance(self.isr, PendingShrink):
             assert self.local_id not in self.isr.leaving
@@ -197,8 +205,10 @@ class LeaderState:
             assert self.isr.joining in self.followers
 
     def _update_followers(self, replicas: tuple[BrokerId, ...], now_ms: int) -> None:
-        kept = {r: self.followers.get(r) or FollowerProgress(now_ms) for r in replicas if r != self.local_id}
-        self.followers = kept
+        """A member of the ISR gets the whole lag time before it may be taken out; others have it still to prove."""
+        known = self.followers
+        since = {r: now_ms if r in self.isr.members else NEVER_MS for r in replicas if r != self.local_id}
+        self.followers = {r: known.get(r) or FollowerProgress(since_ms) for r, since_ms in since.items()}
 
     def _maybe_expand(self, replica_id: BrokerId) -> list[Command]:
         if not isinstance(self.isr, CommittedIsr) or replica_id in self.isr.members:
@@ -220,7 +230,7 @@ class LeaderState:
 
     def _broker_epoch(self, replica_id: BrokerId) -> BrokerEpoch:
         if replica_id == self.local_id:
-            return self.eligible.get(replica_id, _NO_BROKER_EPOCH)
+            return self.eligible.get(replica_id, NO_BROKER_EPOCH)
         return self.followers[replica_id].broker_epoch
 
     def _is_eligible(self, replica_id: BrokerId, progress: FollowerProgress) -> bool:

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from tidelog.ids import UNKNOWN_OFFSET, BrokerEpoch
 
+NO_BROKER_EPOCH = BrokerEpoch(-1)
+NEVER_MS = -(1 << 62)
+"""Earlier than every clock's reading."""
+
 
 @dataclass(slots=True)
 class FollowerProgress:
@@ -19,7 +23,7 @@ class FollowerProgress:
     log_end_offset: int = UNKNOWN_OFFSET
     last_fetch_ms: int = 0
     leader_end_at_last_fetch: int = UNKNOWN_OFFSET
-    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
     def record_fetch(self, fetch_offset: int, broker_epoch: BrokerEpoch, leader_log_end: int, now_ms: int) -> None:
         """Take in a fetch whose offset was found to match the leader's log."""

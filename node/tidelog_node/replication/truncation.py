@@ -21,30 +21,25 @@ class EpochEnd:
     end_offset: int
 
 
-def find_divergence(
-    last_fetched_epoch: LeaderEpoch, fetch_offset: int, leader_end: EpochEnd | None, log_start_offset: int
-) -> EpochEnd | None:
+def find_divergence(last_fetched_epoch: LeaderEpoch, fetch_offset: int, leader_end: EpochEnd) -> EpochEnd | None:
     """Return what a leader answers to a follower whose log is not a prefix of its own, or None when it is one.
 
-    ``leader_end`` is the leader's largest epoch not above ``last_fetched_epoch``; None when its log has only later
-    ones, and then nothing of the follower's can be kept.
+    ``leader_end`` is the leader's largest epoch not above ``last_fetched_epoch``; where its log has only later ones,
+    ``last_fetched_epoch`` itself with the start of the first of them.
     """
-    if leader_end is None:
-        return EpochEnd(last_fetched_epoch, log_start_offset) if fetch_offset > log_start_offset else None
     if leader_end.epoch < last_fetched_epoch or leader_end.end_offset < fetch_offset:
         return leader_end
     return None
 
 
-def truncation_offset(
-    leader_end: EpochEnd, own_end: EpochEnd | None, log_start_offset: int, log_end_offset: int
-) -> int:
+def truncation_offset(leader_end: EpochEnd, own_end: EpochEnd | None, log_end_offset: int) -> int:
     """Return where a follower cuts its log after the leader answered ``leader_end``.
 
-    ``own_end`` is the follower's largest epoch not above the leader's; None when its log has only later ones.
+    ``own_end`` is the follower's answer to the same question for ``leader_end.epoch``; None when it knows no epoch
+    as late. Where the follower does not have the leader's epoch, it cuts to the end of the one before and asks again.
     """
     if own_end is None:
-        return log_start_offset
+        return min(leader_end.end_offset, log_end_offset)
     if own_end.epoch != leader_end.epoch:
         return min(own_end.end_offset, log_end_offset)
-    return max(log_start_offset, min(own_end.end_offset, leader_end.end_offset, log_end_offset))
+    return min(own_end.end_offset, leader_end.end_offset, log_end_offset)

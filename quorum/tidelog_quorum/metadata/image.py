@@ -1,8 +1,9 @@
 """What the records of the metadata log add up to, as an immutable value.
 
 An image is replaced, never changed: :meth:`MetadataImage.apply` copies only the maps that the records touch and
-shares the rest, so that an observer can tell cheaply what differs between two of them (:mod:`~tidelog_quorum.metadata.delta`). Two replicas that applied the same records have equal images, and applying
-``to_records()`` to an empty image at the same offset gives an equal one: that is what a snapshot is.
+shares the rest, so that an observer can tell cheaply what differs between two (``metadata.delta``). Two replicas
+that applied the same records have equal images, and applying ``to_records()`` to an empty image at the same offset
+gives an equal one: that is what a snapshot is.
 """
 
 from __future__ import annotations

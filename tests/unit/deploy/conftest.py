@@ -1,7 +1,8 @@
 """Renders the kustomizations as far as they use kustomize, and checks that what comes out fits together.
 
-The renderer knows the few fields that the project's kustomizations use and refuses every other one. The checker returns
-sentences, one per mistake, so that a test can ask both for none (the manifests) and for a certain one (a broken manifest).
+The renderer knows the few fields that the project's kustomizations use and refuses every other one. The checker
+returns sentences, one per mistake, so that a test can ask both for none (the manifests) and for a certain one (a
+broken manifest).
 """
 
 from __future__ import annotations
@@ -222,10 +223,17 @@ def _volume_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Itera
     mounted = {m["name"] for c in spec["template"]["spec"]["containers"] for m in c["volumeMounts"]}
     yield from (f"{title}: mounts {name}, which is no volume" for name in sorted(mounted - volumes))
     yield from (f"{title}: never mounts {name}" for name in sorted(volumes - mounted))
-    config_maps = {m["metadata"]["name"] for m in manifests if m["kind"] == "ConfigMap"}
+    config_maps = {m["metadata"]["name"]: m["data"] for m in manifests if m["kind"] == "ConfigMap"}
+    paths = {m["name"]: m["mountPath"] for c in spec["template"]["spec"]["containers"] for m in c["volumeMounts"]}
+    files = set()
     for volume in spec["template"]["spec"]["volumes"]:
         if "configMap" in volume and volume["configMap"]["name"] not in config_maps:
             yield f"{title}: there is no ConfigMap {volume['configMap']['name']}"
+        elif "configMap" in volume:
+            files |= {f"{paths.get(volume['name'])}/{key}" for key in config_maps[volume["configMap"]["name"]]}
+    for container in spec["template"]["spec"]["containers"]:
+        if files and container["args"][0] not in files:
+            yield f"{title}: reads {container['args'][0]}, mounted are {sorted(files)}"
 
 
 def _container_problems(stateful_set: Manifest) -> Iterator[str]:

@@ -61,9 +61,7 @@ def test_context_holds_every_source_of_a_copy(context: set[str], dockerfile: str
 
 def test_dockerfile_runs_as_the_user_of_the_manifests(dockerfile: str, render: Any) -> None:
     (user,) = re.findall(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE)
-    contexts = [
-        m["spec"]["template"]["spec"]["securityContext"] for m in render("base") if m["kind"] == "StatefulSet"
-    ]
+    contexts = [m["spec"]["template"]["spec"]["securityContext"] for m in render("base") if m["kind"] == "StatefulSet"]
     assert {(str(c["runAsUser"]), str(c["runAsGroup"])) for c in contexts} == {user}
     assert f"--uid {user[0]}" in dockerfile
 
@@ -109,8 +107,8 @@ def _requirements(repository: Path) -> list[Requirement]:
 
 
 @pytest.fixture(scope="session")
-def wheel(repository: Path, context: set[str], tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names in the wheel that the Dockerfile's command builds from the engine's context."""
+def wheel_path(repository: Path, context: set[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the Dockerfile's command builds from the engine's context."""
     source, target = tmp_path_factory.mktemp("context"), tmp_path_factory.mktemp("wheels")
     for path in context:
         (source / path).parent.mkdir(parents=True, exist_ok=True)
@@ -118,11 +116,21 @@ def wheel(repository: Path, context: set[str], tmp_path_factory: pytest.TempPath
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
     environment = {**os.environ, "TIDELOG_PURE_PYTHON": "1"}
     built = subprocess.run(
-        [*command, "--wheel-dir", str(target), str(source)], env=environment, capture_output=True, text=True, timeout=100
+        [*command, "--wheel-dir", str(target), str(source)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert built.returncode == 0, built.stderr
-    (path,) = target.glob("*.whl")
-    with zipfile.ZipFile(path) as archive:
+    (built_wheel,) = target.glob("*.whl")
+    return built_wheel
+
+
+@pytest.fixture(scope="session")
+def wheel(wheel_path: Path) -> set[str]:
+    """The names in the wheel."""
+    with zipfile.ZipFile(wheel_path) as archive:
         return set(archive.namelist())
 
 
@@ -147,6 +155,11 @@ def test_wheel_holds_the_generated_code_of_every_proto(wheel: set[str], reposito
     assert {f"tidelog/v1/{proto.stem}_pb2.{ending}" for proto in protos for ending in ("py", "pyi")} <= wheel
 
 
-def test_wheel_offers_the_three_commands(repository: Path) -> None:
-    scripts = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["scripts"]
-    assert set(scripts) == {"tidelog", "tidelog-node", "tidelog-quorum"}
+def test_wheel_offers_the_commands_of_the_manifests(wheel_path: Path, render: Any) -> None:
+    with zipfile.ZipFile(wheel_path) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt"))
+        offered = set(re.findall(r"^([\w-]+) =", archive.read(name).decode(), re.MULTILINE))
+    sets = [m for m in render("base") if m["kind"] == "StatefulSet"]
+    used = {c["command"][0] for s in sets for c in s["spec"]["template"]["spec"]["containers"]}
+    assert used == {"tidelog-node", "tidelog-quorum"}
+    assert offered == used | {"tidelog"}

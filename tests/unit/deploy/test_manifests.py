@@ -105,6 +105,10 @@ def _forget_the_hash_of_the_config_map(manifests: Manifests) -> None:
     next(v for v in pod["volumes"] if "configMap" in v)["configMap"]["name"] = "tidelog-node"
 
 
+def _read_another_file(manifests: Manifests) -> None:
+    _container(manifests)["args"][0] = "/etc/tidelog/node.properties"
+
+
 def _forget_a_variable(manifests: Manifests) -> None:
     del _container(manifests)["env"][-1]
 
@@ -152,6 +156,7 @@ def _run_as_root(manifests: Manifests) -> None:
         (_mount_another_volume, "StatefulSet/tidelog-node: mounts logs, which is no volume"),
         (_mount_another_volume, "StatefulSet/tidelog-node: never mounts data"),
         (_forget_the_hash_of_the_config_map, "StatefulSet/tidelog-node: there is no ConfigMap tidelog-node"),
+        (_read_another_file, "StatefulSet/tidelog-node: reads /etc/tidelog/node.properties, mounted are"),
         (_forget_a_variable, "StatefulSet/tidelog-node: $(ZONE) is no variable of the container"),
         (_start_the_ordinals_at_zero, "StatefulSet/tidelog-quorum: tidelog-quorum-0 has the voters 1@"),
         (_add_a_controller, "StatefulSet/tidelog-node: tidelog-node-101 has the voters 1@"),

@@ -113,9 +113,9 @@ class Gate:
                 return handle(fault)
             if fault.applied:
                 handle(NO_FAULT)
+            raise fault.error()
         except TidelogError as error:
             abort_call(context, error)
-        abort_call(context, fault.error())
 
     def admit(self, api: str) -> Fault:
         """Wait while paused, count the call, and return its fault or `NO_FAULT`."""

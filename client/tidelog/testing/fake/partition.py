@@ -114,8 +114,8 @@ class FakePartition:
 
     def records(self) -> list[Record]:
         """Return every record from the log start offset on."""
-        data = b"".join(batch.data for batch in self._batches)
-        return [record for record in read_records(data) if record.offset >= self.log_start_offset]
+        records = (record for batch in self._batches for record in read_records(batch.data))
+        return [record for record in records if record.offset >= self.log_start_offset]
 
     def epoch_at(self, offset: int) -> int:
         """Return the leader epoch under which ``offset`` was or will be written."""

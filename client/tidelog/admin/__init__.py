@@ -1,0 +1,1 @@
+"""The admin client, with confluent-kafka's API."""

@@ -1,0 +1,90 @@
+"""The cluster as confluent-kafka's ``list_topics()`` shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidelog import cluster as known
+from tidelog.errors import ErrorCode, KafkaError
+
+
+@dataclass(slots=True)
+class BrokerMetadata:
+    """A storage node."""
+
+    id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.id}"
+
+
+@dataclass(slots=True)
+class PartitionMetadata:
+    """A partition: its leader (-1 for none), replicas and in-sync replicas by broker id."""
+
+    id: int
+    leader: int
+    replicas: list[int]
+    isrs: list[int]
+    leader_epoch: int = -1
+    error: KafkaError | None = None
+
+
+@dataclass(slots=True)
+class TopicMetadata:
+    """A topic: its partitions by number, or an error."""
+
+    topic: str
+    partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
+    error: KafkaError | None = None
+    topic_id: bytes = b""
+
+    def __str__(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
+class ClusterMetadata:
+    """Brokers by id and topics by name, and the node that leads the controllers (-1 when not known)."""
+
+    cluster_id: str = ""
+    controller_id: int = -1
+    brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
+
+
+async def list_topics(client: known.ClusterClient, topic: str | None, timeout_s: float) -> ClusterMetadata:
+    """Ask for one topic, or for all (None), within ``timeout_s`` seconds (-1: request.timeout.ms).
+
+    Raises:
+        TidelogError: no node answered.
+    """
+    timeout_ms = None if timeout_s < 0 else timeout_s * 1000
+    metadata = await client.refresh(None if topic is None else [topic], timeout_ms=timeout_ms)
+    names = sorted(metadata.topics) if topic is None else [topic]
+    return ClusterMetadata(
+        metadata.cluster_id,
+        metadata.controller_id,
+        {b.node_id: BrokerMetadata(b.node_id, b.host, b.port) for b in metadata.brokers.values()},
+        {name: _topic(name, metadata.topics.get(name)) for name in names},
+    )
+
+
+def _topic(name: str, topic: known.Topic | None) -> TopicMetadata:
+    if topic is None:
+        return TopicMetadata(name, error=KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    partitions = {index: _partition(partition) for index, partition in topic.partitions.items()}
+    return TopicMetadata(name, partitions, topic.error, topic.topic_id)
+
+
+def _partition(partition: known.Partition) -> PartitionMetadata:
+    return PartitionMetadata(
+        partition.index,
+        partition.leader_id,
+        list(partition.replicas),
+        list(partition.isr),
+        partition.leader_epoch,
+        KafkaError(ErrorCode.LEADER_NOT_AVAILABLE) if partition.leader_id < 0 else None,
+    )

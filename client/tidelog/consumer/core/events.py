@@ -1,0 +1,131 @@
+"""What the fetch positions are told, and what they ask the shell to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.errors import TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSpec:
+    """Fetch a partition from ``offset`` on; an answer counts only while the generation is the same."""
+
+    topic: str
+    partition: int
+    generation: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpSpec:
+    """Find a partition's offset for ``timestamp_ms`` (-1 latest, -2 earliest)."""
+
+    topic: str
+    partition: int
+    generation: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """One partition of an answer; ``leader_known`` says that it named a newer leader."""
+
+    spec: FetchSpec
+    records: bytes = b""
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    error: TidelogError | None = None
+    leader_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A node has answered; each spec of its Fetch is in ``results``."""
+
+    node_id: int
+    results: Sequence[FetchedPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """A fetch failed whole, or was given up for another one (``error`` None)."""
+
+    node_id: int
+    specs: Sequence[FetchSpec]
+    error: TidelogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """The offset that was asked for."""
+
+    spec: LookUpSpec
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpFailed:
+    """The offset was not found."""
+
+    spec: LookUpSpec
+    error: TidelogError
+
+
+Event = Fetched | FetchFailed | LookedUp | LookUpFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Long-poll these partitions at the node that leads them."""
+
+    node_id: int
+    specs: Sequence[FetchSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Give up the long poll at a node: there is more to ask it for. Answer with FetchFailed without an error."""
+
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Ask for these offsets."""
+
+    specs: Sequence[LookUpSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class AskMetadata:
+    """Ask for these topics' partitions and leaders."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand whole batches to the application, leaving out what is before ``offset``."""
+
+    topic: str
+    partition: int
+    generation: int
+    offset: int
+    records: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the application of an error, or of the partition's end, at ``offset``."""
+
+    topic: str
+    partition: int
+    generation: int
+    offset: int
+    error: TidelogError
+
+
+Command = Fetch | Interrupt | LookUp | AskMetadata | Deliver | Report

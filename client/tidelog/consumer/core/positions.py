@@ -1,0 +1,326 @@
+"""Decides what a consumer asks of which node, without I/O or a clock.
+
+Rules:
+
+1. Each record at or after a partition's starting offset is delivered once and in order: the next fetch begins where
+   the last answer ended, and an answer counts only if nobody has sought, paused or assigned since (generation).
+2. One long poll per node, over all its partitions that can be fetched. When another partition of the node can be
+   fetched too, the poll is interrupted.
+3. Nothing is fetched while ``queue_bytes`` are waiting for the application; it starts again at half of it.
+4. Errors that may pass, and leaders that move, are retried from the same offset, after a back-off. OFFSET_OUT_OF_RANGE
+   goes where ``auto.offset.reset`` says. Other errors are reported and stop the partition until the next seek.
+5. The end of a partition is reported once per position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from tidelog.consumer.core.events import (
+    AskMetadata,
+    Command,
+    Deliver,
+    Event,
+    Fetch,
+    Fetched,
+    FetchedPartition,
+    FetchFailed,
+    FetchSpec,
+    Interrupt,
+    LookedUp,
+    LookUp,
+    LookUpFailed,
+    LookUpSpec,
+    Report,
+)
+from tidelog.consumer.core.partition import PartitionState
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.records import iter_headers
+
+Key = tuple[str, int]
+LeaderOf = Callable[[str, int], tuple[int, int] | None]
+"""Node id and leader epoch of a partition, or None when not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionSettings:
+    """The settings that the positions decide by; ``reset_timestamp_ms`` None reports an error instead."""
+
+    queue_bytes: int
+    reset_timestamp_ms: int | None
+    report_end: bool
+
+
+class Positions:
+    """All assigned partitions. The caller serialises: the shell holds one lock around each method."""
+
+    def __init__(self, settings: PositionSettings, backoff_ms: Callable[[int], float]) -> None:
+        self._settings = settings
+        self._backoff_ms = backoff_ms
+        self._partitions: dict[Key, PartitionState] = {}
+        self._busy_nodes: set[int] = set()
+        self._interrupted: set[int] = set()
+        self._generation = 0
+        self._served = 0
+        self._is_full = False
+        self.queued_bytes = 0
+
+    @property
+    def assignment(self) -> list[Key]:
+        """The assigned partitions, in the order of assignment."""
+        return list(self._partitions)
+
+    def state(self, topic: str, partition: int) -> PartitionState | None:
+        """Return where a partition stands; None when it is not assigned. For reading only."""
+        return self._partitions.get((topic, partition))
+
+    def is_current(self, topic: str, partition: int, generation: int) -> bool:
+        """Return whether what was fetched in ``generation`` may still be delivered."""
+        state = self._partitions.get((topic, partition))
+        return state is not None and state.generation == generation
+
+    def assign(self, starts: Iterable[tuple[Key, int | None, int | None]]) -> list[Command]:
+        """Replace the assignment. A start is (partition, offset, None) or (partition, None, timestamp to look up).
+
+        With neither, ``auto.offset.reset`` decides.
+        """
+        self._partitions.clear()
+        return self.add(starts)
+
+    def add(self, starts: Iterable[tuple[Key, int | None, int | None]]) -> list[Command]:
+        """Assign more partitions, or the same at other offsets."""
+        commands: list[Command] = []
+        for (topic, partition), offset, look_up_ms in starts:
+            state = PartitionState(topic, partition, self._next_generation())
+            self._partitions[topic, partition] = state
+            commands += self._start(state, offset, look_up_ms)
+        return commands
+
+    def remove(self, keys: Iterable[Key]) -> None:
+        """Forget partitions."""
+        for key in keys:
+            self._partitions.pop(key, None)
+
+    def seek(self, key: Key, offset: int | None, look_up_ms: int | None) -> list[Command]:
+        """Go on from another place, given as in :meth:`assign`; a stopped partition starts again."""
+        old = self._partitions[key]
+        state = PartitionState(old.topic, old.partition, self._next_generation(), paused=old.paused)
+        self._partitions[key] = state
+        return self._start(state, offset, look_up_ms)
+
+    def pause(self, key: Key) -> None:
+        """Fetch and deliver no more; what is queued is dropped and fetched again after :meth:`resume`."""
+        state = self._partitions[key]
+        state.restart(self._next_generation())
+        state.paused = True
+
+    def resume(self, key: Key) -> None:
+        """Go on at the application's position."""
+        self._partitions[key].paused = False
+
+    def consumed(self, topic: str, partition: int, next_offset: int) -> None:
+        """The application has got the record before ``next_offset``, of the current generation."""
+        state = self._partitions[topic, partition]
+        state.position = next_offset
+        state.consumed = True
+
+    def stop(self, key: Key) -> None:
+        """Stop a partition until the next seek: the application was told of an error in its records."""
+        state = self._partitions[key]
+        state.restart(self._next_generation())
+        self._halt(state)
+
+    def released(self, size: int) -> None:
+        """``size`` bytes of what was delivered are gone: consumed or dropped."""
+        self.queued_bytes -= size
+
+    def poll(self, now_ms: float, leader_of: LeaderOf) -> list[Command]:
+        """Return what is due: offsets to look up, nodes to fetch from, topics to ask for."""
+        limit = self._settings.queue_bytes
+        self._is_full = self.queued_bytes >= (limit / 2 if self._is_full else limit)
+        look_ups: list[LookUpSpec] = []
+        fetches: dict[int, list[tuple[PartitionState, FetchSpec]]] = {}
+        unknown: set[str] = set()
+        for state in sorted(self._partitions.values(), key=lambda s: s.served_at):
+            if state.busy or state.stopped or state.not_before_ms > now_ms:
+                continue
+            if state.look_up_ms is not None:
+                state.busy = True
+                look_ups.append(LookUpSpec(state.topic, state.partition, state.generation, state.look_up_ms))
+            elif not state.paused and not self._is_full:
+                self._plan_fetch(state, leader_of, fetches, unknown)
+        commands: list[Command] = [LookUp(look_ups)] if look_ups else []
+        commands += [c for node_id, wanted in fetches.items() for c in self._fetch(node_id, wanted)]
+        return [*commands, AskMetadata(frozenset(unknown))] if unknown else commands
+
+    def next_timer_ms(self, now_ms: float) -> float | None:
+        """Return when :meth:`poll` is next due by the clock; None when only an event can change anything."""
+        waiting = [s.not_before_ms for s in self._partitions.values() if not s.busy and not s.stopped]
+        return min((due for due in waiting if due > now_ms), default=None)
+
+    def handle(self, event: Event, now_ms: float) -> list[Command]:
+        """Take what happened and return what follows; the caller polls afterwards."""
+        match event:
+            case Fetched():
+                self._free(event.node_id)
+                return [c for result in event.results for c in self._take(result, now_ms)]
+            case FetchFailed():
+                self._free(event.node_id)
+                return self._fetch_failed(event, now_ms)
+            case LookedUp():
+                self._looked_up(event)
+                return []
+            case LookUpFailed():
+                state = self._current(event.spec)
+                return [] if state is None else self._back_off(state, event.error, now_ms)
+            case _:
+                assert_never(event)
+
+    def check_invariants(self) -> None:
+        """Assert the invariants of each partition, and that the queue's size is never negative."""
+        assert self.queued_bytes >= 0
+        assert self._interrupted <= self._busy_nodes
+        for key, state in self._partitions.items():
+            assert key == (state.topic, state.partition)
+            assert state.generation <= self._generation
+            state.check_invariants()
+
+    def _next_generation(self) -> int:
+        self._generation += 1
+        return self._generation
+
+    def _start(self, state: PartitionState, offset: int | None, look_up_ms: int | None) -> list[Command]:
+        if offset is not None:
+            state.start_at(offset)
+        elif look_up_ms is not None:
+            state.look_up_ms = look_up_ms
+        else:
+            name = f"{state.topic}-{state.partition}"
+            return self._reset(state, error_for(ErrorCode._AUTO_OFFSET_RESET, f"{name} has no offset to start from"))
+        return []
+
+    def _plan_fetch(
+        self,
+        state: PartitionState,
+        leader_of: LeaderOf,
+        fetches: dict[int, list[tuple[PartitionState, FetchSpec]]],
+        unknown: set[str],
+    ) -> None:
+        leader = leader_of(state.topic, state.partition)
+        if leader is None or state.fetch_offset is None:
+            unknown.add(state.topic)
+            return
+        node_id, epoch = leader
+        spec = FetchSpec(state.topic, state.partition, state.generation, state.fetch_offset, epoch)
+        fetches.setdefault(node_id, []).append((state, spec))
+
+    def _fetch(self, node_id: int, wanted: list[tuple[PartitionState, FetchSpec]]) -> list[Command]:
+        if node_id not in self._busy_nodes:
+            self._busy_nodes.add(node_id)
+            for state, _ in wanted:
+                state.busy = True
+            return [Fetch(node_id, [spec for _, spec in wanted])]
+        if node_id in self._interrupted:
+            return []
+        self._interrupted.add(node_id)
+        return [Interrupt(node_id)]
+
+    def _free(self, node_id: int) -> None:
+        self._busy_nodes.discard(node_id)
+        self._interrupted.discard(node_id)
+
+    def _current(self, spec: FetchSpec | LookUpSpec) -> PartitionState | None:
+        state = self._partitions.get((spec.topic, spec.partition))
+        if state is None or state.generation != spec.generation:
+            return None
+        state.busy = False
+        return state
+
+    def _fetch_failed(self, event: FetchFailed, now_ms: float) -> list[Command]:
+        states = [s for s in map(self._current, event.specs) if s is not None]
+        if event.error is None:
+            return []
+        return [c for state in states for c in self._back_off(state, event.error, now_ms)]
+
+    def _looked_up(self, event: LookedUp) -> None:
+        state = self._current(event.spec)
+        if state is not None:
+            state.start_at(event.offset)
+            state.attempts = 0
+            state.reported = None
+
+    def _take(self, result: FetchedPartition, now_ms: float) -> list[Command]:
+        state = self._current(result.spec)
+        if state is None:
+            return []
+        if result.error is not None:
+            if result.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return self._reset(state, result.error)
+            return self._back_off(state, result.error, now_ms, leader_known=result.leader_known)
+        state.attempts = 0
+        state.reported = None
+        state.high_watermark = result.high_watermark
+        state.log_start_offset = result.log_start_offset
+        return self._deliver(state, result) + self._report_end(state)
+
+    def _deliver(self, state: PartitionState, result: FetchedPartition) -> list[Command]:
+        if not result.records:
+            return []
+        assert state.fetch_offset is not None
+        offset = state.fetch_offset
+        next_offset = max((h.next_offset for _, h in iter_headers(result.records)), default=-1)
+        if next_offset <= offset:
+            name = f"{state.topic}-{state.partition}"
+            text = f"{name}: {len(result.records)} bytes were fetched at offset {offset}, but no record from there on"
+            return self._report_and_halt(state, error_for(ErrorCode.CORRUPT_MESSAGE, text))
+        state.fetch_offset = next_offset
+        self._served += 1
+        state.served_at = self._served
+        self.queued_bytes += len(result.records)
+        return [Deliver(state.topic, state.partition, state.generation, offset, result.records)]
+
+    def _report_end(self, state: PartitionState) -> list[Command]:
+        at_end = state.fetch_offset is not None and state.fetch_offset >= state.high_watermark
+        if not (self._settings.report_end and at_end) or state.end_reported_at == state.fetch_offset:
+            return []
+        assert state.fetch_offset is not None
+        state.end_reported_at = state.fetch_offset
+        text = f"{state.topic}-{state.partition}: no record after offset {state.fetch_offset - 1} yet"
+        return [self._report(state, error_for(ErrorCode._PARTITION_EOF, text))]
+
+    def _reset(self, state: PartitionState, error: TidelogError) -> list[Command]:
+        if self._settings.reset_timestamp_ms is None:
+            return self._report_and_halt(state, error_for(ErrorCode._AUTO_OFFSET_RESET, error.message))
+        state.fetch_offset = None
+        state.look_up_ms = self._settings.reset_timestamp_ms
+        return []
+
+    def _back_off(
+        self, state: PartitionState, error: TidelogError, now_ms: float, *, leader_known: bool = False
+    ) -> list[Command]:
+        if not error.code.retriable:
+            return self._report_and_halt(state, error)
+        state.attempts += 1
+        state.not_before_ms = now_ms + (0 if leader_known else self._backoff_ms(state.attempts))
+        commands: list[Command] = []
+        if error.code.refresh_metadata and not leader_known:
+            commands.append(AskMetadata(frozenset([state.topic])))
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and state.reported is not error.code:
+            state.reported = error.code
+            commands.append(self._report(state, error))
+        return commands
+
+    def _report_and_halt(self, state: PartitionState, error: TidelogError) -> list[Command]:
+        report = self._report(state, error)
+        self._halt(state)
+        return [report]
+
+    def _halt(self, state: PartitionState) -> None:
+        state.fetch_offset = state.look_up_ms = None
+        state.stopped = True
+
+    def _report(self, state: PartitionState, error: TidelogError) -> Report:
+        offset = -1 if state.fetch_offset is None else state.fetch_offset
+        return Report(state.topic, state.partition, state.generation, offset, error)

@@ -1,0 +1,162 @@
+"""Messages and topic-partitions as confluent-kafka shows them, and the offsets that stand for something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.errors import KafkaError
+
+OFFSET_BEGINNING = -2
+"""The first offset of the log."""
+OFFSET_END = -1
+"""The high watermark: only what comes later is read."""
+OFFSET_STORED = -1000
+"""The committed offset, else as ``auto.offset.reset`` says."""
+OFFSET_INVALID = -1001
+"""No offset given: as ``OFFSET_STORED``."""
+
+TIMESTAMP_NOT_AVAILABLE = 0
+TIMESTAMP_CREATE_TIME = 1
+TIMESTAMP_LOG_APPEND_TIME = 2
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class TopicPartition:
+    """A partition of a topic, with an offset and, as an answer, an error. Mutable, as confluent-kafka's."""
+
+    __slots__ = ("error", "leader_epoch", "metadata", "offset", "partition", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int = -1,
+        offset: int = OFFSET_INVALID,
+        metadata: str | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.metadata = metadata
+        self.leader_epoch = leader_epoch
+        self.error: KafkaError | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TopicPartition):
+            return NotImplemented
+        return (self.topic, self.partition) == (other.topic, other.partition)
+
+    def __lt__(self, other: TopicPartition) -> bool:
+        return (self.topic, self.partition) < (other.topic, other.partition)
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.partition))
+
+    def __repr__(self) -> str:
+        error = f",error={self.error}" if self.error else ""
+        return f"TopicPartition{{topic={self.topic},partition={self.partition},offset={self.offset}{error}}}"
+
+
+class Message:
+    """A record that was read or delivered, or an event of a partition: then :meth:`error` is not None."""
+
+    __slots__ = (
+        "_error",
+        "_headers",
+        "_key",
+        "_latency_s",
+        "_leader_epoch",
+        "_offset",
+        "_partition",
+        "_timestamp",
+        "_topic",
+        "_value",
+    )
+
+    def __init__(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        key: Any = None,
+        value: Any = None,
+        headers: Headers | None = None,
+        timestamp: tuple[int, int] = (TIMESTAMP_NOT_AVAILABLE, -1),
+        error: KafkaError | None = None,
+        latency: float | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._offset = offset
+        self._key = key
+        self._value = value
+        self._headers = headers
+        self._timestamp = timestamp
+        self._error = error
+        self._latency_s = latency
+        self._leader_epoch = leader_epoch
+
+    def topic(self) -> str | None:
+        """Return the topic's name."""
+        return self._topic
+
+    def partition(self) -> int | None:
+        """Return the partition's number."""
+        return self._partition
+
+    def offset(self) -> int | None:
+        """Return the offset, or None where there is none, as of a message that was not delivered."""
+        return self._offset
+
+    def key(self) -> Any:
+        """Return the key: bytes or None."""
+        return self._key
+
+    def value(self) -> Any:
+        """Return the value: bytes or None; the text of an event."""
+        return self._value
+
+    def headers(self) -> Headers | None:
+        """Return the headers in their order, or None when there are none."""
+        return self._headers or None
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the timestamp's type (``TIMESTAMP_CREATE_TIME`` ...) and its milliseconds, -1 for none."""
+        return self._timestamp
+
+    def error(self) -> KafkaError | None:
+        """Return what went wrong, or None for a proper message."""
+        return self._error
+
+    def latency(self) -> float | None:
+        """Return the seconds from ``produce()`` to the acknowledgement, or None for a message that was read."""
+        return self._latency_s
+
+    def leader_epoch(self) -> int | None:
+        """Return the epoch of the leader that took the record, or None when not known."""
+        return self._leader_epoch
+
+    def set_headers(self, headers: Headers | None) -> None:
+        """Replace the headers."""
+        self._headers = headers
+
+    def set_key(self, key: Any) -> None:
+        """Replace the key, as deserializers do."""
+        self._key = key
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value, as deserializers do."""
+        self._value = value
+
+    def __len__(self) -> int:
+        return len(self._value) if self._value is not None else 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return (
+            f"Message(topic={self._topic!r}, partition={self._partition}, offset={self._offset}, error={self._error})"
+        )

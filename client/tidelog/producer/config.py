@@ -1,0 +1,72 @@
+"""The producer's settings, with Kafka's and librdkafka's names and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.cluster.config import MAX_INT32, ClientConfig
+from tidelog.config import at_least, between, one_of, setting
+from tidelog.producer.core.partitioner import PARTITIONERS
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """How records are gathered, sent and given up."""
+
+    acks: str = setting(
+        "all",
+        doc="Who must have a record: all (or -1) in-sync replicas, 1 = the leader, 0 = nobody.",
+        check=one_of("all", "-1", "1", "0"),
+        aliases=("request.required.acks",),
+    )
+    linger_ms: float = setting(
+        5.0,
+        doc="How long a batch that is not full waits for more records.",
+        check=between(0, 900_000),
+        aliases=("queue.buffering.max.ms",),
+    )
+    batch_size: int = setting(
+        1_000_000, doc="The most bytes of a batch, before compression.", check=between(1, MAX_INT32)
+    )
+    batch_num_messages: int = setting(10_000, doc="The most records of a batch.", check=between(1, 1_000_000))
+    queue_buffering_max_messages: int = setting(
+        100_000, doc="The most records that wait; produce() raises BufferError beyond.", check=between(1, MAX_INT32)
+    )
+    queue_buffering_max_kbytes: int = setting(
+        1_048_576, doc="The most KiB of keys, values and headers that wait.", check=between(1, MAX_INT32)
+    )
+    message_max_bytes: int = setting(
+        1_000_000, doc="The largest record that produce() takes, in bytes.", check=between(1_000, 1_000_000_000)
+    )
+    message_timeout_ms: int = setting(
+        300_000,
+        doc="How long a record may take from produce() to its acknowledgement, retries included.",
+        check=between(1, MAX_INT32),
+        aliases=("delivery.timeout.ms",),
+    )
+    topic_metadata_propagation_max_ms: int = setting(
+        30_000, doc="How long records wait for a topic that no node knows.", check=between(0, 3_600_000)
+    )
+    retries: int = setting(
+        MAX_INT32,
+        doc="How often a batch is sent again after an error that may pass.",
+        check=between(0, MAX_INT32),
+        aliases=("message.send.max.retries",),
+    )
+    compression_type: str = setting(
+        "none", doc="The codec of the batches.", check=one_of(*CODECS), aliases=("compression.codec",)
+    )
+    compression_level: int = setting(-1, doc="The codec's level; -1 is its default.", check=at_least(-1))
+    partitioner: str = setting(
+        "murmur2_random",
+        doc="How a partition is picked: murmur2 as in Java, consistent (CRC-32) as in librdkafka, or random; "
+        "with _random, records without a key go to one random partition per batch.",
+        check=one_of(*PARTITIONERS),
+    )
+
+    @property
+    def level(self) -> int | None:
+        """The codec's level, None for its default."""
+        return None if self.compression_level == -1 else self.compression_level

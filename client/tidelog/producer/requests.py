@@ -1,0 +1,62 @@
+"""Turns batches into produce requests, and answers into what the accumulator is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.producer.core import Batch, BatchAcknowledged, BatchFailed
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog.v1.common_pb2 import LeaderIdAndEpoch
+
+ACKS = {"all": pb.ACKS_ALL, "-1": pb.ACKS_ALL, "1": pb.ACKS_LEADER, "0": pb.ACKS_NONE}
+
+LearnLeader = Callable[[str, int, LeaderIdAndEpoch], bool]
+
+
+async def encode_batches(batches: Sequence[Batch], *, in_thread: bool) -> list[bytes]:
+    """Return the batches as bytes; ``in_thread`` keeps the compression of large ones off the event loop."""
+    if in_thread and any(batch.encoded is None for batch in batches):
+        return await asyncio.to_thread(lambda: [batch.encode() for batch in batches])
+    return [batch.encode() for batch in batches]
+
+
+def produce_request(
+    batches: Sequence[Batch], encoded: Sequence[bytes], acks: pb.Acks.ValueType, timeout_ms: int
+) -> pb.ProduceRequest:
+    """Return one request for batches of distinct partitions."""
+    topics: defaultdict[str, list[pb.ProducePartition]] = defaultdict(list)
+    for batch, records in zip(batches, encoded, strict=True):
+        topics[batch.topic].append(pb.ProducePartition(index=batch.partition, records=records))
+    return pb.ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topics=[pb.ProduceTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )
+
+
+def outcomes(
+    batches: Sequence[Batch], response: pb.ProduceResponse, learn_leader: LearnLeader
+) -> list[BatchAcknowledged | BatchFailed]:
+    """Return what the answer says of each batch; one that it leaves out has failed."""
+    results = {(t.name, p.index): p for t in response.topics for p in t.partitions}
+    return [_outcome(batch, results.get((batch.topic, batch.partition)), learn_leader) for batch in batches]
+
+
+def failures(batches: Sequence[Batch], error: TidelogError) -> list[BatchAcknowledged | BatchFailed]:
+    """Return that all batches of a request have failed with it."""
+    return [BatchFailed(batch.batch_id, error) for batch in batches]
+
+
+def _outcome(
+    batch: Batch, result: pb.ProducePartitionResult | None, learn_leader: LearnLeader
+) -> BatchAcknowledged | BatchFailed:
+    if result is None:
+        text = f"the answer to a produce request says nothing of {batch.topic}-{batch.partition}"
+        return BatchFailed(batch.batch_id, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+    if not result.HasField("error"):
+        return BatchAcknowledged(batch.batch_id, result.base_offset, result.log_append_time_ms)
+    is_news = result.HasField("current_leader") and learn_leader(batch.topic, batch.partition, result.current_leader)
+    return BatchFailed(batch.batch_id, error_for(result.error.code, result.error.message), is_news)

@@ -1,0 +1,202 @@
+"""The task that carries out what the accumulator asks for: sends batches, asks for metadata, reports outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, assert_never
+
+from tidelog.cluster import ClusterClient, Topic
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.producer.config import ProducerConfig
+from tidelog.producer.core import (
+    Accumulator,
+    AskMetadata,
+    BatchAcknowledged,
+    BatchFailed,
+    Command,
+    Event,
+    Send,
+    Settle,
+    TopicLearned,
+    TopicRefused,
+)
+from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request
+from tidelog.producer.stream import NodeStream, StreamRefusedError
+from tidelog.v1 import log_service_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+_NODE_SHARE = 0.8
+"""A node may take this share of request.timeout.ms, so that its answer comes before the client gives up on it."""
+
+
+class Sender:
+    """Runs on the network thread from :meth:`start` to :meth:`stop`; shares the accumulator under ``lock``."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        cluster: ClusterClient,
+        accumulator: Accumulator,
+        lock: threading.Condition,
+        report: Callable[[Settle], None],
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._lock = lock
+        self._report = report
+        self._acks = ACKS[config.acks]
+        self._streams: dict[int, NodeStream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._awake = asyncio.Event()
+        self._wanted_topics: set[str] = set()
+        self._refresher: asyncio.Task[None] | None = None
+        self._main: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the sender's task."""
+        self._main = asyncio.create_task(self._run(), name="producer-sender")
+
+    async def stop(self) -> None:
+        """End all tasks and streams; what is not settled stays in the accumulator."""
+        tasks = [t for t in (self._main, self._refresher, *self._tasks) if t is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for stream in self._streams.values():
+            await stream.close()
+        self._streams.clear()
+
+    def wake(self) -> None:
+        """Look at the accumulator soon. On the network thread."""
+        self._awake.set()
+
+    def carry_out(self, commands: Iterable[Command]) -> None:
+        """Do what the accumulator asked for outside of the sender's task; from any thread, reports only."""
+        for command in commands:
+            assert isinstance(command, Settle)
+            self._report(command)
+
+    async def _run(self) -> None:
+        while True:
+            self._awake.clear()
+            try:
+                timer_ms = self._step()
+            except Exception:
+                logger.exception("the producer's sender failed; it goes on")
+                timer_ms = monotonic_ms() + self._config.retry_backoff_max_ms
+            timeout_s = None if timer_ms is None else max(timer_ms - monotonic_ms(), 0) / 1000
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._awake.wait()
+
+    def _step(self) -> float | None:
+        with self._lock:
+            now_ms = monotonic_ms()
+            commands = self._accumulator.poll(now_ms, self._leader_of)
+            timer_ms = self._accumulator.next_timer_ms(now_ms)
+        self._execute(commands)
+        return timer_ms
+
+    def _leader_of(self, topic: str, partition: int) -> int | None:
+        leader = self._cluster.metadata.leader(topic, partition)
+        return None if leader is None else leader.node_id
+
+    def _execute(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Send():
+                    self._spawn(self._send(command), f"produce-{command.node_id}")
+                case Settle():
+                    self._report(command)
+                case AskMetadata():
+                    self._ask_metadata(command.topics)
+                case _:
+                    assert_never(command)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _handle(self, events: Iterable[Event]) -> None:
+        with self._lock:
+            now_ms = monotonic_ms()
+            commands = [c for event in events for c in self._accumulator.handle(event, now_ms)]
+        self._execute(commands)
+        self._awake.set()
+
+    async def _send(self, send: Send) -> None:
+        try:
+            events = await self._exchange(send)
+        except TidelogError as error:
+            events = failures(send.batches, error)
+        except Exception as error:  # the outermost loop of this task: the batches must be settled
+            logger.exception("a produce request to node %d failed", send.node_id)
+            events = failures(send.batches, error_for(ErrorCode._FAIL, f"the producer failed: {error!r}"))
+        self._handle(events)
+
+    async def _exchange(self, send: Send) -> list[BatchAcknowledged | BatchFailed]:
+        batches = send.batches
+        encoded = await encode_batches(batches, in_thread=self._config.compression_type != "none")
+        timeout_ms = self._config.request_timeout_ms
+        request = produce_request(batches, encoded, self._acks, int(timeout_ms * _NODE_SHARE))
+        waits = self._acks != pb.ACKS_NONE
+        try:
+            stream = await self._stream(send.node_id)
+            response = await stream.send(request, timeout_ms / 1000, wait=waits)
+        except StreamRefusedError:
+            connection = self._cluster.connection(send.node_id)
+            response = await connection.call(lambda c: c.log.Produce(request, timeout=timeout_ms / 1000))
+        if not waits:
+            return [BatchAcknowledged(batch.batch_id, -1) for batch in batches]
+        return outcomes(batches, response, self._cluster.learn_leader)
+
+    async def _stream(self, node_id: int) -> NodeStream:
+        stream = self._streams.get(node_id)
+        connection = self._cluster.connection(node_id)
+        if stream is None or stream.is_broken or stream.address != connection.address:
+            self._streams[node_id] = NodeStream(connection)
+            if stream is not None:
+                await stream.close()
+        return self._streams[node_id]
+
+    def _ask_metadata(self, topics: frozenset[str]) -> None:
+        self._wanted_topics |= topics
+        if self._refresher is None or self._refresher.done():
+            self._refresher = asyncio.create_task(self._refresh_wanted(), name="producer-metadata")
+
+    async def _refresh_wanted(self) -> None:
+        attempt = 0
+        while self._wanted_topics:
+            topics = frozenset(self._wanted_topics)
+            self._wanted_topics.clear()
+            try:
+                metadata = await self._cluster.refresh(topics)
+            except TidelogError as error:
+                logger.warning("the producer cannot get metadata: %s", error)
+                self._wanted_topics |= topics
+            else:
+                self._handle([_topic_event(name, metadata.topics.get(name)) for name in topics])
+            attempt += 1
+            await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
+
+
+def monotonic_ms() -> float:
+    """Return the clock that the accumulator runs on, in milliseconds."""
+    return time.monotonic() * 1000
+
+
+def _topic_event(name: str, topic: Topic | None) -> Event:
+    if topic is None:
+        return TopicRefused(name, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic "{name}"'))
+    if topic.error is not None:
+        return TopicRefused(name, error_for(topic.error.error_code(), topic.error.str()))
+    available = tuple(p.index for p in topic.partitions.values() if p.leader_id >= 0)
+    return TopicLearned(name, len(topic.partitions), available)

@@ -1,0 +1,112 @@
+"""One ProduceStream to one node: requests are pipelined, answers are matched by correlation id."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import grpc.aio
+
+from tidelog.cluster.connections import Connection, rpc_error
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import log_service_pb2 as pb
+
+
+class StreamRefusedError(Exception):
+    """The node ended the stream with an error that a retry does not heal; which request it meant is not known."""
+
+
+class NodeStream:
+    """Lives from its first request to its first failure, which fails every request that waits. On the network thread.
+
+    The owner calls :meth:`close`, also after a failure.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.address = connection.address
+        self._call = connection.log.ProduceStream()
+        self._write_lock = asyncio.Lock()
+        self._answers: dict[int, asyncio.Future[pb.ProduceResponse]] = {}
+        self._next_id = 0
+        self._failure: Exception | None = None
+        self._reader = asyncio.create_task(self._read(), name=f"produce-stream-{self.address}")
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it has failed: a new one must be opened."""
+        return self._failure is not None
+
+    async def send(self, request: pb.ProduceRequest, timeout_s: float, *, wait: bool = True) -> pb.ProduceResponse:
+        """Send a request and wait for its answer; with ``wait`` false the answer is empty and not waited for.
+
+        Raises:
+            TidelogError: the transport's error. No answer within ``timeout_s`` breaks the stream: the node may be
+                paused, and what was sent after waits behind.
+            StreamRefusedError: see there.
+        """
+        if self._failure is not None:
+            raise self._failure
+        correlation_id, answer = self._register()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._write(pb.ProduceStreamRequest(correlation_id=correlation_id, request=request))
+                return await answer if wait else pb.ProduceResponse()
+        except TimeoutError:
+            text = f"{self.address} did not answer a produce request within {timeout_s * 1000:g} ms"
+            error = error_for(ErrorCode._TRANSPORT, text)
+            self._fail(error)
+            raise error from None
+        finally:
+            self._answers.pop(correlation_id, None)
+
+    async def close(self) -> None:
+        """Cancel the call and wait for the reader."""
+        self._fail(error_for(ErrorCode._DESTROY, "the producer is closed"))
+        self._reader.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reader
+
+    def _register(self) -> tuple[int, asyncio.Future[pb.ProduceResponse]]:
+        correlation_id = self._next_id
+        self._next_id += 1
+        answer: asyncio.Future[pb.ProduceResponse] = asyncio.get_running_loop().create_future()
+        self._answers[correlation_id] = answer
+        return correlation_id, answer
+
+    async def _write(self, message: pb.ProduceStreamRequest) -> None:
+        async with self._write_lock:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                await self._call.write(message)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+                self._fail(_broken(self.address, error))
+        if self._failure is not None:
+            raise self._failure
+
+    async def _read(self) -> None:
+        try:
+            async for response in self._call:
+                answer = self._answers.get(response.correlation_id)
+                if answer is not None and not answer.done():
+                    answer.set_result(response.response)
+            self._fail(error_for(ErrorCode._TRANSPORT, f"{self.address} ended the produce stream"))
+        except grpc.aio.AioRpcError as error:
+            self._fail(_broken(self.address, error))
+
+    def _fail(self, failure: Exception) -> None:
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self._call.cancel()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(failure)
+                answer.exception()
+
+
+def _broken(address: str, error: Exception) -> Exception:
+    if not isinstance(error, grpc.aio.AioRpcError):
+        return error_for(ErrorCode._TRANSPORT, f"{address}: the produce stream is over")
+    meant: TidelogError = rpc_error(address, error)
+    return meant if meant.code.retriable else StreamRefusedError(str(meant))

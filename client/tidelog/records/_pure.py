@@ -1,0 +1,314 @@
+"""The pure-Python engine, and the definition of what an engine is: encode, check, decode, decode to columns.
+
+Works on the decompressed records of one batch (KIP-98, "Record"). Whatever the bytes are, the outcome is a result or a
+CorruptRecordError: every field is checked against the end of its record, and no list or buffer grows by a count that
+the bytes do not back. As in Kafka, bits of a varint beyond 32 (64) are dropped, timestamps wrap in int64, and any negative length means null.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.records._faults import (
+    FAULT_BOUNDS,
+    FAULT_COUNT,
+    FAULT_END,
+    FAULT_HEADERS,
+    FAULT_LENGTH,
+    FAULT_OFFSET,
+    FAULT_REMAINDER,
+    malformed,
+)
+from tidelog.records.columns import ColumnBuffers
+from tidelog.records.header import LOG_APPEND_TIME, MAX_INT64, MIN_INT64, NO_TIMESTAMP, Buffer, RecordBatchHeader
+from tidelog.records.record import Record
+
+MIN_RECORD_SIZE = 7
+"""Length, attributes, timestamp delta, offset delta, key length, value length, header count: one byte each."""
+
+MAX_RECORDS_SIZE = 2**31 - 1 - 49
+MAX_COLUMN_SIZE = 2**31 - 1
+
+
+class RecordEncoder:
+    """Encodes records one behind the other; offsets count from 0, the first timestamp is the base."""
+
+    __slots__ = ("_buffer", "base_timestamp", "count", "max_timestamp")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.count = 0
+        self.base_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+
+    @property
+    def size(self) -> int:
+        """The bytes of the records so far."""
+        return len(self._buffer)
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int = NO_TIMESTAMP,
+    ) -> int:
+        """Encode one record and return its offset in the batch. Nothing changes when it raises.
+
+        Raises:
+            TidelogError: INVALID_TIMESTAMP below -1 or beyond int64; MESSAGE_TOO_LARGE when the batch would pass 2 GiB.
+            TypeError: a key, value or header of another type.
+        """
+        if not isinstance(timestamp_ms, int):
+            raise TypeError(f"timestamp_ms: expected int, got {type(timestamp_ms).__name__}")
+        if not NO_TIMESTAMP <= timestamp_ms <= MAX_INT64:
+            raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp_ms}: expected -1 to {MAX_INT64}")
+        # The copy first: iterating may run the caller's code, and what is counted below must not change.
+        headers = tuple(headers)
+        offset = self.count
+        base = self.base_timestamp if offset else timestamp_ms
+        parts = [
+            b"\x00",
+            _varint(_wrapped(timestamp_ms - base)),
+            _varint(offset),
+            *_field("key", key),
+            *_field("value", value),
+        ]
+        parts.append(_varint(len(headers)))
+        for name, content in headers:
+            if not isinstance(name, str):
+                raise TypeError(f"header key: expected str, got {type(name).__name__}")
+            parts += _field("header key", name.encode())
+            parts += _field("header value", content)
+        body = b"".join(parts)
+        prefix = _varint(len(body))
+        if len(self._buffer) + len(prefix) + len(body) > MAX_RECORDS_SIZE:
+            raise error_for(ErrorCode.MESSAGE_TOO_LARGE, f"a batch holds at most {MAX_RECORDS_SIZE} bytes of records")
+        self._buffer += prefix
+        self._buffer += body
+        self.base_timestamp = base
+        self.max_timestamp = max(self.max_timestamp, timestamp_ms)
+        self.count = offset + 1
+        return offset
+
+    def records(self) -> memoryview:
+        """Return a view of what was encoded; release it before the next append."""
+        return memoryview(self._buffer)
+
+
+def check_records(data: Buffer, header: RecordBatchHeader) -> None:
+    """Walk the records. Raises CorruptRecordError unless they are ``record_count`` well-formed ones, increasing."""
+    for _ in _walk(bytes(data), header):
+        pass
+
+
+def decode_records(data: Buffer, header: RecordBatchHeader) -> list[Record]:
+    """Return the records. Raises CorruptRecordError as :func:`check_records` does."""
+    base_offset, timestamp_type = header.base_offset, header.timestamp_type
+    return [
+        Record(base_offset + offset_delta, timestamp_ms, timestamp_type, key, value, _decoded(headers))
+        for offset_delta, timestamp_ms, key, value, headers in _walk(bytes(data), header)
+    ]
+
+
+class ColumnDecoder:
+    """Collects the records of several batches as Arrow buffers."""
+
+    def __init__(self, include_headers: bool) -> None:
+        self._include_headers = include_headers
+        self._offset, self._timestamp, self._timestamp_type = array("q"), array("q"), array("i")
+        self._key, self._value = _BinaryColumn(), _BinaryColumn()
+        self._header_offsets = array("i", [0])
+        self._header_key, self._header_value = _BinaryColumn(), _BinaryColumn()
+
+    def append(self, data: Buffer, header: RecordBatchHeader, start_offset: int, end_offset: int) -> None:
+        """Add the records of a batch whose offset is in [start_offset, end_offset).
+
+        Raises:
+            CorruptRecordError: as :func:`check_records`, also for records outside of the range; use no more of this
+                decoder then.
+            TidelogError: RECORD_LIST_TOO_LARGE when one column would pass 2 GiB.
+        """
+        for offset_delta, timestamp_ms, key, value, headers in _walk(bytes(data), header):
+            offset = header.base_offset + offset_delta
+            if not start_offset <= offset < end_offset:
+                continue
+            self._offset.append(offset)
+            self._timestamp.append(timestamp_ms)
+            self._timestamp_type.append(header.timestamp_type)
+            self._key.append(key)
+            self._value.append(value)
+            if self._include_headers:
+                self._append_headers(headers)
+
+    def finish(self) -> ColumnBuffers:
+        """Return the buffers; the decoder is not used after that."""
+        return ColumnBuffers(
+            len(self._offset),
+            memoryview(self._offset),
+            memoryview(self._timestamp),
+            memoryview(self._timestamp_type),
+            self._key.finish(),
+            self._value.finish(),
+            memoryview(self._header_offsets),
+            self._header_key.finish(),
+            self._header_value.finish(),
+        )
+
+    def _append_headers(self, headers: list[tuple[bytes, bytes | None]]) -> None:
+        for name, content in headers:
+            self._header_key.append(name.decode("utf-8", "replace").encode())
+            self._header_value.append(content)
+        self._header_offsets.append(self._header_offsets[-1] + len(headers))
+
+
+class _BinaryColumn:
+    __slots__ = ("_data", "_nulls", "_offsets", "_valid")
+
+    def __init__(self) -> None:
+        self._offsets, self._data = array("i", [0]), bytearray()
+        self._valid, self._nulls = bytearray(), 0
+
+    def append(self, content: bytes | None) -> None:
+        row = len(self._offsets) - 1
+        if row % 8 == 0:
+            self._valid.append(0)
+        if content is None:
+            self._nulls += 1
+        else:
+            if len(self._data) + len(content) > MAX_COLUMN_SIZE:
+                raise error_for(ErrorCode.RECORD_LIST_TOO_LARGE, f"one column holds at most {MAX_COLUMN_SIZE} bytes")
+            self._valid[row // 8] |= 1 << row % 8
+            self._data += content
+        self._offsets.append(len(self._data))
+
+    def finish(self) -> tuple[memoryview, memoryview, memoryview, int]:
+        return memoryview(self._valid), memoryview(self._offsets), memoryview(self._data), self._nulls
+
+
+_Header = tuple[bytes, bytes | None]
+_Fields = tuple[int, int, bytes | None, bytes | None, list[_Header]]
+"""Offset delta, timestamp, key, value and headers of one record."""
+
+
+def _walk(data: bytes, header: RecordBatchHeader) -> Iterator[_Fields]:
+    """Yield the fields of each record; every check of a record's structure and place is made here."""
+    size, count, position, previous = len(data), header.record_count, 0, -1
+    append_time_ms = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
+
+    def fault(number: int, index: int) -> Exception:
+        return malformed(number, header.base_offset, index, position, size, count)
+
+    if count * MIN_RECORD_SIZE > size:
+        raise fault(FAULT_COUNT, 0)
+    for index in range(count):
+        try:
+            length, start = _read_varint(data, position, 5)
+            end = start + length
+            if length < 0 or end > size:
+                raise fault(FAULT_LENGTH, index)
+            stop, timestamp_delta, offset_delta, key, value, headers = _read_fields(data, start, end)
+        except _MalformedFieldError as error:
+            raise fault(error.fault, index) from None
+        if stop != end:
+            raise fault(FAULT_END, index)
+        if not previous < offset_delta <= header.last_offset_delta:
+            raise fault(FAULT_OFFSET, index)
+        timestamp_ms = _wrapped(header.base_timestamp + timestamp_delta)
+        yield offset_delta, timestamp_ms if append_time_ms is None else append_time_ms, key, value, headers
+        previous, position = offset_delta, end
+    if position != size:
+        raise fault(FAULT_REMAINDER, count - 1)
+
+
+class _MalformedFieldError(Exception):
+    def __init__(self, fault: int) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
+def _read_fields(
+    data: bytes, position: int, end: int
+) -> tuple[int, int, int, bytes | None, bytes | None, list[_Header]]:
+    """Read up to the end of the data; a record that runs past its own end is found by where it stops."""
+    timestamp_delta, position = _read_varint(data, position + 1, 10)
+    offset_delta, position = _read_varint(data, position, 5)
+    key, position = _read_bytes(data, position)
+    value, position = _read_bytes(data, position)
+    header_count, position = _read_varint(data, position, 5)
+    if not 0 <= header_count <= max(end - position, 0):
+        raise _MalformedFieldError(FAULT_HEADERS)
+    headers: list[_Header] = []
+    for _ in range(header_count):
+        name, position = _read_bytes(data, position)
+        if name is None:
+            raise _MalformedFieldError(FAULT_HEADERS)
+        content, position = _read_bytes(data, position)
+        headers.append((name, content))
+    return position, timestamp_delta, offset_delta, key, value, headers
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = _read_varint(data, position, 5)
+    if length < 0:
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise _MalformedFieldError(FAULT_BOUNDS)
+    return data[position:end], end
+
+
+def _wrapped(number: int) -> int:
+    """Return the number as int64 arithmetic gives it."""
+    if MIN_INT64 <= number <= MAX_INT64:
+        return number
+    return (number - MIN_INT64) % 2**64 + MIN_INT64
+
+
+def _decoded(headers: list[_Header]) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple([(name.decode("utf-8", "replace"), content) for name, content in headers]) if headers else ()
+
+
+def _read_varint(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
+    """Return a zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits) and the position behind it."""
+    try:
+        byte = data[position]
+        if byte < 0x80:
+            return byte >> 1 ^ -(byte & 1), position + 1
+        number = byte & 0x7F
+        for place in range(1, max_bytes):
+            byte = data[position + place]
+            number |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                number &= 0xFFFFFFFF if max_bytes == 5 else 0xFFFFFFFFFFFFFFFF
+                return number >> 1 ^ -(number & 1), position + place + 1
+    except IndexError:
+        raise _MalformedFieldError(FAULT_BOUNDS) from None
+    raise _MalformedFieldError(FAULT_BOUNDS)
+
+
+def _field(name: str, content: bytes | None) -> tuple[bytes, bytes]:
+    if content is None:
+        return b"\x01", b""
+    if not isinstance(content, bytes):
+        raise TypeError(f"{name}: expected bytes or None, got {type(content).__name__}")
+    return _varint(len(content)), content
+
+
+def _varint(number: int) -> bytes:
+    zigzag = number << 1 if number >= 0 else (-number << 1) - 1
+    return _SHORT_VARINTS[zigzag] if zigzag < len(_SHORT_VARINTS) else _encode_varint(zigzag)
+
+
+def _encode_varint(zigzag: int) -> bytes:
+    encoded = bytearray()
+    while zigzag >= 0x80:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
+
+
+_SHORT_VARINTS = tuple(map(_encode_varint, range(2**14)))

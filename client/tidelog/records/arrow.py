@@ -1,0 +1,85 @@
+"""Decodes batches straight to Arrow columns, without a Python object per record. pyarrow is imported on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.records._engine import engine
+from tidelog.records.columns import BinaryBuffers, ColumnBuffers
+from tidelog.records.compression import decompress
+from tidelog.records.header import Buffer, iter_headers
+from tidelog.records.validation import record_section, validate_batch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def to_arrow(buffer: Buffer, start_offset: int, end_offset: int, include_headers: bool = False) -> pyarrow.RecordBatch:
+    """Return the records in [start_offset, end_offset) of all whole batches in the buffer, in order.
+
+    Columns: ``key`` and ``value`` (binary, nullable), ``offset`` and ``timestamp_ms`` (int64), ``timestamp_type``
+    (int32) and, when asked, ``headers`` (list of struct of ``key`` string and ``value`` binary). Control batches are
+    left out and a torn batch at the end is ignored.
+
+    Raises:
+        CorruptRecordError: a batch in the range is changed, does not decode, or decompresses beyond the limit.
+        TidelogError: UNSUPPORTED_COMPRESSION_TYPE; RECORD_LIST_TOO_LARGE when a column would pass 2 GiB.
+        ModuleNotFoundError: pyarrow is not installed.
+    """
+    arrow = _pyarrow()
+    decoder = engine.ColumnDecoder(include_headers)
+    for position, header in iter_headers(buffer):
+        if header.is_control or header.last_offset < start_offset or header.base_offset >= end_offset:
+            continue
+        validate_batch(buffer, position)
+        records = decompress(header.compression, record_section(buffer, position, header))
+        decoder.append(records, header, start_offset, end_offset)
+    return _record_batch(arrow, decoder.finish(), include_headers)
+
+
+def _record_batch(arrow: Any, columns: ColumnBuffers, include_headers: bool) -> pyarrow.RecordBatch:
+    rows = columns.rows
+    arrays = {
+        "key": _binary(arrow, arrow.binary(), rows, columns.key),
+        "value": _binary(arrow, arrow.binary(), rows, columns.value),
+        "offset": _numbers(arrow, arrow.int64(), rows, columns.offset),
+        "timestamp_ms": _numbers(arrow, arrow.int64(), rows, columns.timestamp_ms),
+        "timestamp_type": _numbers(arrow, arrow.int32(), rows, columns.timestamp_type),
+    }
+    if include_headers:
+        arrays["headers"] = _headers(arrow, columns)
+    return arrow.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _numbers(arrow: Any, kind: Any, rows: int, data: memoryview) -> Any:
+    return arrow.Array.from_buffers(kind, rows, [None, arrow.py_buffer(data)], 0)
+
+
+def _binary(arrow: Any, kind: Any, rows: int, buffers: BinaryBuffers) -> Any:
+    validity, offsets, data, nulls = buffers
+    valid = arrow.py_buffer(validity) if nulls else None
+    return arrow.Array.from_buffers(kind, rows, [valid, arrow.py_buffer(offsets), arrow.py_buffer(data)], nulls)
+
+
+def _headers(arrow: Any, columns: ColumnBuffers) -> Any:
+    total = len(columns.header_key[1]) - 1
+    fields = [arrow.field("key", arrow.string()), arrow.field("value", arrow.binary())]
+    entries = arrow.StructArray.from_arrays(
+        [
+            _binary(arrow, arrow.string(), total, columns.header_key),
+            _binary(arrow, arrow.binary(), total, columns.header_value),
+        ],
+        fields=fields,
+    )
+    offsets = arrow.py_buffer(columns.header_offsets)
+    return arrow.Array.from_buffers(arrow.list_(entries.type), columns.rows, [None, offsets], 0, children=[entries])
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "reading records as Arrow columns needs pyarrow: pip install tidelog[spark]", name="pyarrow"
+        ) from error
+    return pyarrow

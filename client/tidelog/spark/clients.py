@@ -1,0 +1,27 @@
+"""One `ClusterClient` per cluster and worker process: Spark's workers live on and read many ranges."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from tidelog.cluster import ClusterClient
+
+_CLIENT_ID = "tidelog-spark"
+
+# Spark forks its workers: a child must not use the channels of its parent.
+_clients: dict[tuple[int, str], ClusterClient] = {}
+_lock = threading.Lock()
+
+
+def cluster_client(bootstrap_servers: str) -> ClusterClient:
+    """Return this process's client of a cluster; made at first use and kept until the process ends.
+
+    Raises:
+        ConfigError: ``bootstrap_servers`` is not a list of host:port.
+    """
+    key = (os.getpid(), bootstrap_servers)
+    with _lock:
+        if key not in _clients:
+            _clients[key] = ClusterClient(bootstrap_servers, client_id=_CLIENT_ID)
+        return _clients[key]

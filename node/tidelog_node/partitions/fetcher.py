@@ -1,0 +1,289 @@
+"""Copies the logs of all partitions that one other node leads: one task, one long poll at a time.
+
+The fetch of an offset acknowledges everything below it, so the next fetch leaves as soon as the last answer is in the
+logs. A partition with an error waits alone, longer each time; the others go on. A new partition interrupts the
+poll, which then leaves again with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.transport import ReplicaTransport
+from tidelog_node.replication import EpochEnd
+
+logger = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_MS = 20
+_REDIRECTED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What a leader answers while the two nodes' metadata differ: expected, and soon over."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """``replica.fetch.*`` and ``replica.socket.timeout.ms``."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    partition_max_bytes: int = 1024 * 1024
+    response_max_bytes: int = 10 * 1024 * 1024
+    max_backoff_ms: int = 1_000
+    timeout_ms: int = 30_000
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with errors in a row."""
+
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    pause_until_ms: int = 0
+    backoff_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    fetched: _Fetched
+    offset: int
+
+
+class LeaderFetcher:
+    """The fetcher of one leader. ``run`` is its task; ``add`` and ``remove`` are called on the same loop."""
+
+    def __init__(
+        self,
+        leader_id: BrokerId,
+        identity: Callable[[], pb.ReplicaState],
+        address: Callable[[BrokerId], str | None],
+        cluster_id: str,
+        transport: ReplicaTransport,
+        settings: FetcherSettings,
+        clock: Clock,
+    ) -> None:
+        self.leader_id = leader_id
+        self._identity = identity
+        self._address = address
+        self._cluster_id = cluster_id
+        self._transport = transport
+        self._settings = settings
+        self._clock = clock
+        self._partitions: dict[Partition, _Fetched] = {}
+        self._added = asyncio.Event()
+        self._failures = 0
+
+    def add(self, partition: Partition, leader_epoch: LeaderEpoch) -> None:
+        """Copy ``partition`` from now on, in ``leader_epoch``."""
+        self._partitions[partition] = _Fetched(partition, leader_epoch)
+        self._added.set()
+
+    def remove(self, partition: Partition) -> None:
+        """Copy it no more; an answer under way is ignored."""
+        self._partitions.pop(partition, None)
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        while True:
+            self._added.clear()
+            sent = self._ready()
+            if not sent:
+                await self._wait_for_work()
+                continue
+            try:
+                response = await self._poll(sent)
+            except TidelogError as error:
+                await self._back_off(error)
+                continue
+            if response is not None:
+                self._failures = 0
+                await self._take(response, sent)
+
+    async def _wait_for_work(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        pauses = [f.pause_until_ms - now_ms for f in self._partitions.values()]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._added.wait(), max(1, min(pauses)) / 1000 if pauses else None)
+
+    async def _poll(self, sent: dict[tuple[str, int], _Sent]) -> pb.FetchResponse | None:
+        """Return the leader's answer, None when a new partition came first."""
+        address = self._address(self.leader_id)
+        if address is None:
+            raise TidelogError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {self.leader_id} is not registered")
+        timeout_s = (self._settings.max_wait_ms + self._settings.timeout_ms) / 1000
+        name = f"fetch-from-{self.leader_id}"
+        fetch = asyncio.create_task(self._transport.fetch(address, self._request(sent), timeout_s), name=name)
+        added = asyncio.create_task(self._added.wait(), name=f"{name}-added")
+        try:
+            await asyncio.wait((fetch, added), return_when=asyncio.FIRST_COMPLETED)
+            return fetch.result() if fetch.done() else None
+        finally:
+            fetch.cancel()
+            added.cancel()
+            await asyncio.gather(fetch, added, return_exceptions=True)
+
+    async def _back_off(self, error: TidelogError) -> None:
+        if self._failures == 0:
+            logger.warning("Fetching from node %d failed, trying again: %s", self.leader_id, error)
+        self._failures += 1
+        await asyncio.sleep(min(_FIRST_BACKOFF_MS << min(self._failures, 10), self._settings.max_backoff_ms) / 1000)
+
+    def _ready(self) -> dict[tuple[str, int], _Sent]:
+        now_ms = self._clock.monotonic_ms()
+        return {
+            (p.topic, p.index): _Sent(fetched, p.log.log_end_offset)
+            for p, fetched in self._partitions.items()
+            if fetched.pause_until_ms <= now_ms
+        }
+
+    def _request(self, sent: dict[tuple[str, int], _Sent]) -> pb.FetchRequest:
+        topics: dict[str, pb.FetchTopic] = {}
+        for item in sent.values():
+            partition = item.fetched.partition
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = pb.FetchTopic(name=partition.topic, topic_id=partition.topic_id)
+            latest_epoch = partition.log.latest_epoch
+            topic.partitions.append(
+                pb.FetchPartition(
+                    index=partition.index,
+                    fetch_offset=item.offset,
+                    partition_max_bytes=self._settings.partition_max_bytes,
+                    current_leader_epoch=item.fetched.leader_epoch,
+                    last_fetched_epoch=None if latest_epoch == NO_EPOCH else latest_epoch,
+                    log_start_offset=partition.log.log_start_offset,
+                )
+            )
+        return pb.FetchRequest(
+            replica=self._identity(),
+            max_wait_ms=self._wait_ms(),
+            min_bytes=self._settings.min_bytes,
+            max_bytes=self._settings.response_max_bytes,
+            topics=topics.values(),
+            cluster_id=self._cluster_id,
+        )
+
+    def _wait_ms(self) -> int:
+        """A poll ends in time for the partitions that are paused."""
+        now_ms = self._clock.monotonic_ms()
+        pauses = [f.pause_until_ms - now_ms for f in self._partitions.values() if f.pause_until_ms > now_ms]
+        return max(1, min([self._settings.max_wait_ms, *pauses]))
+
+    async def _take(self, response: pb.FetchResponse, sent: dict[tuple[str, int], _Sent]) -> None:
+        for topic in response.topics:
+            for result in topic.partitions:
+                item = sent.get((topic.name, result.index))
+                if item is None or self._partitions.get(item.fetched.partition) is not item.fetched:
+                    continue
+                try:
+                    await self._take_partition(item, result)
+                except TidelogError as error:
+                    self._pause(item.fetched, error)
+                if result.records:
+                    self._move_to_end(item.fetched)
+
+    async def _take_partition(self, item: _Sent, result: pb.FetchPartitionResult) -> None:
+        fetched, partition = item.fetched, item.fetched.partition
+        if result.HasField("error"):
+            error = TidelogError(ErrorCode.of(result.error.code), result.error.message)
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                await partition.restart_out_of_range(fetched.leader_epoch, item.offset, result.log_start_offset)
+            raise error
+        if result.HasField("diverging_epoch"):
+            end = EpochEnd(LeaderEpoch(result.diverging_epoch.epoch), result.diverging_epoch.end_offset)
+            await partition.truncate_diverging(fetched.leader_epoch, item.offset, end)
+            return
+        partition.replicate(fetched.leader_epoch, item.offset, result.records, result.high_watermark)
+        fetched.backoff_ms = 0
+
+    def _pause(self, fetched: _Fetched, error: TidelogError) -> None:
+        level = logging.DEBUG if error.code in _REDIRECTED else logging.WARNING
+        logger.log(level, "Fetching %s from node %d failed: %s", fetched.partition, self.leader_id, error)
+        fetched.backoff_ms = min(max(_FIRST_BACKOFF_MS, 2 * fetched.backoff_ms), self._settings.max_backoff_ms)
+        fetched.pause_until_ms = self._clock.monotonic_ms() + fetched.backoff_ms
+
+    def _move_to_end(self, fetched: _Fetched) -> None:
+        """A partition that got records comes last in the next request, so that none starves behind it."""
+        if self._partitions.pop(fetched.partition, None) is not None:
+            self._partitions[fetched.partition] = fetched
+
+
+class FetcherPool:
+    """The fetchers of a node by leader, started when needed and ended when they have nothing to do."""
+
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        address: Callable[[BrokerId], str | None],
+        cluster_id: str,
+        transport: ReplicaTransport,
+        settings: FetcherSettings,
+        clock: Clock,
+    ) -> None:
+        self._tasks = tasks
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._address = address
+        self._cluster_id = cluster_id
+        self._transport = transport
+        self._settings = settings
+        self._clock = clock
+        self._leader_of: dict[Partition, BrokerId] = {}
+        self._running: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
+
+    def start(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Copy a partition from ``leader_id``, and from nobody else."""
+        if self._leader_of.get(partition, leader_id) != leader_id:
+            self.stop(partition)
+        self._leader_of[partition] = leader_id
+        self._fetcher(leader_id).add(partition, leader_epoch)
+
+    def stop(self, partition: Partition) -> None:
+        """Copy a partition no more."""
+        leader_id = self._leader_of.pop(partition, None)
+        if leader_id is None:
+            return
+        fetcher, task = self._running[leader_id]
+        fetcher.remove(partition)
+        if leader_id not in self._leader_of.values():
+            task.cancel()
+            del self._running[leader_id]
+
+    def stop_all(self) -> None:
+        """End every fetcher."""
+        for _, task in self._running.values():
+            task.cancel()
+        self._running.clear()
+        self._leader_of.clear()
+
+    def _fetcher(self, leader_id: BrokerId) -> LeaderFetcher:
+        if leader_id not in self._running:
+            fetcher = LeaderFetcher(
+                leader_id,
+                self._identity,
+                self._address,
+                self._cluster_id,
+                self._transport,
+                self._settings,
+                self._clock,
+            )
+            task = self._tasks.create_task(fetcher.run(), name=f"fetcher-of-node-{leader_id}")
+            self._running[leader_id] = (fetcher, task)
+        return self._running[leader_id][0]
+
+    def _identity(self) -> pb.ReplicaState:
+        return pb.ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch())

@@ -1,0 +1,390 @@
+"""One replica of one partition in this process: its log, its state machine, and those who wait for it.
+
+Everything runs on the event loop's thread, and a request's check, append and state change happen without a pause
+in between, so no role change can come between them. What may not run beside a flush in a thread (truncation, closing)
+takes ``disk`` first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
+from tidelog_node.log import AppendInfo, LogConfig, PartitionLog, TimestampAndOffset
+from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.purgatory import ProduceWaiters, ReadWaiters
+from tidelog_node.replication import EpochEnd, PartitionState, find_divergence
+from tidelog_node.replication.commands import (
+    AdvanceHighWatermark,
+    AssignEpochStart,
+    Command,
+    LeadershipLost,
+    ProposeIsr,
+    RestartLogAt,
+    StartFetching,
+    StopFetching,
+    TruncateTo,
+)
+from tidelog_node.replication.events import (
+    EligibleBrokersChanged,
+    Event,
+    FollowerFetched,
+    LogDiverged,
+    LogOutOfRange,
+    MinIsrChanged,
+    RecordsAppended,
+    RecordsReplicated,
+    RegistrationChanged,
+    TimePassed,
+)
+from tidelog_quorum.metadata import PartitionRegistration, TopicConfig
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionEffects(Protocol):
+    """Where a partition's commands go that concern more than its own log."""
+
+    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """Send a proposal to the controller and feed its answer back."""
+        ...
+
+    def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Copy from a leader, in place of any earlier one."""
+        ...
+
+    def stop_fetching(self, partition: Partition) -> None:
+        """Copy no more."""
+        ...
+
+    def storage_failed(self, partition: Partition, error: TidelogError) -> None:
+        """The partition's log is offline."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerIdentity:
+    """Which replica fetches, and in which registration."""
+
+    replica_id: BrokerId
+    replica_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What a fetch of one partition gives: records, or where the follower's log diverges."""
+
+    records: bytes
+    high_watermark: int
+    log_start_offset: int
+    diverging: EpochEnd | None = None
+
+
+class Partition:
+    """Made by the registry when the metadata names this node as a replica, closed or deleted when it no longer does."""
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: TopicId,
+        index: int,
+        log: PartitionLog,
+        state: PartitionState,
+        effects: PartitionEffects,
+        clock: Clock,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.state = state
+        self.disk = asyncio.Lock()
+        self.produce_waiters = ProduceWaiters()
+        self.log_end_waiters = ReadWaiters()
+        self.high_watermark_waiters = ReadWaiters()
+        self._effects = effects
+        self._clock = clock
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is committed (exclusive)."""
+        return self.state.high_watermark
+
+    def change_registration(self, registration: PartitionRegistration) -> None:
+        """Take over the metadata's state of the partition."""
+        self.step(
+            RegistrationChanged(
+                registration.replicas,
+                frozenset(registration.isr),
+                registration.leader,
+                registration.leader_epoch,
+                registration.partition_epoch,
+                self.log.log_end_offset,
+            )
+        )
+
+    def change_config(self, config: TopicConfig) -> None:
+        """Take over the topic's settings."""
+        self.log.config = log_config(config)
+        self.step(MinIsrChanged(config.min_insync_replicas))
+
+    def change_eligible(self, epochs: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Take over which brokers may be in an ISR."""
+        self.step(EligibleBrokersChanged(epochs))
+
+    def pass_time(self) -> None:
+        """Let a leader look for followers that lag."""
+        self.step(TimePassed())
+
+    def append(self, records: bytes, needs_all_replicas: bool) -> AppendInfo:
+        """Append one batch as the leader.
+
+        Raises:
+            TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or what the log refuses; nothing is appended.
+        """
+        leader = self.state.require_leader()
+        if needs_all_replicas:
+            leader.check_enough_replicas()
+        with self._watching_disk():
+            info = self.log.append_as_leader(records, leader.leader_epoch, self._clock.wall_ms())
+        self.step(RecordsAppended(self.log.log_end_offset))
+        self.log_end_waiters.wake()
+        return info
+
+    def replicated(self, required_offset: int) -> asyncio.Future[None]:
+        """Return a future that ends when all in-sync replicas hold everything below ``required_offset``.
+
+        It raises NOT_LEADER_OR_FOLLOWER when leadership moves first, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR
+        has become too small. To be asked for right after the append, while this replica leads.
+        """
+        future = self.produce_waiters.add(required_offset)
+        self._complete_producers()
+        return future
+
+    def timed_out(self, required_offset: int, timeout_ms: int) -> TidelogError:
+        """Return the error of a producer that waited for ``timeout_ms``."""
+        leader = self.state.leader
+        if leader is not None and leader.is_under_min_isr:
+            return leader.too_few_after_append()
+        text = f"{self}: offset {required_offset} is not on all in-sync replicas after {timeout_ms} ms"
+        return error_for(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def read_as_leader(
+        self,
+        fetch_offset: int,
+        max_bytes: int,
+        leader_epoch: LeaderEpoch | None,
+        last_fetched_epoch: LeaderEpoch | None,
+        follower: FollowerIdentity | None,
+    ) -> ReadResult:
+        """Read for a consumer, up to the high watermark, or for a follower, up to the log's end.
+
+        A follower's fetch that matches this log is also its acknowledgement of all below ``fetch_offset``.
+
+        Raises:
+            TidelogError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE.
+        """
+        self.state.check_leader_epoch(leader_epoch)
+        leader = self.state.require_leader()
+        if follower is not None:
+            leader.check_follower(follower.replica_id, follower.replica_epoch)
+        diverging = self._find_divergence(fetch_offset, last_fetched_epoch)
+        if diverging is not None:
+            return ReadResult(b"", leader.high_watermark, self.log.log_start_offset, diverging)
+        limit = leader.high_watermark if follower is None else self.log.log_end_offset
+        records = self._read(fetch_offset, max_bytes, limit)
+        if follower is not None:
+            self.step(FollowerFetched(follower.replica_id, follower.replica_epoch, fetch_offset))
+        return ReadResult(records, self.high_watermark, self.log.log_start_offset)
+
+    def read_as_replica(self, fetch_offset: int, max_bytes: int, leader_epoch: LeaderEpoch | None) -> ReadResult:
+        """Read for a consumer of the same rack up to this replica's own high watermark (KIP-392).
+
+        Raises:
+            TidelogError: as :meth:`read_as_leader`; OFFSET_NOT_AVAILABLE for an offset that the leader may have.
+        """
+        self.state.check_leader_epoch(leader_epoch)
+        if fetch_offset > self.high_watermark:
+            text = f"{self}: offset {fetch_offset} is above this replica's high watermark {self.high_watermark}"
+            raise error_for(ErrorCode.OFFSET_NOT_AVAILABLE, text)
+        return ReadResult(
+            self._read(fetch_offset, max_bytes, self.high_watermark), self.high_watermark, self.log.log_start_offset
+        )
+
+    def end_offset_for_epoch(self, epoch: int, leader_epoch: LeaderEpoch | None) -> tuple[int, int]:
+        """Return the leader's largest epoch not above ``epoch`` and its end; (-1, -1) when not known (KIP-320).
+
+        Raises:
+            TidelogError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        """
+        self.state.check_leader_epoch(leader_epoch)
+        self.state.require_leader()
+        return self.log.end_offset_for_epoch(epoch)
+
+    def find_committed(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """Return the first committed record that is as late as ``timestamp_ms``, or None."""
+        with self._watching_disk():
+            found = self.log.find_by_timestamp(timestamp_ms)
+        return found if found is not None and found.offset < self.high_watermark else None
+
+    def replicate(self, leader_epoch: LeaderEpoch, fetch_offset: int, records: bytes, high_watermark: int) -> None:
+        """Append what the leader of ``leader_epoch`` answered to a fetch at ``fetch_offset``; an old answer is ignored.
+
+        Raises:
+            TidelogError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR; nothing is appended.
+        """
+        if not self._is_expected(leader_epoch, fetch_offset):
+            return
+        if records:
+            with self._watching_disk():
+                self.log.append_as_follower(records)
+            self.log_end_waiters.wake()
+        self.step(RecordsReplicated(leader_epoch, self.log.log_end_offset, high_watermark))
+
+    async def truncate_diverging(self, leader_epoch: LeaderEpoch, fetch_offset: int, leader_end: EpochEnd) -> None:
+        """Cut the log where the leader of ``leader_epoch`` says that it diverges."""
+        async with self.disk:
+            if not self._is_expected(leader_epoch, fetch_offset):
+                return
+            own = _epoch_end(self.log.end_offset_for_epoch(leader_end.epoch))
+            logger.info("%s: the log diverges after epoch %d, offset %d", self, leader_end.epoch, leader_end.end_offset)
+            self.step(LogDiverged(leader_epoch, leader_end, own, self.log.log_end_offset))
+
+    async def restart_out_of_range(self, leader_epoch: LeaderEpoch, fetch_offset: int, leader_log_start: int) -> None:
+        """Begin the log again where the leader's begins, when the leader has no longer what comes next here."""
+        async with self.disk:
+            if self._is_expected(leader_epoch, fetch_offset):
+                event = LogOutOfRange(
+                    leader_epoch, leader_log_start, self.log.log_start_offset, self.log.log_end_offset
+                )
+                self.step(event)
+
+    async def flush(self) -> int:
+        """Put the log on the disk, in a thread; returns the new recovery point."""
+        async with self.disk:
+            with self._watching_disk():
+                return await asyncio.to_thread(self.log.flush)
+
+    async def close(self) -> None:
+        """Answer everybody who waits and close the log."""
+        self._abandon(f"{self} is being closed on node {self.state.local_id}", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        async with self.disk:
+            await asyncio.to_thread(self.log.close)
+
+    async def delete(self) -> None:
+        """Answer everybody who waits and delete the log."""
+        self._abandon(f"{self} was removed from node {self.state.local_id}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        async with self.disk:
+            await asyncio.to_thread(self.log.delete)
+
+    def step(self, event: Event) -> None:
+        """Feed the state machine and do what it says."""
+        with self._watching_disk():
+            for command in self.state.step(event, self._clock.monotonic_ms()):
+                self._execute(command)
+
+    def _execute(self, command: Command) -> None:
+        match command:
+            case AdvanceHighWatermark():
+                self._complete_producers()
+                self.high_watermark_waiters.wake()
+            case ProposeIsr():
+                self._effects.propose_isr(self, command)
+            case AssignEpochStart():
+                self.log.assign_epoch_start(command.leader_epoch, command.offset)
+                self._wake_readers()
+            case LeadershipLost():
+                text = f"{self}: node {self.state.local_id} leads no more, the leader is {self.state.leader_id}"
+                self.produce_waiters.fail_all(error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
+                self._wake_readers()
+            case StartFetching():
+                self._effects.start_fetching(self, command.leader_id, command.leader_epoch)
+            case StopFetching():
+                self._effects.stop_fetching(self)
+            case TruncateTo():
+                self.log.truncate_to(command.offset)
+            case RestartLogAt():
+                self.log.truncate_fully_and_start_at(command.offset)
+            case _:
+                assert_never(command)
+
+    def _complete_producers(self) -> None:
+        leader = self.state.leader
+        if leader is None or not len(self.produce_waiters):
+            return
+        try:
+            leader.is_replicated(leader.high_watermark)
+        except TidelogError as error:
+            self.produce_waiters.complete(leader.high_watermark, error)
+        else:
+            self.produce_waiters.complete(leader.high_watermark, None)
+
+    def _wake_readers(self) -> None:
+        self.log_end_waiters.wake()
+        self.high_watermark_waiters.wake()
+
+    def _abandon(self, reason: str, code: ErrorCode) -> None:
+        self._effects.stop_fetching(self)
+        self.produce_waiters.fail_all(error_for(code, reason))
+        self._wake_readers()
+
+    def _is_expected(self, leader_epoch: LeaderEpoch, fetch_offset: int) -> bool:
+        is_follower = self.state.leader is None and self.state.leader_epoch == leader_epoch
+        return is_follower and self.log.log_end_offset == fetch_offset
+
+    def _find_divergence(self, fetch_offset: int, last_fetched_epoch: LeaderEpoch | None) -> EpochEnd | None:
+        if last_fetched_epoch is None:
+            return None
+        leader_end = _epoch_end(self.log.end_offset_for_epoch(last_fetched_epoch))
+        if leader_end is None or fetch_offset < self.log.log_start_offset:
+            raise error_for(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self}: offset {fetch_offset} after epoch {last_fetched_epoch}: the log starts at"
+                f" {self.log.log_start_offset}, its latest epoch is {self.log.latest_epoch}",
+            )
+        return find_divergence(last_fetched_epoch, fetch_offset, leader_end)
+
+    def _read(self, fetch_offset: int, max_bytes: int, limit: int) -> bytes:
+        if fetch_offset == limit:
+            return b""
+        with self._watching_disk():
+            return self.log.read(fetch_offset, max_bytes, limit)
+
+    def _watching_disk(self) -> _DiskWatch:
+        return _DiskWatch(self, self._effects)
+
+
+class _DiskWatch:
+    """Reports a log that went offline; the error goes on to the caller."""
+
+    __slots__ = ("_effects", "_partition")
+
+    def __init__(self, partition: Partition, effects: PartitionEffects) -> None:
+        self._partition = partition
+        self._effects = effects
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TidelogError) and self._partition.log.failure is not None:
+            self._effects.storage_failed(self._partition, self._partition.log.failure)
+
+
+def log_config(config: TopicConfig) -> LogConfig:
+    """Return the part of a topic's settings that its logs need."""
+    return LogConfig(**{f.name: getattr(config, f.name) for f in dataclasses.fields(LogConfig)})
+
+
+def _epoch_end(answer: tuple[int, int]) -> EpochEnd | None:
+    epoch, end_offset = answer
+    return None if epoch < 0 else EpochEnd(LeaderEpoch(epoch), end_offset)

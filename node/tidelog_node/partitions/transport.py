@@ -1,0 +1,54 @@
+"""How a follower reaches a leader: one call, so that another listener than gRPC can stand behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import grpc.aio
+
+from tidelog.transport import error_from_rpc, open_channel
+from tidelog.v1.log_service_pb2 import FetchRequest, FetchResponse
+from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+
+if TYPE_CHECKING:
+    from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub
+
+
+class ReplicaTransport(Protocol):
+    """Sends fetches of followers to other nodes."""
+
+    async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
+        """Send one fetch to ``host:port``; raises TidelogError when the call failed whole."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class GrpcReplicaTransport:
+    """One channel per node, opened at first use."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, tuple[grpc.aio.Channel, LogServiceAsyncStub]] = {}
+
+    async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
+        """Send one fetch to ``host:port``.
+
+        Raises:
+            TidelogError: the leader refused the call, or the transport's own error.
+        """
+        if address not in self._channels:
+            channel = open_channel(address)
+            self._channels[address] = (channel, LogServiceStub(channel))
+        try:
+            return await self._channels[address][1].Fetch(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error) from error
+
+    async def close(self) -> None:
+        """Close all channels."""
+        channels = [channel for channel, _ in self._channels.values()]
+        self._channels.clear()
+        for channel in channels:
+            await channel.close()

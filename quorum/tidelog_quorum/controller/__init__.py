@@ -1,0 +1,6 @@
+"""The controller: decides on requests against the metadata image, without I/O, clock or randomness."""
+
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller, ControllerConfig
+
+__all__ = ["Controller", "ControllerConfig", "Result"]

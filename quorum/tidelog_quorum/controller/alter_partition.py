@@ -1,0 +1,115 @@
+"""A leader's change of its partition's ISR, as compare-and-set on both epochs (KIP-497, KIP-841, KIP-903)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerId, TopicId, topic_id_text
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.controller.brokers import check_broker_epoch
+from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord
+from tidelog_quorum.metadata.registrations import PartitionRegistration
+
+
+def alter_partition(image: MetadataImage, request: pb.AlterPartitionRequest) -> Result[pb.AlterPartitionResponse]:
+    """Change the ISR of partitions that the asking broker leads; each answer is the partition's new state or an error.
+
+    Raises:
+        TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch, INVALID_REQUEST when a
+            partition is named twice.
+    """
+    broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    _check_unique(request)
+    records: list[MetadataRecord] = []
+    topics = []
+    for item in request.topics:
+        topic = image.topic_by_id(TopicId(item.topic_id))
+        results = [_alter(image, topic, item, p, broker.broker_id, records) for p in item.partitions]
+        topics.append(pb.AlterPartitionTopicResult(topic_id=item.topic_id, partitions=results))
+    return Result(records, pb.AlterPartitionResponse(topics=topics))
+
+
+def _check_unique(request: pb.AlterPartitionRequest) -> None:
+    named = [(t.topic_id, p.index) for t in request.topics for p in t.partitions]
+    if len(named) != len(set(named)):
+        raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} names a partition twice")
+
+
+def _alter(
+    image: MetadataImage,
+    topic: TopicImage | None,
+    item: pb.AlterPartitionTopic,
+    asked: pb.AlterPartitionItem,
+    broker_id: BrokerId,
+    records: list[MetadataRecord],
+) -> pb.AlterPartitionItemResult:
+    try:
+        if topic is None:
+            topic_id = topic_id_text(TopicId(item.topic_id))
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id}")
+        partition = topic.partitions.get(asked.index)
+        if partition is None:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{asked.index}")
+        name = f"{topic.name}-{asked.index}"
+        _check_epochs(name, partition, asked, broker_id)
+        _check_isr(image, name, partition, asked)
+    except TidelogError as error:
+        return pb.AlterPartitionItemResult(index=asked.index, error=error_message(error))
+    isr = tuple(BrokerId(m.broker_id) for m in asked.new_isr)
+    if isr != partition.isr:
+        change = PartitionChangeRecord(topic.topic_id, asked.index, isr=isr)
+        records.append(change)
+        partition = partition.changed_by(change)
+    return pb.AlterPartitionItemResult(
+        index=asked.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        isr=partition.isr,
+    )
+
+
+def _check_epochs(
+    name: str, partition: PartitionRegistration, asked: pb.AlterPartitionItem, broker_id: BrokerId
+) -> None:
+    ahead = asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch
+    seen = f"{name} has leader epoch {partition.leader_epoch} and partition epoch {partition.partition_epoch}"
+    said = f"not {asked.leader_epoch} and {asked.partition_epoch}"
+    if ahead:
+        # Only another controller can have given out later epochs than this one knows of.
+        raise error_for(ErrorCode.NOT_CONTROLLER, f"{seen} on this controller, {said}")
+    if asked.leader_epoch < partition.leader_epoch:
+        raise error_for(ErrorCode.FENCED_LEADER_EPOCH, f"{seen}, {said}")
+    if broker_id != partition.leader:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{name} is led by {partition.leader}, not by {broker_id}")
+    if asked.partition_epoch < partition.partition_epoch:
+        raise error_for(ErrorCode.INVALID_UPDATE_VERSION, f"{seen}, {said}")
+
+
+def _check_isr(image: MetadataImage, name: str, partition: PartitionRegistration, asked: pb.AlterPartitionItem) -> None:
+    isr = [m.broker_id for m in asked.new_isr]
+    if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas):
+        raise error_for(
+            ErrorCode.INVALID_REQUEST, f"{isr} cannot be the ISR of {name}, whose replicas are {partition.replicas}"
+        )
+    if partition.leader not in isr:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{isr} cannot be the ISR of {name}: its leader is not in it")
+    problems = list(_ineligible(image, asked.new_isr))
+    if problems:
+        raise error_for(ErrorCode.INELIGIBLE_REPLICA, f"{isr} cannot be the ISR of {name}: {'; '.join(problems)}")
+
+
+def _ineligible(image: MetadataImage, members: Iterable[pb.IsrMember]) -> Iterable[str]:
+    for member in members:
+        broker = image.brokers.get(BrokerId(member.broker_id))
+        if broker is None:
+            yield f"broker {member.broker_id} is not registered"
+        elif broker.in_controlled_shutdown:
+            yield f"broker {member.broker_id} is shutting down"
+        elif broker.fenced:
+            yield f"broker {member.broker_id} is fenced"
+        elif member.broker_epoch not in (-1, broker.broker_epoch):
+            yield f"broker {member.broker_id} has epoch {broker.broker_epoch}, not {member.broker_epoch}"

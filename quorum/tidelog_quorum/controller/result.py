@@ -1,0 +1,26 @@
+"""What handling a request gives: records to write, and the answer to send once they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tidelog.errors import TidelogError
+from tidelog.v1 import common_pb2
+from tidelog_quorum.metadata.records import MetadataRecord
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[R]):
+    """``records`` form one atomic entry; without any, ``response`` still depends on all entries written before."""
+
+    records: Sequence[MetadataRecord]
+    response: R
+
+
+def error_message(error: TidelogError) -> common_pb2.Error:
+    """Return an error of one item as the message inside a response."""
+    return common_pb2.Error(code=error.code.code, message=error.message)

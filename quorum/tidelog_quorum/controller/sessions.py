@@ -1,0 +1,74 @@
+"""Which brokers were heard of lately: the controller's soft state, kept by the leader alone and never written.
+
+A broker has a session while less than ``session_timeout_ms`` passed since its registration or its last heartbeat. A new
+leader begins with a session for every unfenced broker, so that nobody is fenced before it had one full timeout
+to find the new leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.ids import UNKNOWN_OFFSET, BrokerEpoch, BrokerId
+from tidelog_quorum.metadata.registrations import BrokerRegistration
+
+
+@dataclass(slots=True)
+class _Session:
+    broker_epoch: BrokerEpoch
+    last_contact_ms: int
+    metadata_offset: int = UNKNOWN_OFFSET
+    shutdown_offset: int | None = None
+
+
+class BrokerSessions:
+    """Created by a controller; every method is called by its handlers with the time of the request."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._timeout_ms = session_timeout_ms
+        self._sessions: dict[BrokerId, _Session] = {}
+
+    def restart(self, brokers: Iterable[BrokerRegistration], now_ms: int) -> None:
+        """Forget everything and give each unfenced broker a session that begins now."""
+        self._sessions = {b.broker_id: _Session(b.broker_epoch, now_ms) for b in brokers if not b.fenced}
+
+    def prolong(self, now_ms: int) -> None:
+        """Let every session begin now: this process did not listen for a while."""
+        for session in self._sessions.values():
+            session.last_contact_ms = now_ms
+
+    def begin(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> None:
+        """Begin the session of a broker that has just registered."""
+        self._sessions[broker_id] = _Session(broker_epoch, now_ms)
+
+    def touch(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, metadata_offset: int, now_ms: int) -> None:
+        """Note a heartbeat and how much of the metadata the broker has applied."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.broker_epoch != broker_epoch:
+            session = self._sessions[broker_id] = _Session(broker_epoch, now_ms)
+        session.last_contact_ms = now_ms
+        session.metadata_offset = metadata_offset
+
+    def end(self, broker_id: BrokerId) -> None:
+        """Forget a broker: it may stop, or was fenced."""
+        self._sessions.pop(broker_id, None)
+
+    def is_alive(self, broker: BrokerRegistration, now_ms: int) -> bool:
+        """Return whether this very registration has a session."""
+        session = self._sessions.get(broker.broker_id)
+        if session is None or session.broker_epoch != broker.broker_epoch:
+            return False
+        return now_ms - session.last_contact_ms < self._timeout_ms
+
+    def begin_shutdown(self, broker_id: BrokerId, offset: int) -> int:
+        """Return the offset that the others must reach before the broker may stop; ``offset`` if none is set yet."""
+        session = self._sessions[broker_id]
+        if session.shutdown_offset is None:
+            session.shutdown_offset = offset
+        return session.shutdown_offset
+
+    def have_reached(self, brokers: Iterable[BrokerRegistration], offset: int) -> bool:
+        """Return whether every given broker said that it has applied the metadata up to ``offset``."""
+        sessions = (self._sessions.get(b.broker_id) for b in brokers)
+        return all(s is None or s.metadata_offset >= offset for s in sessions)

@@ -1,0 +1,199 @@
+"""Creation and deletion of topics: every check that Kafka makes, then the records of all topics as one entry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import NO_BROKER, BrokerId, TopicId
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_quorum.controller.placement import place_replicas
+from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.topic_names import collision_key, validate_topic_name
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
+    ConfigRecord,
+    ConfigResourceType,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from tidelog_quorum.metadata.topic_config import override_topic_config
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+_MAX_REPLICATION_FACTOR = 32_767
+_DEFAULT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What -1 stands for in a request."""
+
+    num_partitions: int
+    replication_factor: int
+
+
+def create_topics(
+    image: MetadataImage,
+    defaults: TopicDefaults,
+    new_topic_id: Callable[[], TopicId],
+    request: pb.CreateTopicsRequest,
+) -> Result[pb.CreateTopicsResponse]:
+    """Create the topics that can be; each of the others gets its own error.
+
+    Raises:
+        TidelogError: POLICY_VIOLATION when the request is for too many partitions at once.
+    """
+    _check_size(defaults, request)
+    counts = Counter(t.name for t in request.topics)
+    taken = {collision_key(name): name for name in image.topics}
+    records: list[MetadataRecord] = []
+    results: dict[str, pb.CreatableTopicResult] = {}
+    for topic in request.topics:
+        try:
+            _check_name(topic.name, counts[topic.name], taken)
+            created = _create(image, defaults, topic, new_topic_id())
+        except TidelogError as error:
+            results[topic.name] = pb.CreatableTopicResult(name=topic.name, error=error_message(error))
+            continue
+        taken[collision_key(topic.name)] = topic.name
+        results[topic.name] = _created(topic.name, created, request.validate_only)
+        records += created
+    return Result([] if request.validate_only else records, pb.CreateTopicsResponse(topics=results.values()))
+
+
+def delete_topics(image: MetadataImage, request: pb.DeleteTopicsRequest) -> Result[pb.DeleteTopicsResponse]:
+    """Delete the topics that exist; each of the others gets its own error."""
+    counts = Counter(request.topic_names)
+    records: list[MetadataRecord] = []
+    results = []
+    for name, count in counts.items():
+        topic = image.topics.get(name)
+        if count > 1:
+            error = error_for(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {count} times")
+            results.append(pb.DeletableTopicResult(name=name, error=error_message(error)))
+        elif topic is None:
+            error = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            results.append(pb.DeletableTopicResult(name=name, error=error_message(error)))
+        else:
+            records.append(RemoveTopicRecord(topic.topic_id))
+            results.append(pb.DeletableTopicResult(name=name, topic_id=topic.topic_id))
+    return Result(records, pb.DeleteTopicsResponse(topics=results))
+
+
+def _check_size(defaults: TopicDefaults, request: pb.CreateTopicsRequest) -> None:
+    def partitions_of(topic: pb.CreatableTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return defaults.num_partitions if topic.num_partitions == _DEFAULT else max(0, topic.num_partitions)
+
+    total = sum(partitions_of(t) for t in request.topics)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        raise error_for(
+            ErrorCode.POLICY_VIOLATION, f"{total} partitions in one request, more than {MAX_PARTITIONS_PER_REQUEST}"
+        )
+
+
+def _check_name(name: str, count: int, taken: dict[str, str]) -> None:
+    if count > 1:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {count} times")
+    validate_topic_name(name)
+    other = taken.get(collision_key(name))
+    if other == name:
+        raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
+    if other is not None:
+        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with existing topic {other!r}")
+
+
+def _create(
+    image: MetadataImage, defaults: TopicDefaults, topic: pb.CreatableTopic, topic_id: TopicId
+) -> list[MetadataRecord]:
+    settings = {c.name: c.value for c in topic.configs}
+    if len(settings) != len(topic.configs):
+        raise error_for(ErrorCode.INVALID_CONFIG, f"a configuration of topic {topic.name!r} is named twice")
+    override_topic_config(settings)
+    if topic.assignments:
+        placements = _manual_placements(image, topic)
+    else:
+        placements = _automatic_placements(image, defaults, topic)
+    records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
+    records += [ConfigRecord(ConfigResourceType.TOPIC, topic.name, n, v) for n, v in settings.items()]
+    records += [_partition(image, topic.name, topic_id, i, replicas) for i, replicas in enumerate(placements)]
+    return records
+
+
+def _automatic_placements(
+    image: MetadataImage, defaults: TopicDefaults, topic: pb.CreatableTopic
+) -> list[tuple[BrokerId, ...]]:
+    count = defaults.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+    factor = defaults.replication_factor if topic.replication_factor == _DEFAULT else topic.replication_factor
+    if count < 1:
+        raise error_for(
+            ErrorCode.INVALID_PARTITIONS, f"{count} partitions for topic {topic.name!r}: must be at least 1, or -1"
+        )
+    if not 1 <= factor <= _MAX_REPLICATION_FACTOR:
+        raise error_for(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {factor} for topic {topic.name!r}: must be from 1 to {_MAX_REPLICATION_FACTOR}, or -1",
+        )
+    return place_replicas(image, count, factor)
+
+
+def _manual_placements(image: MetadataImage, topic: pb.CreatableTopic) -> list[tuple[BrokerId, ...]]:
+    if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
+        raise error_for(
+            ErrorCode.INVALID_REQUEST,
+            f"topic {topic.name!r} has a manual assignment: its partitions and replication factor must be -1, "
+            f"not {topic.num_partitions} and {topic.replication_factor}",
+        )
+    by_index = {a.partition_index: tuple(BrokerId(b) for b in a.broker_ids) for a in topic.assignments}
+    if sorted(by_index) != list(range(len(topic.assignments))):
+        raise _bad_assignment(topic, f"the partitions {sorted(by_index)} are not 0, 1, 2, ... without a gap")
+    placements = [by_index[i] for i in sorted(by_index)]
+    for index, replicas in enumerate(placements):
+        _check_assignment(image, topic, index, replicas, len(placements[0]))
+    return placements
+
+
+def _check_assignment(
+    image: MetadataImage, topic: pb.CreatableTopic, index: int, replicas: tuple[BrokerId, ...], factor: int
+) -> None:
+    unknown = [b for b in replicas if b not in image.brokers]
+    if not replicas:
+        raise _bad_assignment(topic, f"partition {index} has no replica")
+    if unknown:
+        raise _bad_assignment(topic, f"partition {index} names brokers that are not registered: {unknown}")
+    if len(set(replicas)) != len(replicas):
+        raise _bad_assignment(topic, f"partition {index} names a broker twice: {list(replicas)}")
+    if len(replicas) != factor:
+        raise _bad_assignment(topic, f"partition {index} has {len(replicas)} replicas, partition 0 has {factor}")
+
+
+def _partition(
+    image: MetadataImage, name: str, topic_id: TopicId, index: int, replicas: tuple[BrokerId, ...]
+) -> PartitionRecord:
+    isr = tuple(b for b in replicas if image.brokers[b].is_active)
+    if not isr:
+        raise error_for(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"all replicas of {name}-{index} are fenced or shutting down: {list(replicas)}",
+        )
+    return PartitionRecord(topic_id, index, replicas=replicas, isr=isr, leader=isr[0])
+
+
+def _created(name: str, records: list[MetadataRecord], validate_only: bool) -> pb.CreatableTopicResult:
+    partitions = [r for r in records if isinstance(r, PartitionRecord)]
+    assert all(p.leader != NO_BROKER for p in partitions)
+    return pb.CreatableTopicResult(
+        name=name,
+        topic_id=b"" if validate_only else partitions[0].topic_id,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+    )
+
+
+def _bad_assignment(topic: pb.CreatableTopic, problem: str) -> TidelogError:
+    return error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assignment of topic {topic.name!r}: {problem}")

@@ -1,0 +1,62 @@
+"""The image as the answers of the APIs show it: topics with their partitions, brokers."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import NO_BROKER
+from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.registrations import PartitionRegistration
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+def topic_metadata(image: MetadataImage, topic: TopicImage) -> log_service_pb2.TopicMetadata:
+    """Return a topic with its partitions in the order of their indexes."""
+    return log_service_pb2.TopicMetadata(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition_metadata(image, i, p) for i, p in sorted(topic.partitions.items())],
+    )
+
+
+def unknown_topic(name: str) -> log_service_pb2.TopicMetadata:
+    """Return the answer for a topic that does not exist."""
+    error = common_pb2.Error(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, message=f"there is no topic {name!r}")
+    return log_service_pb2.TopicMetadata(name=name, error=error)
+
+
+def cluster_brokers(image: MetadataImage) -> list[admin_service_pb2.ClusterBroker]:
+    """Return every registered broker in the order of their ids."""
+    return [
+        admin_service_pb2.ClusterBroker(
+            broker_id=b.broker_id,
+            host=b.endpoint.host,
+            port=b.endpoint.port,
+            rack=b.rack,
+            is_fenced=b.fenced,
+        )
+        for _, b in sorted(image.brokers.items())
+    ]
+
+
+def _partition_metadata(
+    image: MetadataImage, index: int, partition: PartitionRegistration
+) -> log_service_pb2.PartitionMetadata:
+    error = None
+    if partition.leader == NO_BROKER:
+        isr = ", ".join(map(str, partition.isr))
+        error = common_pb2.Error(
+            code=ErrorCode.LEADER_NOT_AVAILABLE.code, message=f"no broker of the ISR ({isr}) is alive"
+        )
+    offline = [b for b in partition.replicas if b not in image.brokers or image.brokers[b].fenced]
+    return log_service_pb2.PartitionMetadata(
+        index=index,
+        error=error,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=offline,
+    )

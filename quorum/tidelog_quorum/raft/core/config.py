@@ -1,0 +1,48 @@
+"""The limits and times of the Raft state machine, with the reasons for their defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.config import at_least, between, setting
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """Times and limits of one voter; all voters of a cluster should have the same.
+
+    Raises:
+        ValueError: heartbeats are so rare that followers would elect another leader between two of them.
+    """
+
+    election_timeout_ms: int = setting(
+        1_000,
+        key="controller.quorum.election.timeout.ms",
+        check=at_least(20),
+        doc="How long a voter waits for a leader before it asks for votes, and a leader for a majority before it resigns.",
+    )
+    heartbeat_interval_ms: int = setting(
+        100,
+        key="controller.quorum.heartbeat.interval.ms",
+        check=at_least(1),
+        doc="How often a leader shows its followers that it lives.",
+    )
+    max_append_bytes: int = setting(
+        256 * 1024,
+        key="controller.quorum.append.max.bytes",
+        check=between(1, 64 * 1024 * 1024),
+        doc="Payload bytes in one append; a single larger entry still goes alone.",
+    )
+    max_inflight_appends: int = setting(
+        32,
+        key="controller.quorum.append.max.inflight",
+        check=between(1, 1024),
+        doc="Appends under way to one follower; more entries then wait and travel in larger batches.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_interval_ms * 2 > self.election_timeout_ms:
+            raise ValueError(
+                f"a heartbeat interval of {self.heartbeat_interval_ms} ms leaves less than two heartbeats "
+                f"in an election timeout of {self.election_timeout_ms} ms"
+            )

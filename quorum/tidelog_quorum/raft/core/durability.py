@@ -1,0 +1,79 @@
+"""What was handed to the disk and not yet acknowledged, and the messages that must not leave before it is.
+
+The rule that a promise is on disk before anybody hears of it (vote: figure 2; append: paper 5.3) lives here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from tidelog_quorum.raft.core.commands import Send
+from tidelog_quorum.raft.core.messages import HardState
+
+
+@dataclass(slots=True)
+class _Write:
+    sequence: int
+    hard_state: HardState
+    last_index: int
+
+
+class Durability:
+    """Which prefix of the log and which hard state would survive a crash.
+
+    ``last_index`` counts only entries that are still in the log: an acknowledgement of a write whose entries
+    were replaced meanwhile proves nothing about their replacements.
+    """
+
+    def __init__(self, hard_state: HardState, last_index: int) -> None:
+        self.hard_state = hard_state
+        self.last_index = last_index
+        self._sequence = 0
+        self._writes: deque[_Write] = deque()
+        self._held: deque[tuple[int, Send]] = deque()
+
+    @property
+    def newest_hard_state(self) -> HardState:
+        """The hard state of the latest write, acknowledged or not."""
+        return self._writes[-1].hard_state if self._writes else self.hard_state
+
+    def issue(self, hard_state: HardState, last_index: int) -> int:
+        """Note a write after which the disk holds this; return its sequence."""
+        self._sequence += 1
+        self._writes.append(_Write(self._sequence, hard_state, last_index))
+        return self._sequence
+
+    def forget_from(self, index: int) -> None:
+        """Note that the log dropped its entries from ``index``."""
+        self.last_index = min(self.last_index, index - 1)
+        for write in self._writes:
+            write.last_index = min(write.last_index, index - 1)
+
+    def complete(self, sequence: int) -> None:
+        """Note that all writes up to ``sequence`` would survive a crash."""
+        while self._writes and self._writes[0].sequence <= sequence:
+            write = self._writes.popleft()
+            self.hard_state = write.hard_state
+            self.last_index = max(self.last_index, write.last_index)
+
+    def hold(self, send: Send) -> None:
+        """Keep a message until all writes issued so far are acknowledged."""
+        self._held.append((self._sequence, send))
+
+    def release(self, term: int) -> list[Send]:
+        """Return the messages that may leave, in order; those of another term than ``term`` are dropped."""
+        pending_from = self._writes[0].sequence if self._writes else self._sequence + 1
+        released = []
+        while self._held and self._held[0][0] < pending_from:
+            send = self._held.popleft()[1]
+            if send.message.term == term:
+                released.append(send)
+        return released
+
+    def check_invariants(self, log_last_index: int) -> None:
+        """Assert that nothing counts as durable that the log does not have."""
+        assert self.last_index <= log_last_index
+        assert all(write.last_index <= log_last_index for write in self._writes)
+        sequences = [write.sequence for write in self._writes]
+        assert sequences == sorted(set(sequences))

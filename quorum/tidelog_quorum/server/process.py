@@ -1,0 +1,99 @@
+"""One controller's process: builds the parts, serves until SIGTERM or SIGINT, and stops in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from tidelog.config import parse_config
+from tidelog.config.endpoints import format_address
+from tidelog.errors import ConfigError
+from tidelog.ids import TopicId
+from tidelog.transport import server_options
+from tidelog.transport.binding import bind_port
+from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
+from tidelog.v1.controller_service_pb2_grpc import add_ControllerServiceServicer_to_server
+from tidelog_quorum.controller import Controller
+from tidelog_quorum.raft.engine import TidelogRaft
+from tidelog_quorum.server.config import QuorumConfig
+from tidelog_quorum.server.metadata_feed import MetadataFeed
+from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.service import AdminService, ControllerService
+
+logger = logging.getLogger(__name__)
+_STOP_GRACE_S = 0.2
+
+
+async def serve(properties: dict[str, str]) -> None:
+    """Run a controller with these settings until it is told to stop.
+
+    Raises:
+        ConfigError: a setting is wrong, the port is in use, or the folder cannot be written.
+    """
+    config = parse_config(QuorumConfig, properties)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server = grpc.aio.server(options=server_options())
+    host, port = config.listener
+    bind_port(server, host, port)
+    engine = TidelogRaft(
+        config.node_id, config.voters, _writable(config.metadata_log_dir), config.cluster_id, config.raft_config(), server
+    )
+    feed = MetadataFeed()
+    controller = Controller(config.controller_config(), _new_topic_id)
+    quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
+    _add_services(server, config, quorum, feed)
+    await engine.start(quorum)
+    await server.start()
+    logger.info("controller %s serves on %s", config.node_id, format_address(host, port))
+    try:
+        await _run_until(stop, quorum)
+    finally:
+        await server.stop(_STOP_GRACE_S)
+        await engine.stop()
+        logger.info("controller %s has stopped", config.node_id)
+
+
+def _add_services(
+    server: grpc.aio.Server, config: QuorumConfig, quorum: QuorumController, feed: MetadataFeed
+) -> None:
+    controller_service = ControllerService(config.cluster_id, quorum, feed, config.voters)
+    add_ControllerServiceServicer_to_server(controller_service, server)
+    add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum, config.voters), server)
+    health_service = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+
+
+async def _run_until(stop: asyncio.Event, quorum: QuorumController) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(quorum.run(), name="expire-sessions")
+        await stop.wait()
+        running.cancel()
+
+
+def _writable(path: str) -> Path:
+    directory = Path(path)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise ConfigError(f"cannot write to metadata.log.dir {path}: {error.strerror}") from error
+    return directory
+
+
+def _new_topic_id() -> TopicId:
+    return TopicId(uuid.uuid4().bytes)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

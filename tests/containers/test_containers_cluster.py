@@ -1,0 +1,153 @@
+"""The image works: one controller and one storage node in containers, and a record through them."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from docker.errors import DockerException
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.image import DockerImage
+from testcontainers.core.network import Network
+
+from tidelog import AdminClient, Consumer, Message, NewTopic, Producer, TopicPartition
+from tidelog.testing.ports import free_ports
+
+REPOSITORY = Path(__file__).parents[2]
+CONTROLLER_PORT, NODE_PORT = 9093, 9094
+_DEADLINE_S = 60.0
+
+
+def _why_no_engine() -> str:
+    """Why no engine can be used; empty when one answers."""
+    with warnings.catch_warnings():
+        # The client forgets the socket of an attempt that failed; it must go while the warning is ignored.
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            client = docker.from_env(timeout=5)
+            try:
+                client.ping()
+            finally:
+                client.close()
+        except (DockerException, OSError) as error:
+            reason = f"no Docker engine answers: {' '.join(str(error).split())}"
+        else:
+            reason = ""
+        gc.collect()
+    return reason
+
+
+_NO_ENGINE = _why_no_engine()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(_NO_ENGINE), reason=_NO_ENGINE),
+]
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    # Kept afterwards: the next build takes its layers from it.
+    with DockerImage(REPOSITORY, tag="tidelog:test", clean_up=False) as built:
+        yield str(built)
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    with Network() as created:
+        yield created
+
+
+@pytest.fixture(scope="module")
+def controller(image: str, network: Network) -> Iterator[DockerContainer]:
+    settings = {
+        "listeners": f"GRPC://0.0.0.0:{CONTROLLER_PORT}",
+        "metadata.log.dir": "/var/lib/tidelog/metadata",
+    }
+    with _container(image, network, "controller", "tidelog-quorum", settings) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bootstrap_servers(image: str, network: Network, controller: DockerContainer) -> Iterator[str]:
+    """The address of the storage node, as the host of the tests reaches it and as the node advertises it."""
+    (host_port,) = free_ports(1)
+    address = f"{controller.get_container_host_ip()}:{host_port}"
+    settings = {
+        "listeners": f"GRPC://0.0.0.0:{NODE_PORT}",
+        "advertised.listeners": f"GRPC://{address}",
+        "log.dirs": "/var/lib/tidelog/logs",
+    }
+    with _container(image, network, "node", "tidelog-node", settings).with_bind_ports(NODE_PORT, host_port):
+        yield address
+
+
+def _container(image: str, network: Network, name: str, program: str, settings: dict[str, str]) -> DockerContainer:
+    """A container as in deploy/k8s: nothing but the data folder and /tmp can be written."""
+    shared = {
+        "node.id": "1",
+        "cluster.id": "containers",
+        "controller.quorum.voters": f"1@controller:{CONTROLLER_PORT}",
+    }
+    overrides = [f"{key}={value}" for key, value in (shared | settings).items()]
+    return (
+        DockerContainer(image, read_only=True)
+        .with_tmpfs_mount("/tmp")
+        .with_tmpfs_mount("/var/lib/tidelog", "uid=10001,gid=10001")
+        .with_network(network)
+        .with_network_aliases(name)
+        .with_command([program, "/dev/null", *(word for o in overrides for word in ("--override", o))])
+    )
+
+
+def test_image_runs_as_its_own_user(controller: DockerContainer) -> None:
+    assert controller.exec(["id", "-u"]).output.strip() == b"10001"
+
+
+def test_image_holds_the_command_line(controller: DockerContainer) -> None:
+    result = controller.exec(["tidelog", "--help"])
+    assert result.exit_code == 0, result.output
+
+
+def test_record_is_produced_and_consumed_through_containers(bootstrap_servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    _wait_for(lambda: list(admin.list_topics(timeout=_DEADLINE_S).brokers), "the node to serve")
+    admin.create_topics([NewTopic("greetings", num_partitions=1, replication_factor=1)])["greetings"].result(30)
+
+    reports: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    producer.produce("greetings", value=b"hello", key=b"k", on_delivery=lambda error, _: reports.append(error))
+    assert producer.flush(_DEADLINE_S) == 0
+    assert reports == [None]
+
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "auto.offset.reset": "earliest"})
+    try:
+        consumer.assign([TopicPartition("greetings", 0, 0)])
+        message = _first_message(consumer)
+    finally:
+        consumer.close()
+    assert message.error() is None
+    assert (message.key(), message.value(), message.offset()) == (b"k", b"hello", 0)
+
+
+def _first_message(consumer: Consumer) -> Message:
+    found: list[Message] = []
+
+    def poll() -> list[Message]:
+        found.extend(message for message in [consumer.poll(1.0)] if message is not None)
+        return found
+
+    _wait_for(poll, "the record")
+    return found[0]
+
+
+def _wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {_DEADLINE_S} s for {what}"
+        time.sleep(0.1)

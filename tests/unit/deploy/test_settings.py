@@ -1,0 +1,61 @@
+"""What each pod is started with is a configuration that its process accepts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidelog_node.server.config import NodeConfig
+from tidelog_quorum.server.config import QuorumConfig
+
+from tidelog.config import parse_config
+from tidelog.config.endpoints import parse_listener
+from tidelog.config.process import load_properties
+from tidelog.errors import ConfigError
+
+CASES = [
+    (kustomization, name, config)
+    for kustomization in ("base", "overlays/dev")
+    for name, config in (("tidelog-quorum", QuorumConfig), ("tidelog-node", NodeConfig))
+]
+
+
+def _load(pod: Any, folder: Path, config: type[Any]) -> Any:
+    file = folder / f"{pod.name}.properties"
+    file.write_text(pod.properties)
+    return parse_config(config, load_properties(file, pod.overrides))
+
+
+@pytest.mark.parametrize(("kustomization", "name", "config"), CASES)
+def test_process_accepts_the_settings_of_its_pods(
+    kustomization: str, name: str, config: type[Any], render: Any, pods: Any, tmp_path: Path
+) -> None:
+    found = pods(render(kustomization), name)
+    assert [_load(pod, tmp_path, config).node_id for pod in found] == [pod.ordinal for pod in found]
+
+
+def test_process_refuses_a_setting_that_it_does_not_know(render: Any, pods: Any, tmp_path: Path) -> None:
+    manifests = render("base")
+    for manifest in (m for m in manifests if m["kind"] == "ConfigMap"):
+        manifest["data"]["server.properties"] += "log.directories=/tmp\n"
+    for name, config in (("tidelog-quorum", QuorumConfig), ("tidelog-node", NodeConfig)):
+        with pytest.raises(ConfigError, match=r"unknown configuration \"log\.directories\""):
+            _load(pods(manifests, name)[0], tmp_path, config)
+
+
+def test_node_advertises_its_own_name_and_the_port_it_listens_at(render: Any, pods: Any, tmp_path: Path) -> None:
+    manifests = render("base")
+    for pod in pods(manifests, "tidelog-node"):
+        config = _load(pod, tmp_path, NodeConfig)
+        host, port = parse_listener(config.advertised_listeners)
+        assert host == f"{pod.name}.tidelog-node.production.svc"
+        assert port == parse_listener(config.listeners)[1]
+
+
+@pytest.mark.parametrize(("zone", "rack"), [("eu-west-1a", "eu-west-1a"), ("", None)])
+def test_node_takes_its_rack_from_the_zone_where_it_is_known(
+    zone: str, rack: str | None, render: Any, pods: Any, tmp_path: Path
+) -> None:
+    for pod in pods(render("base"), "tidelog-node", zone):
+        assert _load(pod, tmp_path, NodeConfig).broker_rack == rack

@@ -1,0 +1,125 @@
+"""The codecs: the forms Kafka writes and reads, levels, and the bound on decompression."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import cramjam
+import pytest
+
+from tidelog.errors import ConfigError, CorruptRecordError
+from tidelog.records import CODECS, RecordBatchBuilder, compression, read_records
+from tidelog.records.compression import check_level, compress, decompress
+
+DATA = b"".join(b"record %d of many; " % i for i in range(20_000))
+COMPRESSING = CODECS[1:]
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@pytest.mark.parametrize("size", [0, 1, 32 * 1024, 32 * 1024 + 1, len(DATA)])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_data_is_equal_after_a_round_trip(codec: str, size: int, kind: Any) -> None:
+    packed = compress(codec, kind(DATA[:size]), check_level(codec, None))
+    assert decompress(codec, kind(packed)) == DATA[:size]
+
+
+def test_snappy_is_written_with_xerial_framing_and_read_raw() -> None:
+    packed = compress("snappy", DATA, None)
+    assert packed[:16] == b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    assert decompress("snappy", bytes(cramjam.snappy.compress_raw(DATA))) == DATA
+
+
+def test_lz4_is_written_with_independent_blocks_and_read_with_linked_ones() -> None:
+    flags = compress("lz4", DATA, 1)[4]
+    assert flags >> 6 == 1, "version"
+    assert flags & 0x20, "Kafka's readers refuse linked blocks"
+    linked = bytes(cramjam.lz4.compress(DATA))
+    assert not linked[4] & 0x20
+    assert decompress("lz4", linked) == DATA
+
+
+@pytest.mark.parametrize(
+    ("codec", "bomb"),
+    [
+        ("gzip", lambda size: cramjam.gzip.compress(bytes(size))),
+        ("lz4", lambda size: cramjam.lz4.compress(bytes(size))),
+        ("zstd", lambda size: cramjam.zstd.compress(bytes(size), level=1)),
+        ("snappy", lambda size: cramjam.snappy.compress_raw(bytes(size))),
+        ("snappy", lambda size: compress("snappy", bytes(size), None)),
+    ],
+    ids=["gzip", "lz4", "zstd", "snappy raw", "snappy xerial"],
+)
+def test_data_is_corrupt_when_it_grows_beyond_the_limit(
+    codec: str, bomb: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 1024 * 1024
+    monkeypatch.setattr(compression, "MAX_DECOMPRESSED_SIZE", limit)
+    assert decompress(codec, bytes(bomb(limit))) == bytes(limit)
+    with pytest.raises(CorruptRecordError, match=f"{codec} data of .* beyond the limit of {limit} bytes"):
+        decompress(codec, bytes(bomb(limit + 1)))
+
+
+@pytest.mark.parametrize(
+    "claim", [b"\xff\xff\xff\xff\x0f", b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, 6) + b"\xff\xff\xff\xff\x0fa"]
+)
+def test_snappy_is_corrupt_before_anything_is_allocated_when_it_claims_four_gigabytes(claim: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match="beyond the limit"):
+        decompress("snappy", claim)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@pytest.mark.parametrize("data", [b"\x00", b"junk" * 30, b"\x82SNAPPY\0", b"\xff" * 64])
+def test_data_is_corrupt_or_empty_when_it_is_not_of_the_codec(codec: str, data: bytes) -> None:
+    try:
+        assert decompress(codec, data) == b""
+    except CorruptRecordError:
+        return
+
+
+@pytest.mark.parametrize("length", [0, -1, 7, 2**31 - 1])
+def test_xerial_is_corrupt_when_a_block_length_is_impossible(length: int) -> None:
+    with pytest.raises(CorruptRecordError, match=f"block of {length} bytes"):
+        decompress("snappy", b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, length) + b"\1\0a")
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_batch_stays_uncompressed_when_compression_does_not_help(codec: str) -> None:
+    builder = RecordBatchBuilder(codec)
+    builder.append(None, b"x", timestamp_ms=1)
+    batch = builder.build()
+    assert len(batch) == builder.size_in_bytes
+    assert batch == _uncompressed(b"x")
+    assert read_records(batch)[0].value == b"x"
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"), [("gzip", 0), ("gzip", 10), ("lz4", 0), ("lz4", 18), ("zstd", 23), ("none", 1), ("snappy", 1)]
+)
+def test_builder_refuses_level_when_the_codec_has_no_such(codec: str, level: int) -> None:
+    with pytest.raises(ConfigError, match=f"compression level {level}"):
+        RecordBatchBuilder(codec, level)
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -5, 19)])
+def test_level_changes_the_size(codec: str, low: int, high: int) -> None:
+    sizes = []
+    for level in (low, high):
+        builder = RecordBatchBuilder(codec, level)
+        builder.append(None, DATA[:100_000], timestamp_ms=1)
+        batch = builder.build()
+        assert read_records(batch)[0].value == DATA[:100_000]
+        sizes.append(len(batch))
+    assert sizes[0] != sizes[1]
+
+
+def test_builder_refuses_unknown_codec() -> None:
+    with pytest.raises(ConfigError, match="'brotli': expected one of none, gzip, snappy, lz4, zstd"):
+        RecordBatchBuilder("brotli")
+
+
+def _uncompressed(value: bytes) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(None, value, timestamp_ms=1)
+    return builder.build()

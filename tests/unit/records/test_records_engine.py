@@ -1,0 +1,64 @@
+"""Which engine is chosen, and that both make records with one interface."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from tidelog.records import _faults
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("1", "False"), ("", None)])
+def test_engine_is_the_pure_one_when_the_environment_asks(setting: str, expected: str | None) -> None:
+    environment = {**os.environ, "TIDELOG_PURE_PYTHON": setting}
+    code = "import sys, tidelog.records as r; print(r.COMPILED); assert 'pyarrow' not in sys.modules"
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == (expected or str(_compiled_is_built()))
+
+
+def test_record_has_value_semantics(engine: ModuleType) -> None:
+    record = engine.Record(5, 6, 1, b"k", None, (("h", b"x"),))
+    same = engine.Record(offset=5, timestamp_ms=6, timestamp_type=1, key=b"k", value=None, headers=(("h", b"x"),))
+    assert record == same
+    assert hash(record) == hash(same)
+    assert record != engine.Record(5, 6, 1, b"k", b"", (("h", b"x"),))
+    assert record != "record"
+    assert pickle.loads(pickle.dumps(record)) == record
+    expected = "Record(offset=5, timestamp_ms=6, timestamp_type=1, key=b'k', value=None, headers=(('h', b'x'),))"
+    assert repr(record) == expected
+    assert engine.Record(0, 0, 0, None, None).headers == ()
+    with pytest.raises(AttributeError):
+        record.offset = 7
+    with pytest.raises((AttributeError, TypeError)):
+        record.other = 7
+
+
+def test_encoder_refuses_to_grow_while_its_bytes_are_viewed(engine: ModuleType) -> None:
+    encoder = engine.RecordEncoder()
+    encoder.append(None, b"first")
+    view = encoder.records()
+    with pytest.raises(BufferError):
+        encoder.append(None, b"x" * 100_000)
+    assert view[-6:-1] == b"first"
+    view.release()
+    assert encoder.append(None, b"x" * 100_000) == 1
+
+
+def test_faults_have_one_text_each() -> None:
+    numbers = [value for name, value in vars(_faults).items() if name.startswith("FAULT_")]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1))
+    for number in numbers:
+        assert "batch at offset 3" in _faults.malformed(number, 3, 0, 0, 7, 1).message
+
+
+def _compiled_is_built() -> bool:
+    try:
+        from tidelog.records import _fast
+    except ImportError:
+        return False
+    return _fast is not None

@@ -1,0 +1,112 @@
+"""What a leader accepts from a client, and which error says why not."""
+
+from __future__ import annotations
+
+import struct
+from types import ModuleType
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog.records import (
+    HEADER_SIZE,
+    RecordBatchBuilder,
+    assign_offsets,
+    check_records,
+    validate_batch,
+    validate_produced,
+)
+
+
+def batch_of(compression: str = "none", count: int = 3, **producer: int) -> bytearray:
+    builder = RecordBatchBuilder(compression)
+    for i in range(count):
+        builder.append(b"k", b"v" * 50, timestamp_ms=1000 + i)
+    return bytearray(builder.build(**producer))
+
+
+def changed(batch: bytearray, position: int, layout: str, value: Any) -> bytearray:
+    struct.pack_into(layout, batch, position, value)
+    struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
+    return batch
+
+
+def refusal(batch: bytearray | bytes) -> tuple[ErrorCode, str]:
+    with pytest.raises(TidelogError) as caught:
+        validate_produced(batch)
+    return caught.value.code, caught.value.message
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_produced_batch_is_accepted_from_any_buffer(engine: ModuleType, kind: Any) -> None:
+    assert validate_produced(kind(batch_of())).record_count == 3
+
+
+@pytest.mark.parametrize(
+    ("position", "layout", "value", "text"),
+    [
+        (0, ">q", 4, "base offset of a client's batch is 0, found 4"),
+        (57, ">i", 0, "holds no record"),
+        (57, ">i", 2, "last offset delta 2 does not fit 2 records"),
+        (23, ">i", 3, "last offset delta 3 does not fit 3 records"),
+        (21, ">h", 0x20, "control"),
+        (43, ">q", 7, "base sequence -1 with producer id 7"),
+    ],
+)
+def test_produced_batch_is_invalid_record_when_client_may_not_write_it(
+    engine: ModuleType, position: int, layout: str, value: int, text: str
+) -> None:
+    code, message = refusal(changed(batch_of(), position, layout, value))
+    assert code is ErrorCode.INVALID_RECORD
+    assert text in message
+
+
+def test_produced_batch_is_invalid_record_when_another_follows(engine: ModuleType) -> None:
+    code, message = refusal(bytes(batch_of()) * 2)
+    assert code is ErrorCode.INVALID_RECORD
+    assert "one batch at a time" in message
+
+
+def test_produced_batch_is_invalid_timestamp_when_it_claims_log_append_time(engine: ModuleType) -> None:
+    batch = batch_of()
+    assign_offsets(batch, 0, 0, log_append_time_ms=1)
+    assert refusal(batch)[0] is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_produced_batch_is_corrupt_when_crc_differs(engine: ModuleType) -> None:
+    batch = batch_of()
+    batch[-2] ^= 1
+    code, message = refusal(batch)
+    assert code is ErrorCode.CORRUPT_MESSAGE
+    assert "expected CRC 0x" in message
+    assert "the bytes have 0x" in message
+
+
+def test_produced_batch_is_corrupt_when_records_do_not_decode_under_a_right_crc(engine: ModuleType) -> None:
+    batch = changed(batch_of(), HEADER_SIZE, ">b", 0x7F)
+    validate_batch(batch)
+    assert refusal(batch)[0] is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_check_records_walks_the_records_of_compressed_batches(engine: ModuleType, compression: str) -> None:
+    batch = batch_of(compression, count=30)
+    assert check_records(batch).record_count == 30
+    changed(batch, 57, ">i", 29)
+    with pytest.raises(CorruptRecordError, match=r"batch at offset 0: record 28 of 29.*remain behind"):
+        check_records(batch)
+
+
+def test_batch_with_gaps_and_without_records_is_valid_on_disk(engine: ModuleType) -> None:
+    batch = batch_of()[:HEADER_SIZE]
+    struct.pack_into(">i", batch, 8, HEADER_SIZE - 12)
+    changed(batch, 57, ">i", 0)
+    assert validate_batch(batch).next_offset == 3
+    assert check_records(batch).record_count == 0
+
+
+def test_produced_batch_with_producer_is_accepted(engine: ModuleType) -> None:
+    header = validate_produced(batch_of(producer_id=7, producer_epoch=0, base_sequence=2**31 - 1))
+    assert (header.producer_id, header.base_sequence) == (7, 2**31 - 1)
