@@ -27,14 +27,18 @@ class CythonBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if os.environ.get("TIDELOG_PURE_PYTHON"):
             return
         sources = [p for d in _PACKAGE_DIRS for p in sorted(Path(self.root, d).rglob("*.pyx"))]
-        try:
-            built = [_compile(source, Path(self.root)) for source in sources]
-        except Exception as error:  # noqa: BLE001 - any failure of a compiler means "go without"
-            self.app.display_warning(f"no compiled fast paths: {error}")
-            return
-        if built:
+        built = [self._compiled(source) for source in sources]
+        if any(built):
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
+
+    def _compiled(self, source: Path) -> bool:
+        try:
+            _compile(source, Path(self.root))
+        except Exception as error:  # noqa: BLE001 - any failure of a compiler means "go without"
+            self.app.display_warning(f"no compiled fast path for {source.name}: {error}")
+            return False
+        return True
 
 
 def _compile(source: Path, root: Path) -> Path:

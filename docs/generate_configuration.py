@@ -19,6 +19,11 @@ PAGE = Path(__file__).resolve().parent / "configuration.md"
 SECTIONS = (
     ("Controllers", "The properties file of `tidelog-quorum`.", "tidelog_quorum.server.config:QuorumConfig"),
     ("Storage nodes", "The properties file of `tidelog-node`.", "tidelog_node.server.config:NodeConfig"),
+    ("Topics", "Given when a topic is created.", "tidelog_quorum.metadata.topic_config:TopicConfig"),
+    ("Producer", "Given to `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
+    ("Consumer", "Given to `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
+    ("Admin client", "Given to `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),
+    ("Spark source", 'Options of `spark.read.format("tidelog")`.', "tidelog.spark.options:SourceOptions"),
 )
 """Title, what the settings are given to, and the class, as ``module:Class``."""
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 
+from tidelog.config import parse_config
 from tidelog.config.process import run_process
+from tidelog_quorum.server.config import QuorumConfig
 
 
 async def _serve(properties: dict[str, str]) -> None:
-    # Imported when the command line is known to be right: gRPC takes most of the start.
+    config = parse_config(QuorumConfig, properties)
+    # Imported when the configuration is known to be right: gRPC takes most of the start.
     from tidelog_quorum.server.process import serve
 
-    await serve(properties)
+    await serve(config)
 
 
 def main() -> None:

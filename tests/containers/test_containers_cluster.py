@@ -115,22 +115,21 @@ def test_image_holds_the_command_line(controller: DockerContainer) -> None:
 
 
 def test_record_is_produced_and_consumed_through_containers(bootstrap_servers: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    _wait_for(lambda: list(admin.list_topics(timeout=_DEADLINE_S).brokers), "the node to serve")
-    admin.create_topics([NewTopic("greetings", num_partitions=1, replication_factor=1)])["greetings"].result(30)
+    settings = {"bootstrap.servers": bootstrap_servers}
+    with AdminClient(settings) as admin:
+        _wait_for(lambda: len(admin.list_topics(timeout=_DEADLINE_S).brokers) == 1, "the node to serve")
+        created = admin.create_topics([NewTopic("greetings", num_partitions=1, replication_factor=1)])
+        created["greetings"].result(_DEADLINE_S)
 
     reports: list[object] = []
-    producer = Producer({"bootstrap.servers": bootstrap_servers})
-    producer.produce("greetings", value=b"hello", key=b"k", on_delivery=lambda error, _: reports.append(error))
-    assert producer.flush(_DEADLINE_S) == 0
+    with Producer(settings) as producer:
+        producer.produce("greetings", value=b"hello", key=b"k", on_delivery=lambda error, _: reports.append(error))
+        assert producer.flush(_DEADLINE_S) == 0
     assert reports == [None]
 
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "auto.offset.reset": "earliest"})
-    try:
+    with Consumer(settings) as consumer:
         consumer.assign([TopicPartition("greetings", 0, 0)])
         message = _first_message(consumer)
-    finally:
-        consumer.close()
     assert message.error() is None
     assert (message.key(), message.value(), message.offset()) == (b"k", b"hello", 0)
 

@@ -62,6 +62,13 @@ class ClusterClient:
         self._metadata = before.with_leader(topic, partition, leader.leader_id, leader.leader_epoch)
         return self._metadata is not before
 
+    def metadata_error(self, topic: str, partition: int) -> TidelogError | None:
+        """Return why a partition cannot be used by what is known: its topic's error, or that there is none such."""
+        known = self._metadata.topics.get(topic)
+        if known is None or known.error is not None:
+            return _topic_error(topic, known)
+        return None if partition in known.partitions else unknown_partition(topic, partition, len(known.partitions))
+
     async def refresh(self, topics: Iterable[str] | None = None, *, timeout_ms: float | None = None) -> ClusterMetadata:
         """Ask any node for the named topics (None: all of them) and return what is known then.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Validator = Callable[[Any], None]
+Validator = Callable[[Any], object]
 
 
 def at_least(minimum: float) -> Validator:

@@ -2,7 +2,8 @@
 
 Works on the decompressed records of one batch (KIP-98, "Record"). Whatever the bytes are, the outcome is a result or a
 CorruptRecordError: every field is checked against the end of its record, and no list or buffer grows by a count that
-the bytes do not back. As in Kafka, bits of a varint beyond 32 (64) are dropped, timestamps wrap in int64, and any negative length means null.
+the bytes do not back. As in Kafka, bits of a varint beyond 32 (64) are dropped, timestamps wrap in int64, and any
+negative length means null.
 """
 
 from __future__ import annotations

@@ -30,16 +30,17 @@ _ATTEMPT_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches, and the offset after the last of them."""
+    """Whole batches: what they hold of [offset, next_offset) is meant, records before that are not."""
 
     records: bytes
+    offset: int
     next_offset: int
 
 
-def fetch_range(options: SourceOptions, planned: OffsetRange) -> Iterator[bytes]:
+def fetch_range(options: SourceOptions, planned: OffsetRange) -> Iterator[Fetched]:
     """Yield the batches of a range, front to back; the next fetch runs while the caller works on one.
 
-    The first and the last batch may hold records outside of the range.
+    The last batch may hold records beyond the range.
 
     Raises:
         TidelogError: OFFSET_OUT_OF_RANGE for data loss, _TIMED_OUT or the last error after the poll timeout,
@@ -54,7 +55,7 @@ def fetch_range(options: SourceOptions, planned: OffsetRange) -> Iterator[bytes]
             if more:
                 pending = _submit(fetcher, fetched.next_offset)
             if fetched.records:
-                yield fetched.records
+                yield fetched
             if not more:
                 return
     finally:
@@ -106,7 +107,7 @@ class RangeFetcher:
                 ErrorCode.OFFSET_NOT_AVAILABLE,
                 f"{self._planned}: nothing at offset {offset}, the high watermark is {result.high_watermark}",
             )
-        return Fetched(result.records, _offset_after(result.records, offset))
+        return Fetched(result.records, offset, _offset_after(result.records, offset))
 
     def _request(self, offset: int) -> pb.FetchRequest:
         known = self._client.metadata.partition(self._planned.topic, self._planned.partition)
@@ -131,7 +132,7 @@ class RangeFetcher:
         start, end = first[key].offset, last[key].offset
         text = f"{self._planned}: offset {offset} is gone, the partition has [{start}, {end})"
         report_data_loss(text, self._fail_on_data_loss)
-        return Fetched(b"", start if offset < start else self._planned.end_offset)
+        return Fetched(b"", offset, start if offset < start else self._planned.end_offset)
 
     async def _refresh(self, deadline: float) -> None:
         # When no node answers now, the next attempt says so.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -61,5 +62,5 @@ def read_range(options: SourceOptions, partition: InputPartition, schema: pa.Sch
     planned = partition.value
     if planned is None:
         return
-    for records in fetch_range(options, planned):
-        yield from read_rows(records, planned, schema)
+    for fetched in fetch_range(options, planned):
+        yield from read_rows(fetched.records, replace(planned, start_offset=fetched.offset), schema)

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -46,7 +47,9 @@ def spark_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in {**_settings(), **(config or {})}.items():
         builder = builder.config(key, value)
-    with _set_environment(environment):
+    with _set_environment(environment), warnings.catch_warnings():
+        # pyspark looks for pandas, which is not used here, and warns of its version.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -58,6 +61,8 @@ def _environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        # The workers share this process's stderr, and gRPC reports there every connection that a node closes.
+        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "ERROR"),
     }
 
 

@@ -85,7 +85,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._must_anchor:
             self._must_anchor = False
-            return start
+            # After a crash in batch 0 the stream is anchored already, by the offsets that Spark logged then.
+            if start == self._initial:
+                return start
         begin = offsets_from_json(start)
         fail_on_data_loss = self._plan.options.fail_on_data_loss
         self._latest = LogBounds(self._plan.options).latest(tolerate_missing=not fail_on_data_loss)

@@ -1,9 +1,10 @@
 """The log on the disk: one :class:`PartitionLog` per replica, in Kafka's file formats."""
 
+from tidelog_node.log.appends import NO_APPEND_TIME, AppendInfo
 from tidelog_node.log.config import CREATE_TIME, LOG_APPEND_TIME, LogConfig
 from tidelog_node.log.epochs import EpochEntry
 from tidelog_node.log.files import OS_FILES, Files
-from tidelog_node.log.log import NO_APPEND_TIME, AppendInfo, PartitionLog
+from tidelog_node.log.log import PartitionLog
 from tidelog_node.log.log_dirs import LogDirectory
 from tidelog_node.log.recovery import RecoveryReport
 from tidelog_node.log.segment import TimestampAndOffset

@@ -11,35 +11,18 @@ from __future__ import annotations
 import bisect
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
-from tidelog.ids import LeaderEpoch
-from tidelog.records import RecordBatchHeader, assign_offsets, parse_header, validate_batch, validate_produced
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import NO_EPOCH, LeaderEpoch
+from tidelog.records import RecordBatchHeader, assign_offsets, parse_header
+from tidelog_node.log.appends import NO_APPEND_TIME, AppendInfo, check_produced, replicated_headers
 from tidelog_node.log.config import LOG_APPEND_TIME, LogConfig
 from tidelog_node.log.deletion import delete_directory
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
 from tidelog_node.log.files import OS_FILES, Files, storage_error, storage_errors
 from tidelog_node.log.recovery import RecoveryReport, load_segments
 from tidelog_node.log.segment import Segment, TimestampAndOffset
-
-NO_APPEND_TIME = -1
-
-
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
-    """What an append did: ``first_offset`` to ``last_offset``, both inclusive.
-
-    ``log_append_time_ms`` is -1 unless the topic's timestamps are LogAppendTime.
-    """
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    size_in_bytes: int
-    last_leader_epoch: LeaderEpoch
 
 
 class PartitionLog:
@@ -148,15 +131,14 @@ class PartitionLog:
                 records of a later epoch; KAFKA_STORAGE_ERROR. The log is then as it was.
         """
         self._check_online()
-        self._check_size(len(records))
-        validate_produced(records)
+        check_produced(records, self.config)
         self._check_epoch(leader_epoch)
         has_append_time = self.config.message_timestamp_type == LOG_APPEND_TIME
         batch = bytearray(records)
         assign_offsets(batch, self._log_end_offset, leader_epoch, now_ms if has_append_time else None)
         headers = [parse_header(batch)]
         self._append(batch, headers)
-        return _append_info(headers, now_ms if has_append_time else NO_APPEND_TIME)
+        return AppendInfo.of(headers, now_ms if has_append_time else NO_APPEND_TIME)
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo:
         """Append whole batches as the leader has them; the first must begin at ``log_end_offset``.
@@ -170,11 +152,11 @@ class PartitionLog:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         self._check_online()
-        headers = list(self._replicated_headers(records))
-        if not headers:
-            raise ValueError("an append needs at least one batch")
+        end_offset = self._log_end_offset
+        epoch = self._epochs.epoch_at(end_offset - 1) if end_offset > self.log_start_offset else NO_EPOCH
+        headers = replicated_headers(records, end_offset, epoch)
         self._append(records, headers)
-        return _append_info(headers, NO_APPEND_TIME)
+        return AppendInfo.of(headers)
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
         """Return whole batches from the one that contains ``offset``, all of them below ``end_offset``.
@@ -333,21 +315,9 @@ class PartitionLog:
 
     def _check_online(self) -> None:
         if self.failure is not None:
-            raise self.failure
+            raise error_for(self.failure.code, f"the log {self.directory} is offline: {self.failure.message}")
         if self._is_closed:
             raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"the log {self.directory} is closed")
-
-    def _check_size(self, size: int) -> None:
-        limit = self.config.max_message_bytes
-        if size > limit:
-            raise error_for(
-                ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes allows {limit}"
-            )
-        limit = self.config.segment_bytes
-        if size > limit:
-            raise error_for(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, segment.bytes allows {limit}"
-            )
 
     def _check_epoch(self, leader_epoch: int) -> None:
         if leader_epoch < self.latest_epoch:
@@ -355,19 +325,6 @@ class PartitionLog:
                 ErrorCode.FENCED_LEADER_EPOCH,
                 f"append to {self.directory.name} in leader epoch {leader_epoch}, the log has {self.latest_epoch}",
             )
-
-    def _replicated_headers(self, records: bytes | bytearray | memoryview) -> Iterator[RecordBatchHeader]:
-        position, offset = 0, self._log_end_offset
-        epoch = self._epochs.epoch_at(offset - 1) if offset > self.log_start_offset else -1
-        while position < len(records):
-            header = validate_batch(records, position)
-            if header.base_offset != offset or header.partition_leader_epoch < max(epoch, 0):
-                raise CorruptRecordError(
-                    f"{self.directory.name} expects offset {offset} of leader epoch {max(epoch, 0)} or later, the batch"
-                    f" has offset {header.base_offset} and leader epoch {header.partition_leader_epoch}"
-                )
-            position, offset, epoch = position + header.size_in_bytes, header.next_offset, header.partition_leader_epoch
-            yield header
 
     def _append(self, data: bytes | bytearray | memoryview, headers: list[RecordBatchHeader]) -> None:
         """Write batches to the active segment, rolling it where they do not fit or the leader epoch changes."""
@@ -393,7 +350,8 @@ class PartitionLog:
         for header in headers[first + 1 :]:
             size += header.size_in_bytes
             is_same_epoch = header.partition_leader_epoch == head.partition_leader_epoch
-            if not is_same_epoch or not segment.has_room_for(size, header.last_offset):
+            is_too_large = size > self.config.segment_bytes
+            if is_too_large or not is_same_epoch or not segment.has_room_for(size, header.last_offset):
                 break
             group.append(header)
         return segment, group
@@ -460,14 +418,3 @@ class PartitionLog:
         except TidelogError as error:
             self.failure = error
             raise
-
-
-def _append_info(headers: list[RecordBatchHeader], log_append_time_ms: int) -> AppendInfo:
-    return AppendInfo(
-        first_offset=headers[0].base_offset,
-        last_offset=headers[-1].last_offset,
-        max_timestamp=max(header.max_timestamp for header in headers),
-        log_append_time_ms=log_append_time_ms,
-        size_in_bytes=sum(header.size_in_bytes for header in headers),
-        last_leader_epoch=LeaderEpoch(headers[-1].partition_leader_epoch),
-    )

@@ -104,12 +104,14 @@ class LeaderFetcher:
                 continue
             try:
                 response = await self._poll(sent)
+                if response is not None:
+                    await self._take(response, sent)
+                    self._failures = 0
             except TidelogError as error:
                 await self._back_off(error)
-                continue
-            if response is not None:
-                self._failures = 0
-                await self._take(response, sent)
+            except Exception as error:
+                logger.exception("Fetching from node %d failed", self.leader_id)
+                await self._back_off(TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
 
     async def _wait_for_work(self) -> None:
         now_ms = self._clock.monotonic_ms()

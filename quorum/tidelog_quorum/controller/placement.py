@@ -29,7 +29,7 @@ def place_replicas(image: MetadataImage, num_partitions: int, replication_factor
             f"of {len(image.brokers)} registered are available",
         )
     placer = _Placer(racks, image)
-    return [placer.place(replication_factor) for _ in range(num_partitions)]
+    return _balance_leaders([placer.place(replication_factor) for _ in range(num_partitions)], sorted(racks))
 
 
 class _Placer:
@@ -74,6 +74,38 @@ class _Placer:
         self._leaders[leader] += 1
         self._replicas.update(chosen)
         self._rack_load.update(self._racks[b] for b in chosen)
+
+
+def _balance_leaders(placements: list[tuple[BrokerId, ...]], brokers: Sequence[BrokerId]) -> list[tuple[BrokerId, ...]]:
+    """Pass leaderships on from the broker that has most to the one that has least, until they differ by one at most."""
+    while True:
+        leaders = Counter(p[0] for p in placements)
+        most, least = max(brokers, key=lambda b: leaders[b]), min(brokers, key=lambda b: leaders[b])
+        path = _path(placements, most, least) if leaders[most] - leaders[least] > 1 else []
+        for index, heir in path:
+            placements[index] = (heir, *(b for b in placements[index] if b != heir))
+        if not path:
+            return placements
+
+
+def _path(placements: Sequence[tuple[BrokerId, ...]], start: BrokerId, end: BrokerId) -> list[tuple[int, BrokerId]]:
+    """Return the shortest chain of (partition, heir) by which ``start`` leads one less and ``end`` one more."""
+    came_by: dict[BrokerId, tuple[int, BrokerId]] = {}
+    reached, seen = [start], {start}
+    while reached and end not in seen:
+        steps = [(i, p[0], b) for i, p in enumerate(placements) if p[0] in reached for b in p[1:]]
+        reached = []
+        for index, leader, heir in steps:
+            if heir not in seen:
+                seen.add(heir)
+                reached.append(heir)
+                came_by[heir] = (index, leader)
+    path: list[tuple[int, BrokerId]] = []
+    while end in came_by and end != start:
+        index, leader = came_by[end]
+        path.append((index, end))
+        end = leader
+    return path
 
 
 def _load_of(image: MetadataImage) -> tuple[Counter[BrokerId], Counter[BrokerId]]:

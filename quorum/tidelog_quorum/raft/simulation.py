@@ -97,7 +97,9 @@ class SimulatedCluster:
     ) -> None:
         self.network: list[Letter] = []
         self.cut: set[tuple[int, int]] = set()
-        self.nodes = {i + 1: SimulatedNode(disk) for i, disk in enumerate(disks or [SimulatedDisk() for _ in range(count)])}
+        self.nodes = {
+            i + 1: SimulatedNode(disk) for i, disk in enumerate(disks or [SimulatedDisk() for _ in range(count)])
+        }
         self._config = config
         self._random_ms = random_ms
         self._trace = trace
@@ -125,11 +127,11 @@ class SimulatedCluster:
         node = self.nodes[node_id]
         assert node.raft is not None
         commands = node.raft.step(event, node.now_ms)
+        node.raft.check_invariants()
+        self._checker.check_commit(node.raft)
         for command in commands:
             self._trace(node_id, command)
             self._do(node_id, node, command)
-        node.raft.check_invariants()
-        self._checker.check(node_id, node)
         return commands
 
     def tick(self, node_id: int, by_ms: int = 0) -> list[Command]:
@@ -216,8 +218,8 @@ class SimulatedCluster:
                 self._checker.check_log_matching(node.disk, command)
                 node.disk.pending.append(command)
             case Commit(entries):
+                self._checker.check_state_machine_safety(node.applied, entries)
                 node.applied += entries
-                self._checker.check_state_machine_safety(node)
             case LeaderChanged():
                 self._checker.check_leader(node_id, command)
             case ReadReady(request_id, index):
@@ -258,30 +260,25 @@ class SafetyChecker:
             assert known == (entry, before), "LogMatching"
             before = entry.term
 
-    def check(self, node_id: int, node: SimulatedNode) -> None:
+    def check_commit(self, raft: Raft) -> None:
         """Note what a leader newly counts as committed; it must be on the disks of a majority."""
-        raft = node.raft
-        if raft is None or not isinstance(raft.role, Leadership):
+        if not isinstance(raft.role, Leadership) or not raft.commit_index:
             return
-        for entry in raft.log.slice(len(self.committed) + 1, raft.commit_index + 1):
-            self.committed.append(entry)
-        if raft.commit_index:
-            assert self.committed[raft.commit_index - 1].term == raft.log.term_at(raft.commit_index), "StateMachineSafety"
+        self.committed += raft.log.slice(len(self.committed) + 1, raft.commit_index + 1)
+        assert self.committed[raft.commit_index - 1].term == raft.log.term_at(raft.commit_index), "StateMachineSafety"
         self._check_durable(raft.commit_index)
 
-    def check_state_machine_safety(self, node: SimulatedNode) -> None:
+    def check_state_machine_safety(self, applied: list[Entry], entries: tuple[Entry, ...]) -> None:
         """State Machine Safety: everybody applies the same entry at an index, and without gaps."""
-        last = len(node.applied)
-        assert last <= len(self.committed), "applied before it was committed"
-        assert node.applied[-1] == self.committed[last - 1], "StateMachineSafety"
-        assert node.applied[-1].index == last
+        start, end = len(applied), len(applied) + len(entries)
+        assert end <= len(self.committed), "applied before it was committed"
+        assert list(entries) == self.committed[start:end], "StateMachineSafety"
 
     def _check_durable(self, index: int) -> None:
-        if index:
-            term = self.committed[index - 1].term
-            disks = [node.disk.entries for node in self._cluster.nodes.values()]
-            count = sum(len(entries) >= index and entries[index - 1].term == term for entries in disks)
-            assert count > len(disks) // 2, f"index {index} is committed but on {count} of {len(disks)} disks"
+        term = self.committed[index - 1].term
+        disks = [node.disk.entries for node in self._cluster.nodes.values()]
+        count = sum(len(entries) >= index and entries[index - 1].term == term for entries in disks)
+        assert count > len(disks) // 2, f"index {index} is committed but on {count} of {len(disks)} disks"
 
     def _entry_before(self, disk: SimulatedDisk, write: Persist) -> int:
         if not write.entries or write.entries[0].index == 1:

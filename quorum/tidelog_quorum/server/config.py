@@ -47,7 +47,9 @@ class QuorumConfig:
     def __post_init__(self) -> None:
         address = self.voters.get(self.node_id)
         if address is None:
-            raise ValueError(f"node.id {self.node_id} is not in controller.quorum.voters {self.controller_quorum_voters}")
+            raise ValueError(
+                f"node.id {self.node_id} is not in controller.quorum.voters {self.controller_quorum_voters}"
+            )
         if self.advertised_listeners is not None and parse_listener(self.advertised_listeners) != address:
             raise ValueError(
                 f"advertised.listeners {self.advertised_listeners} is not the address of voter {self.node_id} in "

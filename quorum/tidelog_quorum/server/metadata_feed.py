@@ -63,7 +63,7 @@ class MetadataFeed:
                 yield self._response(())
 
     def _available(self, position: int) -> Iterator[pb.FollowMetadataResponse]:
-        """Yield what is there now. Stops early, for a fresh look, when the tail may have changed in between."""
+        """Yield what is there at the first step; what is published meanwhile is left for the next call."""
         if position > self._image.offset:
             return
         tail_start = self._tail[0].offset if self._tail else self._image.offset + 1

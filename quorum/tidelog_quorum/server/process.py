@@ -11,9 +11,8 @@ import uuid
 from pathlib import Path
 
 import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 
-from tidelog.config import parse_config
 from tidelog.config.endpoints import format_address
 from tidelog.errors import ConfigError
 from tidelog.ids import TopicId
@@ -32,13 +31,12 @@ logger = logging.getLogger(__name__)
 _STOP_GRACE_S = 0.2
 
 
-async def serve(properties: dict[str, str]) -> None:
-    """Run a controller with these settings until it is told to stop.
+async def serve(config: QuorumConfig) -> None:
+    """Run a controller until it is told to stop.
 
     Raises:
-        ConfigError: a setting is wrong, the port is in use, or the folder cannot be written.
+        ConfigError: the port is in use, or the folder cannot be written.
     """
-    config = parse_config(QuorumConfig, properties)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -46,7 +44,12 @@ async def serve(properties: dict[str, str]) -> None:
     host, port = config.listener
     bind_port(server, host, port)
     engine = TidelogRaft(
-        config.node_id, config.voters, _writable(config.metadata_log_dir), config.cluster_id, config.raft_config(), server
+        config.node_id,
+        config.voters,
+        _writable(config.metadata_log_dir),
+        config.cluster_id,
+        config.raft_config(),
+        server,
     )
     feed = MetadataFeed()
     controller = Controller(config.controller_config(), _new_topic_id)
@@ -63,9 +66,7 @@ async def serve(properties: dict[str, str]) -> None:
         logger.info("controller %s has stopped", config.node_id)
 
 
-def _add_services(
-    server: grpc.aio.Server, config: QuorumConfig, quorum: QuorumController, feed: MetadataFeed
-) -> None:
+def _add_services(server: grpc.aio.Server, config: QuorumConfig, quorum: QuorumController, feed: MetadataFeed) -> None:
     controller_service = ControllerService(config.cluster_id, quorum, feed, config.voters)
     add_ControllerServiceServicer_to_server(controller_service, server)
     add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum, config.voters), server)

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
 from tidelog_quorum.controller import Controller, Result
 from tidelog_quorum.metadata import MetadataImage, MetadataRecord, NoOpRecord, encode_batch, from_message
-from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
+
+if TYPE_CHECKING:
+    from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -64,6 +66,11 @@ class QuorumController:
     def leader(self) -> LeaderAndEpoch:
         """The leader of the quorum as this controller knows it."""
         return self._engine.leader
+
+    def log_end_offsets(self) -> Mapping[int, int]:
+        """The last offset known to be in each voter's log; of the others only what the engine tells."""
+        leader = self._engine.leader
+        return {leader.leader_id: self._controller.latest.offset} if leader.is_self and leader.leader_id else {}
 
     async def submit(self, handle: Callable[[Controller, int], Result[R]]) -> R:
         """Handle a request as leader and return its answer once it is committed.

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidelog_node.server.config import NodeConfig
-from tidelog_quorum.server.config import QuorumConfig
 
 from tidelog.config import parse_config
 from tidelog.config.endpoints import parse_listener
 from tidelog.config.process import load_properties
 from tidelog.errors import ConfigError
+from tidelog_node.server.config import NodeConfig
+from tidelog_quorum.server.config import QuorumConfig
 
 CASES = [
     (kustomization, name, config)
@@ -59,3 +59,23 @@ def test_node_takes_its_rack_from_the_zone_where_it_is_known(
 ) -> None:
     for pod in pods(render("base"), "tidelog-node", zone):
         assert _load(pod, tmp_path, NodeConfig).broker_rack == rack
+
+
+def test_base_survives_the_loss_of_one_node_without_a_word_of_the_topics(
+    render: Any, pods: Any, tmp_path: Path
+) -> None:
+    manifests = render("base")
+    (replication_factor,) = {
+        _load(pod, tmp_path, QuorumConfig).default_replication_factor for pod in pods(manifests, "tidelog-quorum")
+    }
+    nodes = [_load(pod, tmp_path, NodeConfig) for pod in pods(manifests, "tidelog-node")]
+    assert len(nodes) >= replication_factor == 3
+    assert {node.min_insync_replicas for node in nodes} == {replication_factor - 1}
+
+
+def test_kubelet_waits_longer_than_a_controlled_shutdown_takes(render: Any, pods: Any, tmp_path: Path) -> None:
+    manifests = render("base")
+    (stateful_set,) = (m for m in manifests if m["kind"] == "StatefulSet" and m["metadata"]["name"] == "tidelog-node")
+    grace_ms = stateful_set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] * 1000
+    for pod in pods(manifests, "tidelog-node"):
+        assert grace_ms >= 2 * _load(pod, tmp_path, NodeConfig).controlled_shutdown_timeout_ms

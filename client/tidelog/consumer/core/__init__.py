@@ -15,6 +15,7 @@ from tidelog.consumer.core.events import (
     LookUp,
     LookUpFailed,
     LookUpSpec,
+    Refused,
     Report,
 )
 from tidelog.consumer.core.partition import PartitionState
@@ -38,5 +39,6 @@ __all__ = [
     "PartitionState",
     "PositionSettings",
     "Positions",
+    "Refused",
     "Report",
 ]

@@ -74,7 +74,16 @@ class LookUpFailed:
     error: TidelogError
 
 
-Event = Fetched | FetchFailed | LookedUp | LookUpFailed
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The metadata of a partition could not be had, or says that there is no such partition."""
+
+    topic: str
+    partition: int
+    error: TidelogError
+
+
+Event = Refused | Fetched | FetchFailed | LookedUp | LookUpFailed
 
 
 @dataclass(frozen=True, slots=True)

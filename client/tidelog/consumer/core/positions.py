@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -33,6 +33,7 @@ from tidelog.consumer.core.events import (
     LookUp,
     LookUpFailed,
     LookUpSpec,
+    Refused,
     Report,
 )
 from tidelog.consumer.core.partition import PartitionState
@@ -40,6 +41,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.records import iter_headers
 
 Key = tuple[str, int]
+Start = tuple[Key, int | None, int | None]
 LeaderOf = Callable[[str, int], tuple[int, int] | None]
 """Node id and leader epoch of a partition, or None when not known."""
 
@@ -51,6 +53,11 @@ class PositionSettings:
     queue_bytes: int
     reset_timestamp_ms: int | None
     report_end: bool
+
+
+_OUTAGES = frozenset({ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCode._RESOLVE})
+_REPORTED = _OUTAGES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""Retried, but the application is told when they begin: it may be waiting for what never comes."""
 
 
 class Positions:
@@ -68,6 +75,11 @@ class Positions:
         self.queued_bytes = 0
 
     @property
+    def is_full(self) -> bool:
+        """Whether nothing was fetched at the last poll because of rule 3."""
+        return self._is_full
+
+    @property
     def assignment(self) -> list[Key]:
         """The assigned partitions, in the order of assignment."""
         return list(self._partitions)
@@ -81,7 +93,7 @@ class Positions:
         state = self._partitions.get((topic, partition))
         return state is not None and state.generation == generation
 
-    def assign(self, starts: Iterable[tuple[Key, int | None, int | None]]) -> list[Command]:
+    def assign(self, starts: Iterable[Start]) -> list[Report]:
         """Replace the assignment. A start is (partition, offset, None) or (partition, None, timestamp to look up).
 
         With neither, ``auto.offset.reset`` decides.
@@ -89,21 +101,21 @@ class Positions:
         self._partitions.clear()
         return self.add(starts)
 
-    def add(self, starts: Iterable[tuple[Key, int | None, int | None]]) -> list[Command]:
+    def add(self, starts: Iterable[Start]) -> list[Report]:
         """Assign more partitions, or the same at other offsets."""
-        commands: list[Command] = []
+        reports: list[Report] = []
         for (topic, partition), offset, look_up_ms in starts:
             state = PartitionState(topic, partition, self._next_generation())
             self._partitions[topic, partition] = state
-            commands += self._start(state, offset, look_up_ms)
-        return commands
+            reports += self._start(state, offset, look_up_ms)
+        return reports
 
     def remove(self, keys: Iterable[Key]) -> None:
         """Forget partitions."""
         for key in keys:
             self._partitions.pop(key, None)
 
-    def seek(self, key: Key, offset: int | None, look_up_ms: int | None) -> list[Command]:
+    def seek(self, key: Key, offset: int | None, look_up_ms: int | None) -> list[Report]:
         """Go on from another place, given as in :meth:`assign`; a stopped partition starts again."""
         old = self._partitions[key]
         state = PartitionState(old.topic, old.partition, self._next_generation(), paused=old.paused)
@@ -160,7 +172,7 @@ class Positions:
         waiting = [s.not_before_ms for s in self._partitions.values() if not s.busy and not s.stopped]
         return min((due for due in waiting if due > now_ms), default=None)
 
-    def handle(self, event: Event, now_ms: float) -> list[Command]:
+    def handle(self, event: Event, now_ms: float) -> Sequence[Command]:
         """Take what happened and return what follows; the caller polls afterwards."""
         match event:
             case Fetched():
@@ -175,6 +187,9 @@ class Positions:
             case LookUpFailed():
                 state = self._current(event.spec)
                 return [] if state is None else self._back_off(state, event.error, now_ms)
+            case Refused():
+                state = self._partitions.get((event.topic, event.partition))
+                return [] if state is None or state.stopped else self._back_off(state, event.error, now_ms)
             case _:
                 assert_never(event)
 
@@ -191,7 +206,7 @@ class Positions:
         self._generation += 1
         return self._generation
 
-    def _start(self, state: PartitionState, offset: int | None, look_up_ms: int | None) -> list[Command]:
+    def _start(self, state: PartitionState, offset: int | None, look_up_ms: int | None) -> list[Report]:
         if offset is not None:
             state.start_at(offset)
         elif look_up_ms is not None:
@@ -251,7 +266,7 @@ class Positions:
             state.attempts = 0
             state.reported = None
 
-    def _take(self, result: FetchedPartition, now_ms: float) -> list[Command]:
+    def _take(self, result: FetchedPartition, now_ms: float) -> Sequence[Command]:
         state = self._current(result.spec)
         if state is None:
             return []
@@ -263,9 +278,9 @@ class Positions:
         state.reported = None
         state.high_watermark = result.high_watermark
         state.log_start_offset = result.log_start_offset
-        return self._deliver(state, result) + self._report_end(state)
+        return [*self._deliver(state, result), *self._report_end(state)]
 
-    def _deliver(self, state: PartitionState, result: FetchedPartition) -> list[Command]:
+    def _deliver(self, state: PartitionState, result: FetchedPartition) -> Sequence[Command]:
         if not result.records:
             return []
         assert state.fetch_offset is not None
@@ -281,7 +296,7 @@ class Positions:
         self.queued_bytes += len(result.records)
         return [Deliver(state.topic, state.partition, state.generation, offset, result.records)]
 
-    def _report_end(self, state: PartitionState) -> list[Command]:
+    def _report_end(self, state: PartitionState) -> list[Report]:
         at_end = state.fetch_offset is not None and state.fetch_offset >= state.high_watermark
         if not (self._settings.report_end and at_end) or state.end_reported_at == state.fetch_offset:
             return []
@@ -290,7 +305,7 @@ class Positions:
         text = f"{state.topic}-{state.partition}: no record after offset {state.fetch_offset - 1} yet"
         return [self._report(state, error_for(ErrorCode._PARTITION_EOF, text))]
 
-    def _reset(self, state: PartitionState, error: TidelogError) -> list[Command]:
+    def _reset(self, state: PartitionState, error: TidelogError) -> list[Report]:
         if self._settings.reset_timestamp_ms is None:
             return self._report_and_halt(state, error_for(ErrorCode._AUTO_OFFSET_RESET, error.message))
         state.fetch_offset = None
@@ -299,20 +314,20 @@ class Positions:
 
     def _back_off(
         self, state: PartitionState, error: TidelogError, now_ms: float, *, leader_known: bool = False
-    ) -> list[Command]:
-        if not error.code.retriable:
+    ) -> Sequence[Command]:
+        if not error.code.retriable and error.code not in _OUTAGES:
             return self._report_and_halt(state, error)
         state.attempts += 1
         state.not_before_ms = now_ms + (0 if leader_known else self._backoff_ms(state.attempts))
         commands: list[Command] = []
         if error.code.refresh_metadata and not leader_known:
             commands.append(AskMetadata(frozenset([state.topic])))
-        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and state.reported is not error.code:
+        if error.code in _REPORTED and state.reported is not error.code:
             state.reported = error.code
             commands.append(self._report(state, error))
         return commands
 
-    def _report_and_halt(self, state: PartitionState, error: TidelogError) -> list[Command]:
+    def _report_and_halt(self, state: PartitionState, error: TidelogError) -> list[Report]:
         report = self._report(state, error)
         self._halt(state)
         return [report]

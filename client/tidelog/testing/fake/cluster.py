@@ -103,8 +103,7 @@ class FakeCluster:
     def append(self, topic: str, partition: int, batch: bytes) -> int:
         """Append one produced RecordBatch without a client; return its base offset."""
         with self._table.changed:
-            settings = self._table.topic(topic)
-            appended = self._table.partition(topic, partition).append(batch, settings.max_message_bytes, None)
+            appended = self._table.append(topic, partition, batch)
             self._table.changed.notify_all()
         return appended.base_offset
 

@@ -128,10 +128,7 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
     ) -> log_service_pb2.ProducePartitionResult:
         try:
             fault.before_effect()
-            partition = self._table.partition(name, item.index)
-            topic = self._table.topic(name)
-            append_time_ms = int(time.time() * 1000) if topic.stamps_append_time else None
-            appended = partition.append(item.records, topic.max_message_bytes, append_time_ms)
+            appended = self._table.append(name, item.index, item.records)
             fault.after_effect()
         except TidelogError as error:
             return log_service_pb2.ProducePartitionResult(
@@ -145,7 +142,7 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
             index=item.index,
             base_offset=appended.base_offset,
             log_append_time_ms=appended.log_append_time_ms,
-            log_start_offset=partition.log_start_offset,
+            log_start_offset=self._table.partition(name, item.index).log_start_offset,
         )
 
     def _fetch(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import TopicId
-from tidelog.testing.fake.partition import FakePartition
+from tidelog.testing.fake.partition import AppendResult, FakePartition
 
 MAX_NAME_LENGTH = 249
 NODE_ID = 1
@@ -76,6 +77,17 @@ class TopicTable:
         if not 0 <= index < len(partitions):
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
         return partitions[index]
+
+    def append(self, name: str, index: int, records: bytes) -> AppendResult:
+        """Append one produced batch, stamped with the time of now when the topic says LogAppendTime.
+
+        Raises:
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, or why the partition refuses the batch.
+        """
+        partition = self.partition(name, index)
+        topic = self._topics[name]
+        append_time_ms = int(time.time() * 1000) if topic.stamps_append_time else None
+        return partition.append(records, topic.max_message_bytes, append_time_ms)
 
     def create(
         self,

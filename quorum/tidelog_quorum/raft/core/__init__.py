@@ -13,6 +13,7 @@ from tidelog_quorum.raft.core.commands import (
 )
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.events import Event, MessageReceived, Persisted, Proposed, ReadRequested, Tick
+from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import (
     AppendRequest,
     AppendResponse,
@@ -23,7 +24,7 @@ from tidelog_quorum.raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from tidelog_quorum.raft.core.raft import Candidate, Follower, Leadership, Raft, RandomMs
+from tidelog_quorum.raft.core.raft import Candidate, Follower, Raft, RandomMs
 
 __all__ = [
     "AppendRequest",

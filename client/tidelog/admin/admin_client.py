@@ -1,0 +1,191 @@
+"""confluent-kafka's AdminClient: each operation returns at once with futures, one per topic."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tidelog.admin.metadata import ClusterMetadata, list_topics
+from tidelog.admin.topics import DescribeClusterResult, NewTopic, Node, TopicCollection, TopicDescription
+from tidelog.cluster import ClusterClient, Connection
+from tidelog.cluster.config import ClientConfig
+from tidelog.config import parse_config
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import network_loop, run_sync
+from tidelog.v1 import admin_service_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Future = concurrent.futures.Future
+Outcomes = Mapping[str, "T | TidelogError"]
+
+_CLOSE_TIMEOUT_S = 10.0
+_VISIBLE_TIMEOUT_MS = 5_000
+
+
+class AdminClient:
+    """Administers a cluster; may be used from any thread. Close it, or use it as a context manager.
+
+    ::
+
+        with AdminClient({"bootstrap.servers": "127.0.0.1:9094"}) as admin:
+            admin.create_topics([NewTopic("flights", 12, 3)])["flights"].result()
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Read the settings (``tidelog.cluster.config.ClientConfig``).
+
+        Raises:
+            KafkaException: INVALID_CONFIG.
+        """
+        self._config = parse_config(ClientConfig, config)
+        self._cluster = self._config.cluster_client()
+        self._finalizer = weakref.finalize(self, _close_soon, self._cluster)
+        self._finalizer.atexit = False
+
+    def __enter__(self) -> AdminClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_topics(
+        self,
+        new_topics: Iterable[NewTopic],
+        *,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> dict[str, Future[None]]:
+        """Create topics; a future is done when its topic is created and visible, or failed with KafkaException.
+
+        ``operation_timeout`` is how long the controller may take, ``request_timeout`` the whole (default:
+        request.timeout.ms), in seconds. ``validate_only`` checks and creates nothing.
+        """
+        topics = list(new_topics)
+        request = pb.CreateTopicsRequest(
+            topics=[topic.to_proto() for topic in topics],
+            timeout_ms=int(operation_timeout * 1000),
+            validate_only=validate_only,
+        )
+
+        async def create() -> Outcomes[None]:
+            response = await self._ask(lambda c, t: c.admin.CreateTopics(request, timeout=t), request_timeout)
+            outcomes = {r.name: _error_of(r) for r in response.topics}
+            if not validate_only:
+                await _await_visible(self._cluster, [name for name, error in outcomes.items() if error is None])
+            return outcomes
+
+        return self._futures([topic.topic for topic in topics], create())
+
+    def delete_topics(
+        self, topics: Iterable[str], *, operation_timeout: float = 30, request_timeout: float | None = None
+    ) -> dict[str, Future[None]]:
+        """Delete topics; timeouts as in :meth:`create_topics`."""
+        names = list(topics)
+        request = pb.DeleteTopicsRequest(topic_names=names, timeout_ms=int(operation_timeout * 1000))
+
+        async def delete() -> Outcomes[None]:
+            response = await self._ask(lambda c, t: c.admin.DeleteTopics(request, timeout=t), request_timeout)
+            return {r.name: _error_of(r) for r in response.topics}
+
+        return self._futures(names, delete())
+
+    def describe_topics(
+        self, topics: TopicCollection | Iterable[str], *, request_timeout: float | None = None
+    ) -> dict[str, Future[TopicDescription]]:
+        """Describe topics: partitions, leaders, replicas, what is set on them."""
+        names = list(TopicCollection.of(topics).topic_names)
+        request = pb.DescribeTopicsRequest(topic_names=names)
+
+        async def describe() -> Outcomes[TopicDescription]:
+            response = await self._ask(lambda c, t: c.admin.DescribeTopics(request, timeout=t), request_timeout)
+            metadata = await self._cluster.refresh([], timeout_ms=_timeout_ms(request_timeout))
+            nodes = {int(b.node_id): Node(b.node_id, b.host, b.port, b.rack or None) for b in metadata.brokers.values()}
+            return {d.topic.name: TopicDescription.from_proto(d, nodes) for d in response.topics}
+
+        return self._futures(names, describe())
+
+    def describe_cluster(self, *, request_timeout: float | None = None) -> Future[DescribeClusterResult]:
+        """Describe the cluster: its id, the leading controller, nodes and voters."""
+
+        async def describe() -> DescribeClusterResult:
+            request = pb.DescribeClusterRequest()
+            response = await self._ask(lambda c, t: c.admin.DescribeCluster(request, timeout=t), request_timeout)
+            return DescribeClusterResult.from_proto(response)
+
+        return asyncio.run_coroutine_threadsafe(describe(), network_loop())
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        return run_sync(list_topics(self._cluster, topic, timeout))
+
+    def close(self) -> None:
+        """Close the connections; operations under way fail. A second call does nothing."""
+        if self._finalizer.detach() is not None:
+            run_sync(self._cluster.close(), _CLOSE_TIMEOUT_S)
+
+    async def _ask(self, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float | None) -> T:
+        return await self._cluster.ask_any(ask, timeout_ms=_timeout_ms(timeout_s))
+
+    def _futures(self, names: Sequence[str], ask: Coroutine[Any, Any, Outcomes[T]]) -> dict[str, Future[T]]:
+        futures: dict[str, Future[T]] = {name: Future() for name in names}
+        for future in futures.values():
+            future.set_running_or_notify_cancel()
+        asyncio.run_coroutine_threadsafe(_settle(futures, ask), network_loop())
+        return futures
+
+
+async def _settle(futures: Mapping[str, Future[T]], ask: Coroutine[Any, Any, Outcomes[T]]) -> None:
+    failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the node's answer leaves the topic out")
+    outcomes: Outcomes[T] = {}
+    try:
+        outcomes = await ask
+    except TidelogError as error:
+        failure = error
+    except Exception as error:
+        logger.exception("an operation of the admin client failed")
+        failure = error_for(ErrorCode._FAIL, f"the admin client failed: {error!r}")
+    for name, future in futures.items():
+        outcome = outcomes.get(name, failure)
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+async def _await_visible(cluster: ClusterClient, names: Sequence[str]) -> None:
+    # A courtesy: the node that answers next should know the topic and its leaders. Creation has succeeded in any case.
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _VISIBLE_TIMEOUT_MS / 1000
+    attempt = 0
+    while loop.time() < deadline:
+        try:
+            metadata = await cluster.refresh(names, timeout_ms=_VISIBLE_TIMEOUT_MS)
+        except TidelogError:
+            return
+        topics = [metadata.topics.get(name) for name in names]
+        if all(t and t.partitions and all(p.leader_id >= 0 for p in t.partitions.values()) for t in topics):
+            return
+        attempt += 1
+        await asyncio.sleep(cluster.backoff.wait_ms(attempt) / 1000)
+
+
+def _error_of(result: pb.CreatableTopicResult | pb.DeletableTopicResult) -> TidelogError | None:
+    return error_for(result.error.code, result.error.message) if result.HasField("error") else None
+
+
+def _timeout_ms(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None or timeout_s < 0 else timeout_s * 1000
+
+
+def _close_soon(cluster: ClusterClient) -> None:
+    asyncio.run_coroutine_threadsafe(cluster.close(), network_loop())

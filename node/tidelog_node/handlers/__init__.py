@@ -1,0 +1,26 @@
+"""One file per API: functions of a request and the node's context that return the response."""
+
+from tidelog_node.handlers.context import NodeContext, TopicController
+from tidelog_node.handlers.fetch import fetch
+from tidelog_node.handlers.list_offsets import list_offsets
+from tidelog_node.handlers.metadata import get_metadata
+from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from tidelog_node.handlers.produce import PendingProduce, begin_produce, produce
+from tidelog_node.handlers.topics import create_topics, delete_topics, describe_cluster, describe_topics, list_topics
+
+__all__ = [
+    "NodeContext",
+    "PendingProduce",
+    "TopicController",
+    "begin_produce",
+    "create_topics",
+    "delete_topics",
+    "describe_cluster",
+    "describe_topics",
+    "fetch",
+    "get_metadata",
+    "list_offsets",
+    "list_topics",
+    "offset_for_leader_epoch",
+    "produce",
+]

@@ -1,0 +1,91 @@
+"""What a handler may use of its node, and how errors are put into responses.
+
+A handler is a function of a request and this context. Nothing in it knows which listener called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerId, LeaderEpoch
+from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
+from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry
+
+LeaderHint = common_pb2.LeaderIdAndEpoch
+
+
+class TopicController(Protocol):
+    """The leading controller as far as topics go; raises TidelogError when a call failed whole."""
+
+    async def create_topics(
+        self, request: admin_service_pb2.CreateTopicsRequest, timeout_s: float
+    ) -> admin_service_pb2.CreateTopicsResponse:
+        """Create topics."""
+        ...
+
+    async def delete_topics(
+        self, request: admin_service_pb2.DeleteTopicsRequest, timeout_s: float
+    ) -> admin_service_pb2.DeleteTopicsResponse:
+        """Delete topics."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """One per node. ``fetch_max_bytes`` bounds the records of one fetch response."""
+
+    broker_id: BrokerId
+    cluster_id: str
+    rack: str
+    partitions: PartitionRegistry
+    metadata: MetadataCache
+    controller: TopicController
+    voters: Mapping[int, tuple[str, int]]
+    clock: Clock
+    fetch_max_bytes: int
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Return a partition that this node holds.
+
+        Raises:
+            TidelogError: NOT_LEADER_OR_FOLLOWER: others hold it; UNKNOWN_TOPIC_OR_PARTITION: nobody does.
+        """
+        partition = self.partitions.get(topic, index)
+        if partition is not None:
+            return partition
+        if self.metadata.image.partition(topic, index) is None:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+        text = f"node {self.broker_id} does not hold {topic}-{index}"
+        raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
+    def current_leader(self, topic: str, index: int) -> LeaderHint | None:
+        """Return who leads a partition as far as this node knows (KIP-951)."""
+        registration = self.metadata.image.partition(topic, index)
+        if registration is None:
+            return None
+        return LeaderHint(leader_id=registration.leader, leader_epoch=registration.leader_epoch)
+
+
+_WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def error_message(error: TidelogError) -> common_pb2.Error:
+    """Return an error as the part of a response."""
+    return common_pb2.Error(code=error.code.code, message=error.message)
+
+
+def leader_hint(context: NodeContext, error: TidelogError, topic: str, index: int) -> LeaderHint | None:
+    """Return the leader to name beside ``error``, None where it does not help."""
+    return context.current_leader(topic, index) if error.code in _WITH_LEADER else None
+
+
+def optional_epoch(
+    request: log_service_pb2.FetchPartition
+    | log_service_pb2.ListOffsetsPartition
+    | log_service_pb2.OffsetForLeaderPartition,
+) -> LeaderEpoch | None:
+    """Return the leader epoch that a request is made for, None for "do not check"."""
+    return LeaderEpoch(request.current_leader_epoch) if request.HasField("current_leader_epoch") else None

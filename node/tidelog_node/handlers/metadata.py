@@ -1,0 +1,35 @@
+"""GetMetadata: brokers, topics and leaders, as this node's image has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.handlers.context import NodeContext
+from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.description import topic_metadata, unknown_topic
+
+
+async def get_metadata(context: NodeContext, request: pb.GetMetadataRequest) -> pb.GetMetadataResponse:
+    """Describe all topics, or those named; only brokers that are not fenced are shown."""
+    image = context.metadata.image
+    names: Iterable[str] = sorted(image.topics) if request.all_topics else request.topics
+    return pb.GetMetadataResponse(
+        cluster_id=context.cluster_id,
+        controller_id=context.metadata.controller_id,
+        brokers=_brokers(image),
+        topics=[_topic(image, name) for name in names],
+    )
+
+
+def _topic(image: MetadataImage, name: str) -> pb.TopicMetadata:
+    topic = image.topics.get(name)
+    return unknown_topic(name) if topic is None else topic_metadata(image, topic)
+
+
+def _brokers(image: MetadataImage) -> list[pb.BrokerMetadata]:
+    return [
+        pb.BrokerMetadata(node_id=b.broker_id, host=b.endpoint.host, port=b.endpoint.port, rack=b.rack)
+        for _, b in sorted(image.brokers.items())
+        if not b.fenced
+    ]

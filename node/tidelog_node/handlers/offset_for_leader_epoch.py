@@ -1,0 +1,26 @@
+"""OffsetForLeaderEpoch: where an epoch ends in the leader's log, for readers that check for truncation (KIP-320)."""
+
+from __future__ import annotations
+
+from tidelog.errors import TidelogError
+from tidelog.ids import UNKNOWN_OFFSET
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
+
+
+async def offset_for_leader_epoch(
+    context: NodeContext, request: pb.OffsetForLeaderEpochRequest
+) -> pb.OffsetForLeaderEpochResponse:
+    """Answer for every partition; errors are inside."""
+    response = pb.OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        results = response.topics.add(name=topic.name)
+        for item in topic.partitions:
+            result = results.partitions.add(index=item.index, leader_epoch=-1, end_offset=UNKNOWN_OFFSET)
+            try:
+                partition = context.partition(topic.name, item.index)
+                epoch, end_offset = partition.end_offset_for_epoch(item.leader_epoch, optional_epoch(item))
+                result.leader_epoch, result.end_offset = epoch, end_offset
+            except TidelogError as error:
+                result.error.CopyFrom(error_message(error))
+    return response

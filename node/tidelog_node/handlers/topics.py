@@ -1,0 +1,86 @@
+"""Topics for administrators: changes go to the leading controller, descriptions come from this node's image.
+
+A change is answered when this node's own image shows it, within the request's timeout, so that a client can use
+a topic at once where it created it.
+"""
+
+from __future__ import annotations
+
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import common_pb2
+from tidelog_node.handlers.context import NodeContext
+from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.description import INTERNAL_TOPICS, cluster_brokers, topic_metadata, unknown_topic
+
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+async def create_topics(context: NodeContext, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
+    """Create topics at the controller and wait until they are here.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time.
+    """
+    deadline_ms = context.clock.monotonic_ms() + _timeout_ms(request.timeout_ms)
+    response = await context.controller.create_topics(request, _timeout_ms(request.timeout_ms) / 1000)
+    created = {t.topic_id for t in response.topics if not t.HasField("error")}
+    if created and not request.validate_only:
+        remaining_s = (deadline_ms - context.clock.monotonic_ms()) / 1000
+        await context.metadata.wait_until(lambda image: created <= image.topic_names.keys(), remaining_s)
+    return response
+
+
+async def delete_topics(context: NodeContext, request: pb.DeleteTopicsRequest) -> pb.DeleteTopicsResponse:
+    """Delete topics at the controller and wait until they are gone here.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time.
+    """
+    deadline_ms = context.clock.monotonic_ms() + _timeout_ms(request.timeout_ms)
+    response = await context.controller.delete_topics(request, _timeout_ms(request.timeout_ms) / 1000)
+    deleted = {t.topic_id for t in response.topics if not t.HasField("error")}
+    remaining_s = (deadline_ms - context.clock.monotonic_ms()) / 1000
+    await context.metadata.wait_until(lambda image: deleted.isdisjoint(image.topic_names), remaining_s)
+    return response
+
+
+async def list_topics(context: NodeContext, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
+    """List the topics by name."""
+    image = context.metadata.image
+    listings = [
+        pb.TopicListing(name=t.name, topic_id=t.topic_id, is_internal=t.name in INTERNAL_TOPICS)
+        for _, t in sorted(image.topics.items())
+    ]
+    return pb.ListTopicsResponse(topics=[t for t in listings if request.include_internal or not t.is_internal])
+
+
+async def describe_topics(context: NodeContext, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
+    """Describe the topics that are named, with what was set on each."""
+    image = context.metadata.image
+    return pb.DescribeTopicsResponse(topics=[_describe(image, name) for name in request.topic_names])
+
+
+async def describe_cluster(context: NodeContext, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
+    """Describe the nodes, fenced ones too, and the controllers."""
+    voters = [
+        pb.QuorumVoter(voter_id=voter_id, endpoint=common_pb2.Endpoint(host=host, port=port))
+        for voter_id, (host, port) in sorted(context.voters.items())
+    ]
+    return pb.DescribeClusterResponse(
+        cluster_id=context.cluster_id,
+        controller_id=context.metadata.controller_id,
+        brokers=cluster_brokers(context.metadata.image),
+        voters=voters,
+    )
+
+
+def _timeout_ms(requested_ms: int) -> int:
+    return requested_ms if requested_ms > 0 else DEFAULT_TIMEOUT_MS
+
+
+def _describe(image: MetadataImage, name: str) -> pb.TopicDescription:
+    topic = image.topics.get(name)
+    if topic is None:
+        return pb.TopicDescription(topic=unknown_topic(name))
+    configs = [common_pb2.ConfigEntry(name=n, value=v) for n, v in sorted(image.config_of_topic(name).items())]
+    return pb.TopicDescription(topic=topic_metadata(image, topic), configs=configs)

@@ -1,0 +1,18 @@
+"""The shell around logs and replication state: appends, fetchers, waiting requests, metadata applied to partitions."""
+
+from tidelog_node.partitions.clock import Clock, SystemClock
+from tidelog_node.partitions.log_directories import LogDirectories
+from tidelog_node.partitions.metadata_cache import MetadataCache
+from tidelog_node.partitions.partition import FollowerIdentity, Partition, ReadResult
+from tidelog_node.partitions.registry import PartitionRegistry
+
+__all__ = [
+    "Clock",
+    "FollowerIdentity",
+    "LogDirectories",
+    "MetadataCache",
+    "Partition",
+    "PartitionRegistry",
+    "ReadResult",
+    "SystemClock",
+]

@@ -1,0 +1,130 @@
+"""Calls to whichever controller leads: follows NOT_CONTROLLER's hint, tries the next one when one is silent.
+
+Every attempt has its own deadline, so a paused controller costs one of them and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc.aio
+
+from tidelog.config.endpoints import format_address
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import error_from_rpc, open_channel
+from tidelog.transport.status import trailing_value
+from tidelog.v1 import admin_service_pb2, controller_service_pb2
+from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
+from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
+
+if TYPE_CHECKING:
+    from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
+    from tidelog.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
+
+logger = logging.getLogger(__name__)
+R = TypeVar("R")
+
+_ATTEMPT_TIMEOUT_S = 2.0
+_ADMIN_ATTEMPT_TIMEOUT_S = 10.0
+_PAUSE_S = 0.05
+_TRY_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT, ErrorCode.REQUEST_TIMED_OUT)
+
+
+class ControllerClient:
+    """One per node, on its event loop; a channel per controller, opened at first use."""
+
+    def __init__(self, voters: Mapping[int, tuple[str, int]]) -> None:
+        self._addresses = [format_address(host, port) for _, (host, port) in sorted(voters.items())]
+        self._next = 0
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def register_broker(
+        self, request: controller_service_pb2.RegisterBrokerRequest, timeout_s: float
+    ) -> controller_service_pb2.RegisterBrokerResponse:
+        """Introduce this node."""
+        return await self._call_controller(lambda s, t: s.RegisterBroker(request, timeout=t), timeout_s)
+
+    async def broker_heartbeat(
+        self, request: controller_service_pb2.BrokerHeartbeatRequest, timeout_s: float
+    ) -> controller_service_pb2.BrokerHeartbeatResponse:
+        """Show that this node lives."""
+        return await self._call_controller(lambda s, t: s.BrokerHeartbeat(request, timeout=t), timeout_s)
+
+    async def alter_partition(
+        self, request: controller_service_pb2.AlterPartitionRequest
+    ) -> controller_service_pb2.AlterPartitionResponse:
+        """Propose ISRs; the compare-and-set makes it safe to ask again."""
+        return await self._call_controller(lambda s, t: s.AlterPartition(request, timeout=t), 3 * _ATTEMPT_TIMEOUT_S)
+
+    async def create_topics(
+        self, request: admin_service_pb2.CreateTopicsRequest, timeout_s: float
+    ) -> admin_service_pb2.CreateTopicsResponse:
+        """Create topics."""
+        return await self._call_admin(lambda s, t: s.CreateTopics(request, timeout=t), timeout_s)
+
+    async def delete_topics(
+        self, request: admin_service_pb2.DeleteTopicsRequest, timeout_s: float
+    ) -> admin_service_pb2.DeleteTopicsResponse:
+        """Delete topics."""
+        return await self._call_admin(lambda s, t: s.DeleteTopics(request, timeout=t), timeout_s)
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """Return the channel to a controller."""
+        if address not in self._channels:
+            self._channels[address] = open_channel(address)
+        return self._channels[address]
+
+    async def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+    async def _call_controller(
+        self, call: Callable[[ControllerServiceAsyncStub, float], Awaitable[R]], timeout_s: float
+    ) -> R:
+        return await self._call(lambda c, t: call(ControllerServiceStub(c), t), timeout_s, _ATTEMPT_TIMEOUT_S)
+
+    async def _call_admin(self, call: Callable[[AdminServiceAsyncStub, float], Awaitable[R]], timeout_s: float) -> R:
+        return await self._call(lambda c, t: call(AdminServiceStub(c), t), timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)
+
+    async def _call(
+        self, call: Callable[[grpc.aio.Channel, float], Awaitable[R]], timeout_s: float, attempt_timeout_s: float
+    ) -> R:
+        """Ask one controller after the other.
+
+        Raises:
+            TidelogError: the leading controller's own error; REQUEST_TIMED_OUT when none answered in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        failures = 0
+        reason = "no time was left"
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            address = self._addresses[self._next % len(self._addresses)]
+            try:
+                return await call(self.channel(address), min(attempt_timeout_s, remaining_s))
+            except grpc.aio.AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error)
+                if error.code not in _TRY_ANOTHER:
+                    raise error from rpc_error
+                reason = f"{address}: {error.message}"
+                self._turn_to(trailing_value(rpc_error, "tidelog-leader-endpoint"), address)
+            failures += 1
+            if failures % len(self._addresses) == 0:
+                await asyncio.sleep(min(_PAUSE_S * failures, 0.5))
+        raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {timeout_s:.1f} s ({reason})")
+
+    def _turn_to(self, hint: str | None, asked: str) -> None:
+        if hint is not None and hint != asked and hint in self._addresses:
+            self._next = self._addresses.index(hint)
+        else:
+            self._next = (self._addresses.index(asked) + 1) % len(self._addresses)
+
+
+def is_transient(error: TidelogError) -> bool:
+    """Return whether the controllers could not be asked, as opposed to an answer of theirs."""
+    return error.code in _TRY_ANOTHER

@@ -1,0 +1,146 @@
+"""A node's standing with the controllers: registered, alive, fenced or not, leaving (KIP-631).
+
+The node registers with an id of this start of the process; the controller answers with the broker epoch. From then on a
+heartbeat says what metadata offset is applied; the controller unfences the node when that has reached the registration.
+A stop asks for controlled shutdown and waits until the node leads nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog.v1 import common_pb2
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.server.controller_client import ControllerClient, is_transient
+
+logger = logging.getLogger(__name__)
+
+_CALL_TIMEOUT_S = 4.0
+_RETRY_S = 0.25
+_SHUTDOWN_HEARTBEAT_S = 0.1
+_REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class BrokerLifecycle:
+    """One per node. ``run`` is its task; ``broker_epoch`` is -1 before the first registration."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        cluster_id: str,
+        advertised: tuple[str, int],
+        rack: str,
+        log_dirs: list[bytes],
+        previous_broker_epoch: int,
+        heartbeat_interval_ms: int,
+        controller: ControllerClient,
+        reported_offset: Callable[[], int],
+    ) -> None:
+        self.broker_epoch = BrokerEpoch(-1)
+        self.is_fenced = True
+        self._registration = pb.RegisterBrokerRequest(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            incarnation_id=uuid.uuid4().bytes,
+            endpoint=common_pb2.Endpoint(host=advertised[0], port=advertised[1]),
+            rack=rack,
+            log_dirs=log_dirs,
+            previous_broker_epoch=previous_broker_epoch,
+        )
+        self._interval_s = heartbeat_interval_ms / 1000
+        self._controller = controller
+        self._reported_offset = reported_offset
+        self._on_registered: Callable[[], None] = _do_nothing
+        self._wants_shut_down = False
+        self._may_stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def run(self, on_registered: Callable[[], None]) -> None:
+        """Register, then send heartbeats until cancelled; calls ``on_registered`` whenever there is a broker epoch.
+
+        Raises:
+            TidelogError: the controller refuses this node for good: another cluster's, an invalid address.
+        """
+        self._on_registered = on_registered
+        await self._register()
+        while True:
+            pause_s = await self._heartbeat()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), pause_s)
+            self._hurry.clear()
+
+    def hurry(self) -> None:
+        """Send the next heartbeat at once: there is something that the controller waits for."""
+        self._hurry.set()
+
+    async def shut_down(self, timeout_s: float) -> None:
+        """Ask the controller to move all leaderships away and wait until it has, for ``timeout_s`` at most."""
+        if self.broker_epoch < 0:
+            return
+        self._wants_shut_down = True
+        self.hurry()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._may_stop.wait()
+        except TimeoutError:
+            logger.warning(
+                "The controller did not move all leaderships within %.1f s; stopping all the same", timeout_s
+            )
+
+    async def _register(self) -> None:
+        was_refused = False
+        while True:
+            try:
+                response = await self._controller.register_broker(self._registration, _CALL_TIMEOUT_S)
+            except TidelogError as error:
+                is_duplicate = error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+                if not (is_duplicate or is_transient(error)):
+                    raise
+                if not was_refused:
+                    logger.warning("Registering failed, trying again: %s", error)
+                was_refused = True
+                await asyncio.sleep(_RETRY_S)
+                continue
+            self.broker_epoch = BrokerEpoch(response.broker_epoch)
+            logger.info("Registered with broker epoch %d", self.broker_epoch)
+            self._on_registered()
+            return
+
+    async def _heartbeat(self) -> float:
+        """Send one and return how long to wait for the next."""
+        request = pb.BrokerHeartbeatRequest(
+            broker_id=self._registration.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._reported_offset(),
+            want_shut_down=self._wants_shut_down,
+        )
+        try:
+            response = await self._controller.broker_heartbeat(request, _CALL_TIMEOUT_S)
+        except TidelogError as error:
+            if error.code in _REGISTER_AGAIN:
+                logger.warning("Registering again: %s", error)
+                await self._register()
+                return 0
+            logger.warning("A heartbeat failed, trying again: %s", error)
+            return min(_RETRY_S, self._interval_s)
+        if response.is_fenced != self.is_fenced:
+            logger.info("The controller has %s this node", "fenced" if response.is_fenced else "unfenced")
+        self.is_fenced = response.is_fenced
+        if response.should_shut_down and self._wants_shut_down:
+            self._may_stop.set()
+        return self._pause_s()
+
+    def _pause_s(self) -> float:
+        if self._wants_shut_down:
+            return min(_SHUTDOWN_HEARTBEAT_S, self._interval_s)
+        return min(_RETRY_S, self._interval_s) if self.is_fenced else self._interval_s
+
+
+def _do_nothing() -> None:
+    pass

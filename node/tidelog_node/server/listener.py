@@ -1,0 +1,157 @@
+"""The gRPC listener: translates calls to handlers and errors to statuses, and bounds what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+
+import grpc.aio
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import abort_with
+from tidelog.v1 import admin_service_pb2 as admin_pb
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
+from tidelog.v1.log_service_pb2_grpc import LogServiceServicer
+from tidelog_node import handlers
+from tidelog_node.handlers import NodeContext
+from tidelog_node.server.budget import ByteBudget
+
+logger = logging.getLogger(__name__)
+Q = TypeVar("Q")
+R = TypeVar("R")
+_Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+_MAX_PIPELINED = 1_000
+
+
+class LogService(LogServiceServicer):
+    """What clients and followers ask. ``budget`` bounds the produce requests of all connections together."""
+
+    def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
+        self._context = context
+        self._budget = budget
+
+    async def Produce(self, request: pb.ProduceRequest, context: _Context) -> pb.ProduceResponse:  # noqa: N802, D102
+        size = request.ByteSize()
+        await self._budget.take(size)
+        try:
+            return await _answer(context, handlers.produce, self._context, request)
+        finally:
+            self._budget.give_back(size)
+
+    async def ProduceStream(  # noqa: N802, D102
+        self, request_iterator: AsyncIterator[pb.ProduceStreamRequest], context: _Context
+    ) -> AsyncIterator[pb.ProduceStreamResponse]:
+        stream = _ProduceStream(self._context, self._budget)
+        async for response in stream.run(request_iterator):
+            yield response
+
+    async def Fetch(self, request: pb.FetchRequest, context: _Context) -> pb.FetchResponse:  # noqa: N802, D102
+        return await _answer(context, handlers.fetch, self._context, request)
+
+    async def ListOffsets(  # noqa: N802, D102
+        self, request: pb.ListOffsetsRequest, context: _Context
+    ) -> pb.ListOffsetsResponse:
+        return await _answer(context, handlers.list_offsets, self._context, request)
+
+    async def GetMetadata(  # noqa: N802, D102
+        self, request: pb.GetMetadataRequest, context: _Context
+    ) -> pb.GetMetadataResponse:
+        return await _answer(context, handlers.get_metadata, self._context, request)
+
+    async def OffsetForLeaderEpoch(  # noqa: N802, D102
+        self, request: pb.OffsetForLeaderEpochRequest, context: _Context
+    ) -> pb.OffsetForLeaderEpochResponse:
+        return await _answer(context, handlers.offset_for_leader_epoch, self._context, request)
+
+
+class AdminService(AdminServiceServicer):
+    """What administrators ask."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+
+    async def CreateTopics(  # noqa: N802, D102
+        self, request: admin_pb.CreateTopicsRequest, context: _Context
+    ) -> admin_pb.CreateTopicsResponse:
+        return await _answer(context, handlers.create_topics, self._context, request)
+
+    async def DeleteTopics(  # noqa: N802, D102
+        self, request: admin_pb.DeleteTopicsRequest, context: _Context
+    ) -> admin_pb.DeleteTopicsResponse:
+        return await _answer(context, handlers.delete_topics, self._context, request)
+
+    async def ListTopics(  # noqa: N802, D102
+        self, request: admin_pb.ListTopicsRequest, context: _Context
+    ) -> admin_pb.ListTopicsResponse:
+        return await _answer(context, handlers.list_topics, self._context, request)
+
+    async def DescribeTopics(  # noqa: N802, D102
+        self, request: admin_pb.DescribeTopicsRequest, context: _Context
+    ) -> admin_pb.DescribeTopicsResponse:
+        return await _answer(context, handlers.describe_topics, self._context, request)
+
+    async def DescribeCluster(  # noqa: N802, D102
+        self, request: admin_pb.DescribeClusterRequest, context: _Context
+    ) -> admin_pb.DescribeClusterResponse:
+        return await _answer(context, handlers.describe_cluster, self._context, request)
+
+
+class _ProduceStream:
+    """One stream: requests are appended in their order, responses leave as they are complete.
+
+    A task reads and appends; each request's wait is a task of its own; the stream's generator sends what they put
+    into the queue. No more is read while the node's budget or the stream's own bound is used up.
+    """
+
+    def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
+        self._context = context
+        self._budget = budget
+        self._responses: asyncio.Queue[pb.ProduceStreamResponse | None] = asyncio.Queue()
+        self._places = asyncio.Semaphore(_MAX_PIPELINED)
+
+    async def run(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> AsyncIterator[pb.ProduceStreamResponse]:
+        reader = asyncio.create_task(self._read(requests), name="produce-stream")
+        try:
+            while (response := await self._responses.get()) is not None:
+                yield response
+            await reader
+        finally:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+
+    async def _read(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                async for item in requests:
+                    await self._places.acquire()
+                    size = item.ByteSize()
+                    await self._budget.take(size)
+                    pending = handlers.begin_produce(self._context, item.request)
+                    name = f"produce-{item.correlation_id}"
+                    tasks.create_task(self._complete(item.correlation_id, pending, size), name=name)
+        finally:
+            self._responses.put_nowait(None)
+
+    async def _complete(self, correlation_id: int, pending: handlers.PendingProduce, size: int) -> None:
+        try:
+            response = await pending.response()
+            self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
+        finally:
+            self._budget.give_back(size)
+            self._places.release()
+
+
+async def _answer(
+    call: _Context, handler: Callable[[NodeContext, Q], Awaitable[R]], context: NodeContext, request: Q
+) -> R:
+    try:
+        return await handler(context, request)
+    except TidelogError as error:
+        await abort_with(call, error)
+    except Exception as error:
+        logger.exception("A request failed for a reason that has no name")
+        await abort_with(call, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))

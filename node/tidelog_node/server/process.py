@@ -1,0 +1,245 @@
+"""One node's process: builds the parts, serves until SIGTERM or SIGINT, and stops in order.
+
+The order of a start: the port and the log directories are claimed, the logs opened, the node registered, the first
+image applied; only then are clients answered and the controller told that the node has caught up. A stop first moves
+the leaderships away, then ends what is under way, closes the logs and marks the directories clean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Coroutine
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from tidelog.config import parse_config
+from tidelog.config.endpoints import format_address
+from tidelog.errors import TidelogError
+from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog.transport import server_options
+from tidelog.transport.binding import bind_port
+from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
+from tidelog.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
+from tidelog_node.handlers import NodeContext
+from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
+from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
+from tidelog_node.partitions.housekeeping import flush_logs, watch_lag, write_checkpoints
+from tidelog_node.partitions.isr_changes import IsrChanges
+from tidelog_node.partitions.partition import log_config
+from tidelog_node.partitions.transport import GrpcReplicaTransport
+from tidelog_node.server.budget import ByteBudget
+from tidelog_node.server.config import NodeConfig
+from tidelog_node.server.controller_client import ControllerClient
+from tidelog_node.server.lifecycle import BrokerLifecycle
+from tidelog_node.server.listener import AdminService, LogService
+from tidelog_node.server.metadata_follower import MetadataFollower
+
+logger = logging.getLogger(__name__)
+
+_STOP_GRACE_S = 1.0
+_NOT_CAUGHT_UP = -1
+
+
+async def serve(properties: dict[str, str]) -> None:
+    """Run a node with these settings until it is told to stop.
+
+    Raises:
+        ConfigError: a setting is wrong, the port is in use, or a log directory cannot be used.
+        TidelogError: the cluster refuses the node, or the disk failed.
+    """
+    config = parse_config(NodeConfig, properties)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server = grpc.aio.server(options=server_options())
+    port = bind_port(server, *config.listener)
+    directories = LogDirectories(config.log_dirs, config.cluster_id, config.node_id)
+    directories.claim()
+    try:
+        await Node(config, server, port, directories).run(stop)
+    finally:
+        directories.release()
+
+
+class Node:
+    """The parts of one node, wired. ``run`` is called once."""
+
+    def __init__(self, config: NodeConfig, server: grpc.aio.Server, port: int, directories: LogDirectories) -> None:
+        self._config = config
+        self._server = server
+        self._directories = directories
+        self._clock = SystemClock()
+        self._broker_id = BrokerId(config.node_id)
+        self._controller = ControllerClient(config.voters)
+        self._cache = MetadataCache()
+        self._transport = GrpcReplicaTransport()
+        self._health = health.aio.HealthServicer()
+        self._storage_failure: TidelogError | None = None
+        self._stop = asyncio.Event()
+        self._is_serving = False
+        host, advertised_port = config.advertised
+        self._lifecycle = BrokerLifecycle(
+            self._broker_id,
+            config.cluster_id,
+            (host, advertised_port or port),
+            config.broker_rack or "",
+            directories.ids,
+            directories.previous_broker_epoch,
+            config.broker_heartbeat_interval_ms,
+            self._controller,
+            self._reported_offset,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set.
+
+        Raises:
+            TidelogError: the cluster refuses the node, or the disk failed.
+        """
+        self._stop = stop
+        defaults = self._config.topic_defaults()
+        found = await asyncio.to_thread(self._directories.load, log_config(defaults))
+        self._registry = PartitionRegistry(
+            self._broker_id,
+            self._directories,
+            found,
+            defaults,
+            self._config.replica_lag_time_max_ms,
+            self._clock,
+            self._fail_storage,
+        )
+        self._follower = MetadataFollower(
+            self._broker_id,
+            self._config.cluster_id,
+            self._config.voters,
+            self._controller.channel,
+            self._registry,
+            self._cache,
+            self._broker_epoch,
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._serve(tasks)
+        except* TidelogError as group:
+            raise _first(group) from None
+        finally:
+            await self._server.stop(0)
+            await self._transport.close()
+            await self._controller.close()
+
+    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
+        fetchers, background = self._start_background(tasks)
+        stopped = tasks.create_task(self._stop.wait(), name="wait-for-stop")
+        current = tasks.create_task(self._follower.is_current.wait(), name="wait-for-metadata")
+        await asyncio.wait((stopped, current), return_when=asyncio.FIRST_COMPLETED)
+        if not stopped.done():
+            await self._open_doors()
+            await stopped
+        current.cancel()
+        if self._storage_failure is not None:
+            for task in background:
+                task.cancel()
+            fetchers.stop_all()
+            raise self._storage_failure
+        await self._shut_down(fetchers, background)
+
+    def _start_background(self, tasks: asyncio.TaskGroup) -> tuple[FetcherPool, list[asyncio.Task[None]]]:
+        config = self._config
+        fetchers = FetcherPool(
+            tasks,
+            self._broker_id,
+            self._broker_epoch,
+            self._cache.broker_address,
+            config.cluster_id,
+            self._transport,
+            _fetcher_settings(config),
+            self._clock,
+        )
+        isr_changes = IsrChanges(self._controller, self._broker_id, self._broker_epoch)
+        self._registry.connect(fetchers, isr_changes)
+        checkpoints = write_checkpoints(
+            self._registry, self._directories, config.replica_high_watermark_checkpoint_interval_ms
+        )
+        jobs: dict[str, Coroutine[None, None, None]] = {
+            "lifecycle": self._lifecycle.run(lambda: self._apply_registration(tasks)),
+            "metadata-follower": self._follower.run(),
+            "isr-changes": isr_changes.run(),
+            "lag-watch": watch_lag(self._registry, config.replica_lag_time_max_ms),
+            "log-flusher": flush_logs(self._registry, config.log_flush_scheduler_interval_ms),
+            "checkpoints": checkpoints,
+        }
+        return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
+
+    async def _open_doors(self) -> None:
+        context = NodeContext(
+            self._broker_id,
+            self._config.cluster_id,
+            self._config.broker_rack or "",
+            self._registry,
+            self._cache,
+            self._controller,
+            self._config.voters,
+            self._clock,
+            self._config.fetch_max_bytes,
+        )
+        budget = ByteBudget(self._config.queued_max_request_bytes)
+        add_LogServiceServicer_to_server(LogService(context, budget), self._server)
+        add_AdminServiceServicer_to_server(AdminService(context), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        await self._server.start()
+        self._is_serving = True
+        self._lifecycle.hurry()
+        logger.info("Node %d serves on %s", self._broker_id, format_address(*self._config.listener))
+
+    async def _shut_down(self, fetchers: FetcherPool, background: list[asyncio.Task[None]]) -> None:
+        logger.info("Node %d is stopping", self._broker_id)
+        if self._is_serving:
+            await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+            await self._lifecycle.shut_down(self._config.controlled_shutdown_timeout_ms / 1000)
+        for task in background:
+            task.cancel()
+        await asyncio.wait(background)
+        fetchers.stop_all()
+        await self._server.stop(_STOP_GRACE_S)
+        await self._registry.close()
+        await asyncio.to_thread(self._directories.write_checkpoints, *self._registry.checkpoints())
+        epoch = max(self._lifecycle.broker_epoch, self._directories.previous_broker_epoch)
+        await asyncio.to_thread(self._directories.mark_clean, epoch)
+        logger.info("Node %d has stopped", self._broker_id)
+
+    def _apply_registration(self, tasks: asyncio.TaskGroup) -> None:
+        """The registration's answer may come after its record."""
+        tasks.create_task(self._follower.apply_pending(), name="apply-registration")
+
+    def _reported_offset(self) -> int:
+        return self._follower.applied_offset if self._is_serving else _NOT_CAUGHT_UP
+
+    def _broker_epoch(self) -> BrokerEpoch:
+        return self._lifecycle.broker_epoch
+
+    def _fail_storage(self, error: TidelogError) -> None:
+        if self._storage_failure is None:
+            logger.critical("A disk failed, the node stops so that others take over: %s", error)
+            self._storage_failure = error
+            self._stop.set()
+
+
+def _fetcher_settings(config: NodeConfig) -> FetcherSettings:
+    return FetcherSettings(
+        max_wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        partition_max_bytes=config.replica_fetch_max_bytes,
+        response_max_bytes=config.replica_fetch_response_max_bytes,
+        max_backoff_ms=config.replica_fetch_backoff_ms,
+        timeout_ms=config.replica_socket_timeout_ms,
+    )
+
+
+def _first(group: BaseExceptionGroup[TidelogError]) -> TidelogError:
+    for error in group.exceptions:
+        return error if isinstance(error, TidelogError) else _first(error)
+    raise AssertionError("an exception group is never empty")

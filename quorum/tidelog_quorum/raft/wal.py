@@ -1,0 +1,75 @@
+"""Looks for damage in RocksDB's write-ahead logs that RocksDB itself takes for a torn last write.
+
+RocksDB ends a log silently where a record claims to be longer than the rest of the file. That is right for
+a write cut short by a crash, which was never acknowledged, but a flipped bit in a length field looks the same and
+would drop acknowledged entries. The difference: a write begins only after the one before was synced, so after a torn
+write no other one begins. (Of the torn write itself, later pages may have reached the disk without the earlier ones.)
+
+Format (RocksDB wiki, "Write Ahead Log File Format"): blocks of 32 KiB; a record never spans blocks and has a header
+of 7 bytes: masked CRC-32C of type and payload, length, type; all little-endian. A write is one FULL record or one
+FIRST, any MIDDLE and one LAST.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import crc32c
+
+from tidelog.errors import ErrorCode, error_for
+
+_BLOCK_SIZE = 32 * 1024
+_HEADER = struct.Struct("<IHB")
+_MASK_DELTA = 0xA282EAD8
+_ZERO, _FULL, _FIRST = 0, 1, 2
+
+
+def check_wal(directory: Path) -> None:
+    """Raise when in a write-ahead log in ``directory`` a write begins after a broken record.
+
+    Raises:
+        TidelogError: CORRUPT_MESSAGE, with the file and the position of the damage.
+    """
+    for path in sorted(directory.glob("*.log")):
+        data = path.read_bytes()
+        broken = _first_broken(data)
+        if broken is not None and _write_begins_after(data, broken):
+            raise error_for(
+                ErrorCode.CORRUPT_MESSAGE, f"the metadata log is damaged: {path} at position {broken}, before its end"
+            )
+
+
+def _first_broken(data: bytes) -> int | None:
+    position = 0
+    while position + _HEADER.size <= len(data):
+        room = _BLOCK_SIZE - position % _BLOCK_SIZE
+        if room < _HEADER.size:
+            position += room
+            continue
+        size = _record_size(data, position, room)
+        if size is None:
+            return position
+        position += size
+    return None
+
+
+def _write_begins_after(data: bytes, broken: int) -> bool:
+    for position in range(broken + 1, len(data) - _HEADER.size + 1):
+        if data[position + 6] in (_FULL, _FIRST):
+            if _record_size(data, position, _BLOCK_SIZE - position % _BLOCK_SIZE) is not None:
+                return True
+    return False
+
+
+def _record_size(data: bytes, position: int, room: int) -> int | None:
+    """Return the size with header of the record at ``position``; None unless it is whole and its checksum right."""
+    if room < _HEADER.size or len(data) - position < _HEADER.size:
+        return None
+    checksum, length, kind = _HEADER.unpack_from(data, position)
+    end = position + _HEADER.size + length
+    if kind == _ZERO or length > room - _HEADER.size or end > len(data):
+        return None
+    crc = crc32c.crc32c(data[position + 6 : end])
+    masked = (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
+    return end - position if masked == checksum else None

@@ -1,0 +1,175 @@
+"""A controller with its log: what it writes is committed at once, unless a test says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tidelog.ids import TopicId
+from tidelog.v1 import admin_service_pb2 as admin
+from tidelog.v1 import common_pb2
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.controller import Controller, ControllerConfig, Result
+from tidelog_quorum.metadata import (
+    MetadataImage,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionRegistration,
+    decode_batch,
+    encode_batch,
+)
+
+SESSION_MS = 9_000
+
+
+class Driver:
+    """Leads a controller in epoch 1; time stands still unless ``now_ms`` is set."""
+
+    def __init__(self, replication_factor: int = 1) -> None:
+        ids: Iterator[int] = count(1)
+        config = ControllerConfig("c1", SESSION_MS, 1, replication_factor)
+        self.controller = Controller(config, lambda: TopicId(next(ids).to_bytes(16, "big")))
+        self.log: list[tuple[int, int, list[MetadataRecord]]] = []
+        self.committed = 0
+        self.now_ms = 0
+        self.epoch = 0
+        self.lead()
+
+    def lead(self) -> None:
+        """Win an election: what was not committed is lost."""
+        self.controller.resign()
+        del self.log[self.committed :]
+        self.epoch += 1
+        offset = self.log[-1][0] + 1 if self.log else 1
+        self.log.append((offset, self.epoch, [NoOpRecord()]))
+        self.commit()
+        self.controller.activate(self.epoch, self.now_ms)
+
+    def write(self, handler: Callable[[Any, int], Result[Any]], request: Any) -> Any:
+        """Handle and append, do not commit."""
+        result = handler(request, self.now_ms)
+        return self.append(result)
+
+    def append(self, result: Result[Any]) -> Any:
+        if result.records:
+            offset = self.controller.next_offset
+            self.log.append((offset, self.epoch, decode_batch(encode_batch(result.records))))
+            self.controller.append(offset, self.epoch, result.records)
+        self.controller.check_invariants()
+        return result.response
+
+    def commit(self, entries: int | None = None) -> None:
+        end = len(self.log) if entries is None else min(len(self.log), self.committed + entries)
+        for offset, epoch, records in self.log[self.committed : end]:
+            self.controller.replay(offset, epoch, records)
+            self.committed += 1
+            self.controller.check_invariants()
+
+    def do(self, handler: Callable[[Any, int], Result[Any]], request: Any) -> Any:
+        response = self.write(handler, request)
+        self.commit()
+        return response
+
+    def register(self, broker_id: int, incarnation: int = 1, rack: str = "", **fields: Any) -> int:
+        """Return the broker epoch."""
+        request = pb.RegisterBrokerRequest(
+            broker_id=broker_id,
+            cluster_id=fields.get("cluster_id", "c1"),
+            incarnation_id=bytes([incarnation]) * 16,
+            endpoint=common_pb2.Endpoint(host="h", port=fields.get("port", 9092)),
+            rack=rack,
+            previous_broker_epoch=-1,
+        )
+        response: pb.RegisterBrokerResponse = self.do(self.controller.handle_register_broker, request)
+        return response.broker_epoch
+
+    def heartbeat(
+        self, broker_id: int, *, offset: int | None = None, epoch: int | None = None, **wants: bool
+    ) -> pb.BrokerHeartbeatResponse:
+        request = pb.BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=self.image.brokers[broker_id].broker_epoch if epoch is None else epoch,  # type: ignore[index]
+            current_metadata_offset=self.image.offset if offset is None else offset,
+            **wants,
+        )
+        response: pb.BrokerHeartbeatResponse = self.do(self.controller.handle_broker_heartbeat, request)
+        return response
+
+    def up(self, *broker_ids: int, incarnation: int = 1) -> None:
+        """Register and unfence."""
+        for broker_id in broker_ids:
+            self.register(broker_id, incarnation)
+            assert not self.heartbeat(broker_id).is_fenced
+
+    def expire(self) -> frozenset[int]:
+        response: frozenset[int] = self.append(self.controller.expire_sessions(self.now_ms))
+        self.commit()
+        return response
+
+    def create(self, name: str = "t", assignments: Sequence[Sequence[int]] = (), **fields: Any) -> Any:
+        """Return the topic's result."""
+        response = self.do(
+            self.controller.handle_create_topics,
+            admin.CreateTopicsRequest(
+                topics=[self.creatable(name, assignments, **fields)], validate_only=fields.get("validate_only", False)
+            ),
+        )
+        return response.topics[0]
+
+    def creatable(self, name: str, assignments: Sequence[Sequence[int]] = (), **fields: Any) -> admin.CreatableTopic:
+        return admin.CreatableTopic(
+            name=name,
+            num_partitions=fields.get("partitions", -1),
+            replication_factor=fields.get("factor", -1),
+            assignments=[
+                admin.ReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(assignments)
+            ],
+            configs=[common_pb2.ConfigEntry(name=n, value=v) for n, v in fields.get("configs", {}).items()],
+        )
+
+    def alter(
+        self, broker_id: int, isr: Sequence[int], name: str = "t", index: int = 0, **fields: Any
+    ) -> pb.AlterPartitionItemResult:
+        """Ask for an ISR; epochs are right unless given."""
+        partition = self.partition(name, index)
+        epochs = fields.get("epochs", {})
+        item = pb.AlterPartitionItem(
+            index=index,
+            leader_epoch=fields.get("leader_epoch", partition.leader_epoch),
+            partition_epoch=fields.get("partition_epoch", partition.partition_epoch),
+            new_isr=[pb.IsrMember(broker_id=b, broker_epoch=epochs.get(b, -1)) for b in isr],
+        )
+        topic = pb.AlterPartitionTopic(topic_id=self.image.topics[name].topic_id, partitions=[item])
+        broker_epoch = self.image.brokers[broker_id].broker_epoch  # type: ignore[index]
+        request = pb.AlterPartitionRequest(
+            broker_id=broker_id, broker_epoch=fields.get("broker_epoch", broker_epoch), topics=[topic]
+        )
+        response: pb.AlterPartitionResponse = self.do(self.controller.handle_alter_partition, request)
+        return response.topics[0].partitions[0]
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.controller.latest
+
+    def partition(self, name: str = "t", index: int = 0) -> PartitionRegistration:
+        partition = self.image.partition(name, index)
+        assert partition is not None
+        return partition
+
+    def state(self, name: str = "t", index: int = 0) -> tuple[int, tuple[int, ...]]:
+        """(leader, ISR)"""
+        partition = self.partition(name, index)
+        return partition.leader, partition.isr
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+@pytest.fixture
+def new_driver() -> Callable[..., Driver]:
+    return Driver

@@ -1,0 +1,112 @@
+"""AlterPartition: compare-and-set on both epochs, and who may join an ISR (KIP-497, KIP-841, KIP-903)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.v1 import controller_service_pb2 as pb
+
+
+@pytest.fixture
+def led(driver: Any) -> Any:
+    """Topic t, partition 0: replicas 1, 2, 3, led by 1; the partition epoch is 1."""
+    driver.up(1, 2, 3, 4)
+    driver.create(assignments=[[1, 2, 3]])
+    driver.alter(1, [1, 2])
+    return driver
+
+
+def code(result: pb.AlterPartitionItemResult) -> ErrorCode:
+    return ErrorCode.of(result.error.code)
+
+
+def test_alter_partition_answers_the_new_state(led: Any) -> None:
+    result = led.alter(1, [1, 2, 3])
+    assert not result.HasField("error")
+    assert (result.leader_id, result.leader_epoch, result.partition_epoch) == (1, 0, 2)
+    assert list(result.isr) == [1, 2, 3]
+    assert led.state() == (1, (1, 2, 3))
+
+
+def test_alter_partition_to_the_same_isr_changes_nothing(led: Any) -> None:
+    assert led.alter(1, [1, 2]).partition_epoch == 1
+    assert led.partition().partition_epoch == 1
+
+
+def test_alter_partition_is_refused_with_an_old_partition_epoch(led: Any) -> None:
+    assert code(led.alter(1, [1], partition_epoch=0)) is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_alter_partition_is_refused_with_an_old_leader_epoch(led: Any) -> None:
+    led.heartbeat(1, want_fence=True)
+    led.heartbeat(1)
+    assert code(led.alter(1, [1], leader_epoch=0)) is ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("epochs", [{"leader_epoch": 1}, {"partition_epoch": 2}])
+def test_alter_partition_with_a_future_epoch_means_another_controller(led: Any, epochs: dict[str, int]) -> None:
+    assert code(led.alter(1, [1], **epochs)) is ErrorCode.NOT_CONTROLLER
+
+
+def test_alter_partition_is_refused_from_another_than_the_leader(led: Any) -> None:
+    assert code(led.alter(2, [1, 2])) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("isr", [[], [2], [1, 1], [1, 4]])
+def test_alter_partition_is_refused_with_an_impossible_isr(led: Any, isr: list[int]) -> None:
+    result = led.alter(1, isr)
+    assert code(result) is ErrorCode.INVALID_REQUEST
+    assert str(isr) in result.error.message
+
+
+def test_alter_partition_keeps_fenced_brokers_out(led: Any) -> None:
+    led.heartbeat(3, want_fence=True)
+    result = led.alter(1, [1, 2, 3])
+    assert code(result) is ErrorCode.INELIGIBLE_REPLICA
+    assert "broker 3 is fenced" in result.error.message
+
+
+def test_alter_partition_keeps_brokers_out_that_shut_down(led: Any) -> None:
+    led.create("u", assignments=[[3, 1]])
+    led.heartbeat(3, want_shut_down=True)
+    result = led.alter(1, [1, 2, 3])
+    assert code(result) is ErrorCode.INELIGIBLE_REPLICA
+    assert "broker 3 is shutting down" in result.error.message
+
+
+def test_alter_partition_keeps_out_a_broker_that_was_restarted_meanwhile(led: Any) -> None:
+    epoch = led.image.brokers[3].broker_epoch
+    led.heartbeat(3, want_shut_down=True)
+    led.up(3, incarnation=2)
+    assert code(led.alter(1, [1, 2, 3], epochs={3: epoch})) is ErrorCode.INELIGIBLE_REPLICA
+    assert not led.alter(1, [1, 2, 3], epochs={3: led.image.brokers[3].broker_epoch}).HasField("error")
+
+
+def test_alter_partition_names_an_unknown_partition(led: Any) -> None:
+    item = pb.AlterPartitionItem(index=9, new_isr=[pb.IsrMember(broker_id=1, broker_epoch=-1)])
+    topic = pb.AlterPartitionTopic(topic_id=led.image.topics["t"].topic_id, partitions=[item])
+    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=[topic])
+    answer = led.do(led.controller.handle_alter_partition, request)
+    assert code(answer.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic.topic_id = b"?" * 16
+    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=[topic])
+    answer = led.do(led.controller.handle_alter_partition, request)
+    assert code(answer.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_alter_partition_is_refused_whole_with_an_old_broker_epoch(led: Any) -> None:
+    with pytest.raises(TidelogError) as caught:
+        led.alter(1, [1], broker_epoch=1)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_alter_partition_is_refused_whole_when_a_partition_is_named_twice(led: Any) -> None:
+    topic = pb.AlterPartitionTopic(
+        topic_id=led.image.topics["t"].topic_id, partitions=[pb.AlterPartitionItem(), pb.AlterPartitionItem()]
+    )
+    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=[topic])
+    with pytest.raises(TidelogError, match="twice"):
+        led.controller.handle_alter_partition(request, 0)

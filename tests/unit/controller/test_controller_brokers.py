@@ -1,0 +1,238 @@
+"""Registration, heartbeats, fencing, controlled shutdown (KIP-631, KIP-841)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+
+
+def error_of(call: Any, *args: Any, **kwargs: Any) -> ErrorCode:
+    with pytest.raises(TidelogError) as caught:
+        call(*args, **kwargs)
+    return caught.value.code
+
+
+def test_registration_gives_its_own_offset_as_broker_epoch(driver: Any) -> None:
+    assert driver.register(1) == driver.image.offset == 2
+    assert driver.image.brokers[1].broker_epoch == 2
+
+
+def test_registration_starts_fenced(driver: Any) -> None:
+    driver.register(1)
+    assert driver.image.brokers[1].fenced
+
+
+def test_registration_is_refused_for_another_cluster(driver: Any) -> None:
+    assert error_of(driver.register, 1, cluster_id="c2") is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_registration_is_refused_without_a_port(driver: Any) -> None:
+    assert error_of(driver.register, 1, port=0) is ErrorCode.INVALID_REQUEST
+
+
+def test_registration_is_refused_while_another_incarnation_is_alive(driver: Any) -> None:
+    driver.up(1)
+    driver.now_ms = 8_999
+    assert error_of(driver.register, 1, incarnation=2) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_registration_of_another_incarnation_is_accepted_when_the_session_has_ended(driver: Any) -> None:
+    driver.up(1)
+    first = driver.image.brokers[1].broker_epoch
+    driver.now_ms = 9_000
+    assert driver.register(1, incarnation=2) > first
+    assert driver.image.brokers[1].fenced
+
+
+def test_registration_asked_for_twice_by_one_process_keeps_epoch_and_state(driver: Any) -> None:
+    driver.up(1)
+    epoch, offset = driver.image.brokers[1].broker_epoch, driver.image.offset
+    assert driver.register(1) == epoch
+    assert not driver.image.brokers[1].fenced
+    assert driver.image.offset == offset
+
+
+def test_registration_of_a_new_incarnation_leaves_the_isr_and_the_leadership(driver: Any) -> None:
+    driver.up(1, 2, 3)
+    driver.create(assignments=[[1, 2, 3]])
+    driver.now_ms = 9_000
+    driver.heartbeat(2)
+    driver.heartbeat(3)
+    driver.register(1, incarnation=2)
+    assert driver.state() == (2, (2, 3))
+    assert (driver.partition().leader_epoch, driver.partition().partition_epoch) == (1, 1)
+
+
+def test_registration_of_a_new_incarnation_stays_in_the_isr_as_its_last_member(driver: Any) -> None:
+    driver.up(1)
+    driver.create(assignments=[[1]])
+    driver.now_ms = 9_000
+    driver.register(1, incarnation=2)
+    assert driver.state() == (-1, (1,))
+    driver.heartbeat(1)
+    assert driver.state() == (1, (1,))
+    assert driver.partition().leader_epoch == 2
+
+
+def test_heartbeat_leaves_a_broker_fenced_until_it_has_its_own_registration(driver: Any) -> None:
+    epoch = driver.register(1)
+    behind = driver.heartbeat(1, offset=epoch - 1)
+    assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+    there = driver.heartbeat(1, offset=epoch)
+    assert (there.is_caught_up, there.is_fenced) == (True, False)
+
+
+def test_heartbeat_leaves_a_broker_fenced_that_wants_to_be(driver: Any) -> None:
+    driver.register(1)
+    assert driver.heartbeat(1, want_fence=True).is_fenced
+
+
+def test_heartbeat_fences_a_broker_that_wants_to_be(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    assert driver.heartbeat(1, want_fence=True).is_fenced
+    assert driver.state() == (2, (2,))
+
+
+def test_heartbeat_of_an_unfenced_broker_writes_nothing(driver: Any) -> None:
+    driver.up(1)
+    offset = driver.image.offset
+    driver.heartbeat(1)
+    assert driver.image.offset == offset
+
+
+@pytest.mark.parametrize("epoch", [1, 99])
+def test_heartbeat_is_refused_with_another_broker_epoch(driver: Any, epoch: int) -> None:
+    driver.up(1)
+    assert error_of(driver.heartbeat, 1, epoch=epoch) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_heartbeat_is_refused_from_an_unknown_broker(driver: Any) -> None:
+    assert error_of(driver.heartbeat, 7, epoch=1) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_expiry_fences_and_elects_in_the_order_of_the_replicas(driver: Any) -> None:
+    driver.up(1, 2, 3)
+    driver.create(assignments=[[1, 3, 2]])
+    driver.now_ms = 9_000
+    driver.heartbeat(2)
+    driver.heartbeat(3)
+    assert driver.expire() == {1}
+    assert driver.image.brokers[1].fenced
+    assert driver.state() == (3, (3, 2))
+
+
+def test_expiry_of_a_follower_shrinks_the_isr_without_a_new_leader_epoch(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    driver.now_ms = 9_000
+    driver.heartbeat(1)
+    driver.expire()
+    partition = driver.partition()
+    assert (partition.leader, partition.isr) == (1, (1,))
+    assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
+
+
+def test_expiry_of_all_at_once_keeps_the_leader_as_the_last_isr_member(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[2, 1]])
+    driver.now_ms = 9_000
+    assert driver.expire() == {1, 2}
+    assert driver.state() == (-1, (2,))
+
+
+def test_expiry_never_elects_outside_of_the_isr(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    driver.alter(1, [1])
+    driver.now_ms = 9_000
+    driver.heartbeat(2)
+    driver.expire()
+    assert driver.state() == (-1, (1,))
+    driver.heartbeat(2)
+    assert driver.state() == (-1, (1,))
+    driver.heartbeat(1)
+    assert driver.state() == (1, (1,))
+
+
+def test_expiry_waits_a_full_session_after_a_change_of_controller(driver: Any) -> None:
+    driver.up(1)
+    driver.now_ms = 20_000
+    driver.lead()
+    driver.now_ms = 28_999
+    assert driver.expire() == frozenset()
+    driver.now_ms = 29_000
+    assert driver.expire() == {1}
+
+
+def test_expiry_waits_a_full_session_after_this_process_was_paused(driver: Any) -> None:
+    driver.up(1)
+    driver.now_ms = 20_000
+    driver.controller.prolong_sessions(driver.now_ms)
+    assert driver.expire() == frozenset()
+
+
+def test_shutdown_moves_the_leadership_first_and_waits_for_the_others(driver: Any) -> None:
+    driver.up(1, 2, 3)
+    driver.create(assignments=[[1, 2, 3]])
+    before = driver.image.offset
+    answer = driver.heartbeat(1, want_shut_down=True)
+    assert not answer.should_shut_down
+    assert driver.image.brokers[1].in_controlled_shutdown
+    assert driver.state() == (2, (2, 3))
+    driver.heartbeat(2, offset=before)
+    driver.heartbeat(3)
+    assert not driver.heartbeat(1, want_shut_down=True).should_shut_down
+    driver.heartbeat(2)
+    answer = driver.heartbeat(1, want_shut_down=True)
+    assert (answer.should_shut_down, answer.is_fenced) == (True, True)
+    assert driver.image.brokers[1].fenced
+
+
+def test_shutdown_goes_on_after_a_change_of_controller(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    driver.heartbeat(1, want_shut_down=True)
+    driver.lead()
+    assert not driver.heartbeat(1, want_shut_down=True).should_shut_down
+    driver.heartbeat(2)
+    assert driver.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_shutdown_is_granted_at_once_to_a_broker_that_leads_nothing(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[2, 1]])
+    assert driver.heartbeat(1, want_shut_down=True).should_shut_down
+    assert driver.state() == (2, (2,))
+
+
+def test_shutdown_is_granted_at_once_to_a_fenced_broker(driver: Any) -> None:
+    driver.register(1)
+    offset = driver.image.offset
+    assert driver.heartbeat(1, want_shut_down=True).should_shut_down
+    assert driver.image.offset == offset
+
+
+def test_shutdown_lets_the_next_process_register_at_once(driver: Any) -> None:
+    driver.up(1)
+    driver.heartbeat(1, want_shut_down=True)
+    driver.up(1, incarnation=2)
+
+
+def test_shutdown_begun_lets_the_next_process_register_at_once(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    assert not driver.heartbeat(1, want_shut_down=True).should_shut_down
+    driver.up(1, incarnation=2)
+
+
+def test_shutdown_is_not_taken_back_but_by_a_new_registration(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    driver.heartbeat(1, want_shut_down=True)
+    driver.heartbeat(2)
+    driver.heartbeat(1, want_shut_down=True)
+    assert driver.heartbeat(1).is_fenced

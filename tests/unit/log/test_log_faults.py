@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from tidelog.errors import ErrorCode, RefreshMetadataError
+from tidelog_node.log import PartitionLog
+
+DIRECTORY = Path("/data/topic-0")
+FIRST_SEGMENT = DIRECTORY / "00000000000000000000.log"
+
+
+@pytest.fixture
+def log(disk, config, batch_of):
+    log = PartitionLog.open(DIRECTORY, config, files=disk)
+    log.append_as_leader(batch_of(b"a", b"b"), 0, now_ms=0)
+    return log
+
+
+def _failing(operations, number, suffix=""):
+    return lambda operation, path: number if operation in operations and path.name.endswith(suffix) else None
+
+
+@pytest.mark.parametrize("room", [0, 1, 60, 61, 80])
+def test_append_leaves_the_log_as_it_was_when_the_disk_is_full(log, disk, config, batch_of, room):
+    size = log.size_in_bytes
+    disk.capacity = room
+    with pytest.raises(RefreshMetadataError, match=r"\.log failed: \[Errno 28\] No space left") as caught:
+        log.append_as_leader(batch_of(b"c" * 100), 0, now_ms=0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_end_offset, log.size_in_bytes, log.failure) == (2, size, None)
+    assert len(disk.read_bytes(FIRST_SEGMENT)) == size
+    disk.capacity = None
+    assert log.append_as_leader(batch_of(b"d"), 0, now_ms=0).first_offset == 2
+    log.check_invariants()
+
+
+def test_append_goes_on_after_a_short_write(log, disk, batch_of, monkeypatch):
+    whole = disk.pwrite
+    monkeypatch.setattr(disk, "pwrite", lambda handle, data, position: whole(handle, data[:7], position))
+    log.append_as_leader(batch_of(b"c", b"d"), 0, now_ms=0)
+    log.check_invariants()
+
+
+def test_append_takes_the_log_offline_when_its_rest_cannot_be_cut(log, disk, config, batch_of):
+    disk.capacity = 30
+    disk.fail = _failing({"truncate"}, errno.EIO)
+    with pytest.raises(RefreshMetadataError, match="No space left"):
+        log.append_as_leader(batch_of(b"c"), 0, now_ms=0)
+    disk.capacity, disk.fail = None, _failing((), 0)
+    with pytest.raises(RefreshMetadataError, match=r"offline: .*Errno 5"):
+        log.append_as_leader(batch_of(b"d"), 0, now_ms=0)
+    with pytest.raises(RefreshMetadataError, match="offline"):
+        log.read(0, 100, 2)
+    log.close()
+    again = PartitionLog.open(DIRECTORY, config, files=disk)
+    assert (again.log_end_offset, again.recovery.truncated_bytes) == (2, 30)
+
+
+def test_roll_that_fails_leaves_the_log_as_it_was(log, disk, batch_of):
+    disk.fail = lambda operation, path: (
+        errno.ENOSPC if operation == "open" and path.suffix == ".log" and path != FIRST_SEGMENT else None
+    )
+    while log.size_in_bytes < 450:
+        log.append_as_leader(batch_of(b"x" * 100), 0, now_ms=0)
+    with pytest.raises(RefreshMetadataError, match="Rolling a segment"):
+        log.append_as_leader(batch_of(b"x" * 200), 0, now_ms=0)
+    disk.fail = _failing((), 0)
+    end = log.log_end_offset
+    assert log.append_as_leader(batch_of(b"c"), 0, now_ms=0).first_offset == end
+    log.check_invariants()
+
+
+def test_new_epoch_that_cannot_be_stored_appends_nothing(log, disk, batch_of):
+    disk.fail = _failing({"rename"}, errno.EROFS)
+    with pytest.raises(RefreshMetadataError, match=r"leader-epoch-checkpoint failed: \[Errno 30\]"):
+        log.append_as_leader(batch_of(b"c"), 1, now_ms=0)
+    assert (log.log_end_offset, log.latest_epoch) == (2, 0)
+    assert not [path for path in disk.paths() if path.suffix == ".tmp"]
+
+
+def test_flush_that_fails_takes_the_log_offline(log, disk, batch_of):
+    disk.fail = _failing({"fsync"}, errno.EIO)
+    with pytest.raises(RefreshMetadataError, match="Flushing /data/topic-0 failed"):
+        log.flush()
+    disk.fail = _failing((), 0)
+    with pytest.raises(RefreshMetadataError, match="offline: Flushing"):
+        log.append_as_leader(batch_of(b"c"), 0, now_ms=0)
+    assert log.recovery_point == 0
+
+
+def test_truncation_that_fails_takes_the_log_offline(log, disk):
+    disk.fail = _failing({"truncate"}, errno.EIO)
+    with pytest.raises(RefreshMetadataError, match="Truncating"):
+        log.truncate_to(0)
+    with pytest.raises(RefreshMetadataError, match="offline"):
+        log.read(0, 100, 2)
+
+
+def test_read_that_fails_says_so_and_may_be_repeated(log, disk):
+    disk.fail = _failing({"pread"}, errno.EIO)
+    with pytest.raises(RefreshMetadataError, match=r"Reading .*\.log failed: \[Errno 5\]"):
+        log.read(0, 100, 2)
+    disk.fail = _failing((), 0)
+    assert log.read(0, 100, 2)
+
+
+def test_open_that_cannot_read_cuts_nothing(log, disk, config):
+    before = disk.read_bytes(FIRST_SEGMENT)
+    disk.kill()
+    disk.fail = _failing({"pread"}, errno.EIO, ".log")
+    with pytest.raises(RefreshMetadataError, match="Opening the log"):
+        PartitionLog.open(DIRECTORY, config, files=disk)
+    assert disk.read_bytes(FIRST_SEGMENT) == before
+    assert disk.handle_count == 0

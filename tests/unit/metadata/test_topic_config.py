@@ -1,0 +1,54 @@
+"""A topic's settings: its own over the broker's, checked."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ConfigError
+from tidelog_quorum.metadata import (
+    ConfigRecord,
+    ConfigResourceType,
+    MetadataImage,
+    TopicConfig,
+    TopicRecord,
+    override_topic_config,
+    topic_config,
+)
+
+IMAGE = MetadataImage().apply(
+    1, 1, [TopicRecord("a", b"a" * 16), ConfigRecord(ConfigResourceType.TOPIC, "a", "min.insync.replicas", "2")]
+)
+
+
+def test_topic_config_has_kafkas_defaults() -> None:
+    assert TopicConfig() == TopicConfig(1, 1_048_588, 1_073_741_824, 4_096, 10_485_760, "CreateTime")
+
+
+def test_topic_config_prefers_the_topics_setting_over_the_brokers() -> None:
+    defaults = TopicConfig(min_insync_replicas=3, segment_bytes=1_000)
+    assert topic_config(IMAGE, "a", defaults) == TopicConfig(min_insync_replicas=2, segment_bytes=1_000)
+
+
+def test_topic_config_is_the_brokers_for_a_topic_without_settings() -> None:
+    defaults = TopicConfig(min_insync_replicas=3)
+    assert topic_config(IMAGE, "b", defaults) is defaults
+
+
+def test_topic_config_names_an_unknown_key() -> None:
+    with pytest.raises(ConfigError, match=r'unknown configuration "min\.insync\.replica"; did you mean'):
+        override_topic_config({"min.insync.replica": "2"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("min.insync.replicas", "0"),
+        ("segment.bytes", "13"),
+        ("message.timestamp.type", "Now"),
+        ("max.message.bytes", "-1"),
+        ("index.interval.bytes", "x"),
+    ],
+)
+def test_topic_config_names_a_bad_value(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{value}' for configuration \"{key}\""):
+        override_topic_config({key: value})

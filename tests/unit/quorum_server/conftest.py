@@ -1,0 +1,80 @@
+"""A Raft engine with one voter and no disk, whose commits and elections a test controls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tidelog.errors import ErrorCode, error_for
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndEpoch:
+    leader_id: int | None
+    epoch: int
+    is_self: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedEntry:
+    index: int
+    term: int
+    payload: bytes
+
+
+class FakeRaft:
+    """``commit()`` commits what was proposed, at once after each proposal while ``auto_commit`` is set."""
+
+    def __init__(self, node_id: int = 1) -> None:
+        self.node_id = node_id
+        self.leader = LeaderAndEpoch(None, 0, False)
+        self.log: list[CommittedEntry] = []
+        self.committed = 0
+        self.auto_commit = True
+        self.listener: Any = None
+
+    async def start(self, listener: Any) -> None:
+        self.listener = listener
+
+    async def stop(self) -> None:
+        pass
+
+    def elect(self, leader_id: int | None, *, keep_uncommitted: bool = True) -> None:
+        """Begin a new term; a leader writes an empty entry first, as Raft demands."""
+        if not keep_uncommitted:
+            del self.log[self.committed :]
+        self.leader = LeaderAndEpoch(leader_id, self.leader.epoch + 1, leader_id == self.node_id)
+        self.listener.on_leader_change(self.leader)
+        if leader_id is not None:
+            self._append(b"")
+
+    def propose(self, payload: bytes, epoch: int) -> int:
+        if not self.leader.is_self or self.leader.epoch != epoch:
+            raise error_for(ErrorCode.NOT_CONTROLLER, f"not leading in epoch {epoch}")
+        return self._append(payload)
+
+    async def read_barrier(self) -> int:
+        if not self.leader.is_self:
+            raise error_for(ErrorCode.NOT_CONTROLLER, "not leading")
+        return self.committed
+
+    def commit(self, entries: int | None = None) -> None:
+        ready: Sequence[CommittedEntry] = self.log[self.committed :][:entries]
+        self.committed += len(ready)
+        if ready:
+            self.listener.on_commit(ready)
+
+    def _append(self, payload: bytes) -> int:
+        self.log.append(CommittedEntry(len(self.log) + 1, self.leader.epoch, payload))
+        if self.auto_commit:
+            asyncio.get_running_loop().call_soon(self.commit)
+        return len(self.log)
+
+
+@pytest.fixture
+def new_raft() -> Callable[..., FakeRaft]:
+    return FakeRaft
