@@ -19,7 +19,7 @@ async def _serve(properties: dict[str, str]) -> None:
 
 def main() -> None:
     """Run a controller; exits with 0 after SIGTERM, 2 after a configuration error."""
-    sys.exit(run_process(_serve))
+    sys.exit(run_process(_serve, program="tidelog-quorum"))
 
 
 if __name__ == "__main__":

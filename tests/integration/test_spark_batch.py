@@ -119,6 +119,16 @@ def test_offsets_options_bound_what_is_read(spark: SparkSession, fake: FakeClust
     assert values_of(frame) == [("t", 0, i, i) for i in range(12, 30)] + [("t", 1, i, i) for i in range(5)]
 
 
+def test_frame_keeps_the_end_of_its_first_action(spark: SparkSession, fake: FakeCluster) -> None:
+    fake.create_topic("t")
+    append_values(fake, "t", 0, range(10))
+    frame = load(spark, fake)
+    assert frame.count() == 10
+    append_values(fake, "t", 0, range(10, 20))
+    assert values_of(frame) == [("t", 0, i, i) for i in range(10)], "Spark plans a source once per load()"
+    assert load(spark, fake).count() == 20
+
+
 def test_min_partitions_splits_without_changing_the_rows(spark: SparkSession, fake: FakeCluster) -> None:
     fake.create_topic("t")
     append_values(fake, "t", 0, range(100), per_batch=30)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _RESOLVE_TEXTS = ("DNS resolution failed", "Name or service not known", "Domain name not found")
+_CONNECT_TEXT = "Failed to connect to remote host: "
+"""What gRPC says between the address, which it repeats, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +82,6 @@ def rpc_error(address: str, error: grpc.aio.AioRpcError) -> TidelogError:
     meant = error_from_rpc(error)
     if meant.code is ErrorCode._TRANSPORT:
         unresolved = any(t in meant.message for t in _RESOLVE_TEXTS)
-        return error_for(ErrorCode._RESOLVE if unresolved else meant.code, f"{address}: {meant.message}")
+        reason = meant.message.rpartition(_CONNECT_TEXT)[2]
+        return error_for(ErrorCode._RESOLVE if unresolved else meant.code, f"{address}: {reason}")
     return meant

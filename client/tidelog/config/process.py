@@ -21,15 +21,17 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def run_process(
-    main: Callable[[dict[str, str]], Coroutine[None, None, None]], argv: Sequence[str] | None = None
+    main: Callable[[dict[str, str]], Coroutine[None, None, None]],
+    argv: Sequence[str] | None = None,
+    program: str | None = None,
 ) -> int:
     """Run ``await main(properties)`` on a uvloop until it ends; return the exit code.
 
     ``main`` should import what is slow (grpc) inside itself. Logging goes to stderr at INFO. ``argv`` defaults to the
-    command line's arguments.
+    command line's arguments, ``program``, the name in messages, to the file that was started.
     """
-    program = Path(sys.argv[0]).name
-    # The library's own reports of a failed bind would stand before the one line that says it better.
+    program = program or Path(sys.argv[0]).name
+    # What the gRPC library reports on its own would stand beside the one line that says it better.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
     try:

@@ -7,6 +7,9 @@ import threading
 
 from tidelog.cluster import ClusterClient
 
+ATTEMPT_TIMEOUT_MS = 10_000
+"""A node that is silent for so long is given up: a paused one must not hold up a query."""
+
 _CLIENT_ID = "tidelog-spark"
 
 # Spark forks its workers: a child must not use the channels of its parent.
@@ -23,5 +26,7 @@ def cluster_client(bootstrap_servers: str) -> ClusterClient:
     key = (os.getpid(), bootstrap_servers)
     with _lock:
         if key not in _clients:
-            _clients[key] = ClusterClient(bootstrap_servers, client_id=_CLIENT_ID)
+            _clients[key] = ClusterClient(
+                bootstrap_servers, client_id=_CLIENT_ID, request_timeout_ms=ATTEMPT_TIMEOUT_MS
+            )
         return _clients[key]

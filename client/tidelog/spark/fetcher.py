@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient
+from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Broker, ClusterClient
 from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog.records import iter_headers
-from tidelog.spark.clients import cluster_client
+from tidelog.spark.clients import ATTEMPT_TIMEOUT_MS, cluster_client
 from tidelog.spark.offsets import OffsetRange, report_data_loss
 from tidelog.spark.options import SourceOptions
 from tidelog.transport.loop import network_loop
@@ -24,8 +24,6 @@ from tidelog.v1 import log_service_pb2 as pb
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _MAX_WAIT_MS = 500
-_ATTEMPT_MS = 10_000
-"""A leader that is silent for so long is given up: a paused node must not hold up a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +93,7 @@ class RangeFetcher:
     async def _ask_leader(self, offset: int, deadline: float) -> Fetched:
         name, partition = self._planned.topic, self._planned.partition
         leader = await self._client.leader(name, partition, timeout_ms=_left_ms(deadline))
-        timeout_ms = min(_left_ms(deadline), _ATTEMPT_MS)
-        response = await self._client.fetch(leader.node_id, self._request(offset), timeout_ms=timeout_ms)
-        result = response.topics[0].partitions[0]
+        result = await self._fetch_from(leader, offset, _left_ms(deadline))
         if result.HasField("error"):
             if result.HasField("current_leader"):
                 self._client.learn_leader(name, partition, result.current_leader)
@@ -109,7 +105,16 @@ class RangeFetcher:
             )
         return Fetched(result.records, offset, _offset_after(result.records, offset))
 
-    def _request(self, offset: int) -> pb.FetchRequest:
+    async def _fetch_from(self, leader: Broker, offset: int, left_ms: float) -> pb.FetchPartitionResult:
+        # Half of what is left, so that an empty answer, which says why, comes before the deadline.
+        request = self._request(offset, max_wait_ms=int(min(_MAX_WAIT_MS, left_ms / 2)))
+        try:
+            response = await self._client.fetch(leader.node_id, request, timeout_ms=min(left_ms, ATTEMPT_TIMEOUT_MS))
+        except TidelogError as error:
+            raise error_for(error.code, f"{self._planned} from {leader.address}: {error.message}") from error
+        return response.topics[0].partitions[0]
+
+    def _request(self, offset: int, max_wait_ms: int) -> pb.FetchRequest:
         known = self._client.metadata.partition(self._planned.topic, self._planned.partition)
         item = pb.FetchPartition(
             index=self._planned.partition,
@@ -118,7 +123,7 @@ class RangeFetcher:
             current_leader_epoch=None if known is None else known.leader_epoch,
         )
         return pb.FetchRequest(
-            max_wait_ms=_MAX_WAIT_MS,
+            max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
             cluster_id=self._client.metadata.cluster_id,
@@ -137,7 +142,7 @@ class RangeFetcher:
     async def _refresh(self, deadline: float) -> None:
         # When no node answers now, the next attempt says so.
         with contextlib.suppress(TidelogError):
-            await self._client.refresh([self._planned.topic], timeout_ms=min(_left_ms(deadline), _ATTEMPT_MS))
+            await self._client.refresh([self._planned.topic], timeout_ms=min(_left_ms(deadline), ATTEMPT_TIMEOUT_MS))
 
 
 def _submit(fetcher: RangeFetcher, offset: int) -> Future[Fetched]:

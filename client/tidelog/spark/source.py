@@ -19,7 +19,9 @@ class TidelogDataSource(DataSource):
 
         spark.read.format("tidelog").option("bootstrap.servers", "host:9092").option("subscribe", "flights").load()
 
-    Spark builds it anew, from the options, wherever it needs one.
+    A batch DataFrame ends at the high watermarks of its first action and keeps them: later actions see the same
+    records, and ``load()`` again sees newer ones. Spark builds the source anew, from the options, wherever it
+    needs one.
     """
 
     @classmethod

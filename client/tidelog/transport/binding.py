@@ -18,20 +18,18 @@ def bind_port(server: grpc.aio.Server, host: str, port: int) -> int:
     """
     address = format_address(host, port)
     try:
-        bound = server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise ConfigError(f"cannot listen on {address}: {_reason(host, port)}") from error
-    if bound == 0:
-        raise ConfigError(f"cannot listen on {address}: {_reason(host, port)}")
-    return bound
-
-
-def _reason(host: str, port: int) -> str:
-    """Ask the system, whose own words gRPC swallows."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.bind(address)
+        # The system is asked first: gRPC keeps its reason to itself and writes lines of its own to stderr.
+        _probe(host, port)
+        return server.add_insecure_port(address)
     except OSError as error:
-        return error.strerror or str(error)
-    return "gRPC refused the address"
+        raise ConfigError(f"cannot listen on {address}: {error.strerror or error}") from error
+    except RuntimeError as error:
+        raise ConfigError(f"cannot listen on {address}: {error}") from error
+
+
+def _probe(host: str, port: int) -> None:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        # As gRPC does: connections of an earlier process that are closing do not hold the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)

@@ -24,7 +24,8 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.keepalive_permit_without_calls", 1),
     # A restarted peer must be found again quickly.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # In spite of its name the time that one attempt to connect may take: a busy peer needs more than 50 ms.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Each channel its own connection: one busy peer's stream must not hold up another's.
     ("grpc.use_local_subchannel_pool", 1),
@@ -44,7 +45,7 @@ def server_options() -> list[tuple[str, int | str]]:
     """Return the options of a gRPC server: the same limits, and leave to ping every 5 s."""
     return [
         *_COMMON,
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
         # Two processes on one port is a mistake that must be seen, not load balancing.
         ("grpc.so_reuseport", 0),

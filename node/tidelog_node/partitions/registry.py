@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, topic_id_text
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.fetcher import FetcherPool
@@ -168,13 +168,13 @@ class PartitionRegistry:
 
     def _open_log(self, key: PartitionKey, topic_id: TopicId, config: TopicConfig) -> tuple[PartitionLog, int]:
         found = self._found.pop(key, None)
-        if found is not None and found.topic_id_text == topic_id_text(topic_id):
+        if found is not None and found.topic_id == topic_id:
             found.log.config = log_config(config)
             return found.log, found.high_watermark
         if found is not None:
             found.log.close()
             self._directories.set_aside(found.log.directory)
-        return self._directories.create(key, topic_id, log_config(config)), 0
+        return self._directories.open_partition(key, topic_id, log_config(config)), 0
 
     def _change_configs(self, image: MetadataImage, delta: MetadataDelta) -> None:
         if not delta.topics_with_changed_config:

@@ -57,8 +57,8 @@ class NodeConfig:
     queued_max_request_bytes: int = setting(
         128 * 1024**2, check=at_least(1), doc="The bytes of produce requests under way at which no more are read."
     )
-    log_flush_scheduler_interval_ms: int = setting(
-        5_000, check=at_least(1), doc="How often the logs are put on the disk."
+    log_flush_interval_ms: int = setting(
+        5_000, check=at_least(1), doc="How long a record may be in memory before it is put on the disk."
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         5_000, check=at_least(1), doc="How often high watermarks and recovery points are written down."

@@ -56,12 +56,11 @@ async def serve(properties: dict[str, str]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = grpc.aio.server(options=server_options())
     port = bind_port(server, *config.listener)
-    directories = LogDirectories(config.log_dirs, config.cluster_id, config.node_id)
-    directories.claim()
+    directories = LogDirectories.open(config.log_dirs, config.cluster_id, BrokerId(config.node_id))
     try:
         await Node(config, server, port, directories).run(stop)
     finally:
-        directories.release()
+        directories.close(clean=False)
 
 
 class Node:
@@ -71,6 +70,7 @@ class Node:
         self._config = config
         self._server = server
         self._directories = directories
+        self._previous_broker_epoch = directories.previous_broker_epoch
         self._clock = SystemClock()
         self._broker_id = BrokerId(config.node_id)
         self._controller = ControllerClient(config.voters)
@@ -87,7 +87,7 @@ class Node:
             (host, advertised_port or port),
             config.broker_rack or "",
             directories.ids,
-            directories.previous_broker_epoch,
+            self._previous_broker_epoch,
             config.broker_heartbeat_interval_ms,
             self._controller,
             self._reported_offset,
@@ -168,7 +168,7 @@ class Node:
             "metadata-follower": self._follower.run(),
             "isr-changes": isr_changes.run(),
             "lag-watch": watch_lag(self._registry, config.replica_lag_time_max_ms),
-            "log-flusher": flush_logs(self._registry, config.log_flush_scheduler_interval_ms),
+            "log-flusher": flush_logs(self._registry, config.log_flush_interval_ms),
             "checkpoints": checkpoints,
         }
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
@@ -207,8 +207,8 @@ class Node:
         await self._server.stop(_STOP_GRACE_S)
         await self._registry.close()
         await asyncio.to_thread(self._directories.write_checkpoints, *self._registry.checkpoints())
-        epoch = max(self._lifecycle.broker_epoch, self._directories.previous_broker_epoch)
-        await asyncio.to_thread(self._directories.mark_clean, epoch)
+        epoch = max(self._lifecycle.broker_epoch, self._previous_broker_epoch)
+        self._directories.close(clean=True, broker_epoch=epoch)
         logger.info("Node %d has stopped", self._broker_id)
 
     def _apply_registration(self, tasks: asyncio.TaskGroup) -> None:

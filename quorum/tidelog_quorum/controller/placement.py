@@ -77,31 +77,42 @@ class _Placer:
 
 
 def _balance_leaders(placements: list[tuple[BrokerId, ...]], brokers: Sequence[BrokerId]) -> list[tuple[BrokerId, ...]]:
-    """Pass leaderships on from the broker that has most to the one that has least, until they differ by one at most."""
-    while True:
-        leaders = Counter(p[0] for p in placements)
-        most, least = max(brokers, key=lambda b: leaders[b]), min(brokers, key=lambda b: leaders[b])
-        path = _path(placements, most, least) if leaders[most] - leaders[least] > 1 else []
+    """Pass leaderships on along chains of shared partitions until no chain ends at a broker that leads two fewer.
+
+    When no such chain is left the leaderships are as even as the replicas allow (Harvey et al., "Semi-matchings for
+    bipartite graphs and load balancing", 2006).
+    """
+    while path := _improvement(placements, brokers):
         for index, heir in path:
             placements[index] = (heir, *(b for b in placements[index] if b != heir))
-        if not path:
-            return placements
+    return placements
 
 
-def _path(placements: Sequence[tuple[BrokerId, ...]], start: BrokerId, end: BrokerId) -> list[tuple[int, BrokerId]]:
-    """Return the shortest chain of (partition, heir) by which ``start`` leads one less and ``end`` one more."""
+def _improvement(placements: Sequence[tuple[BrokerId, ...]], brokers: Sequence[BrokerId]) -> list[tuple[int, BrokerId]]:
+    leaders = Counter(p[0] for p in placements)
+    for end in sorted(brokers, key=lambda b: leaders[b]):
+        starts = {b for b in brokers if leaders[b] >= leaders[end] + 2}
+        if path := _path(placements, starts, end):
+            return path
+    return []
+
+
+def _path(
+    placements: Sequence[tuple[BrokerId, ...]], starts: set[BrokerId], end: BrokerId
+) -> list[tuple[int, BrokerId]]:
+    """Return the shortest chain of (partition, heir) by which one of ``starts`` leads one less and ``end`` one more."""
     came_by: dict[BrokerId, tuple[int, BrokerId]] = {}
-    reached, seen = [start], {start}
+    reached, seen = set(starts), set(starts)
     while reached and end not in seen:
         steps = [(i, p[0], b) for i, p in enumerate(placements) if p[0] in reached for b in p[1:]]
-        reached = []
+        reached = set()
         for index, leader, heir in steps:
             if heir not in seen:
                 seen.add(heir)
-                reached.append(heir)
+                reached.add(heir)
                 came_by[heir] = (index, leader)
     path: list[tuple[int, BrokerId]] = []
-    while end in came_by and end != start:
+    while end in came_by:
         index, leader = came_by[end]
         path.append((index, end))
         end = leader

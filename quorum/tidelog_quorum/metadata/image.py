@@ -248,7 +248,7 @@ class _Draft:
 
     def _change_feature(self, record: FeatureLevelRecord) -> None:
         if self._features is None:
-            self._features = dict(self._base.feature_levels)
+            self._features = _copy(self._base.feature_levels)
         self._features[record.name] = record.level
         if record.level == 0:
             del self._features[record.name]
@@ -262,29 +262,34 @@ class _Draft:
 
     def _changed_brokers(self) -> dict[BrokerId, BrokerRegistration]:
         if self._brokers is None:
-            self._brokers = dict(self._base.brokers)
+            self._brokers = _copy(self._base.brokers)
         return self._brokers
 
     def _changed_topics(self) -> dict[str, TopicImage]:
         if self._topics is None:
-            self._topics = dict(self._base.topics)
+            self._topics = _copy(self._base.topics)
         return self._topics
 
     def _changed_topic_names(self) -> dict[TopicId, str]:
         if self._topic_names is None:
-            self._topic_names = dict(self._base.topic_names)
+            self._topic_names = _copy(self._base.topic_names)
         return self._topic_names
 
     def _changed_configs(self) -> dict[ConfigResource, Mapping[str, str]]:
         if self._configs is None:
-            self._configs = dict(self._base.configs)
+            self._configs = _copy(self._base.configs)
         return self._configs
 
     def _changed_partitions(self, topic_id: TopicId) -> dict[int, PartitionRegistration]:
         name = self._topic_name(topic_id)
         if name not in self._partitions:
-            self._partitions[name] = dict(self._changed_topics()[name].partitions)
+            self._partitions[name] = _copy(self._changed_topics()[name].partitions)
         return self._partitions[name]
+
+
+def _copy(mapping: Mapping[K, V]) -> dict[K, V]:
+    # An order of magnitude faster than dict(mapping), which goes through the proxy for each key.
+    return mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
 
 
 def _frozen(changed: dict[K, V] | None, base: Mapping[K, V]) -> Mapping[K, V]:

@@ -9,6 +9,7 @@ Blocking; all calls after :func:`open_storage` come from one thread.
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import crc32c
-from rocksdict import DBCompressionType, DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import DBCompressionType, DBRecoveryMode, Options, Rdict, RdictIter, WriteBatch, WriteOptions
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.wal import check_wal
 
+logger = logging.getLogger(__name__)
 FORMAT_VERSION = 1
 _IDENTITY_KEY = b"m"
 _STATE_KEY = b"h"
@@ -192,13 +194,24 @@ def _read_entries(database: Rdict, directory: Path, last_index: int) -> Iterator
     for index in range(1, last_index + 1):
         key = _entry_key(index)
         if not iterator.valid() or iterator.key() != key:
-            raise _corrupt(directory, index, f"it is missing, {last_index} entries should be there", iterator)
+            raise _corrupt(directory, index, _why_missing(iterator, last_index))
         entry = _decode_entry(index, _checked(directory, key, iterator.value(), f"the entry at index {index}"))
         if entry.term < term:
-            raise _corrupt(directory, index, f"its term {entry.term} is below {term}, the term before", iterator)
+            raise _corrupt(directory, index, f"has term {entry.term}, which is below {term}, the term before")
         term = entry.term
         yield entry
         iterator.next()
+
+
+def _why_missing(iterator: RdictIter, last_index: int) -> str:
+    """RocksDB ends an iteration at a block it cannot read as it does at the last key; the status tells which."""
+    try:
+        iterator.status()
+    except Exception as error:
+        # rocksdict raises bare Exception for whatever RocksDB reports.
+        logger.error("RocksDB cannot read a block: %s", error, exc_info=True)
+        return f"cannot be read: {error}"
+    return f"is missing, {last_index} entries should be there"
 
 
 def _decode_entry(index: int, body: bytes) -> Entry:
@@ -236,15 +249,8 @@ def _entry_key(index: int) -> bytes:
     return _ENTRY_PREFIX + _INDEX.pack(index)
 
 
-def _corrupt(directory: Path, index: int, why: str, iterator: object) -> TidelogError:
-    try:
-        iterator.status()  # type: ignore[attr-defined]
-    except Exception as error:
-        why = str(error)
-    return error_for(
-        ErrorCode.CORRUPT_MESSAGE,
-        f"the entry at index {index} of the metadata log in {directory} cannot be read: {why}",
-    )
+def _corrupt(directory: Path, index: int, why: str) -> TidelogError:
+    return error_for(ErrorCode.CORRUPT_MESSAGE, f"the entry at index {index} of the metadata log in {directory} {why}")
 
 
 def _open_error(directory: Path, error: Exception) -> TidelogError:

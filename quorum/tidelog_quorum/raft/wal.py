@@ -56,9 +56,9 @@ def _first_broken(data: bytes) -> int | None:
 
 def _write_begins_after(data: bytes, broken: int) -> bool:
     for position in range(broken + 1, len(data) - _HEADER.size + 1):
-        if data[position + 6] in (_FULL, _FIRST):
-            if _record_size(data, position, _BLOCK_SIZE - position % _BLOCK_SIZE) is not None:
-                return True
+        begins = data[position + 6] in (_FULL, _FIRST)
+        if begins and _record_size(data, position, _BLOCK_SIZE - position % _BLOCK_SIZE) is not None:
+            return True
     return False
 
 

@@ -59,7 +59,7 @@ async def serve(config: QuorumConfig) -> None:
     await server.start()
     logger.info("controller %s serves on %s", config.node_id, format_address(host, port))
     try:
-        await _run_until(stop, quorum)
+        await _run_until(stop, quorum, engine)
     finally:
         await server.stop(_STOP_GRACE_S)
         await engine.stop()
@@ -74,11 +74,13 @@ def _add_services(server: grpc.aio.Server, config: QuorumConfig, quorum: QuorumC
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
 
 
-async def _run_until(stop: asyncio.Event, quorum: QuorumController) -> None:
+async def _run_until(stop: asyncio.Event, quorum: QuorumController, engine: TidelogRaft) -> None:
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(quorum.run(), name="expire-sessions")
+        expiry = tasks.create_task(quorum.run(), name="expire-sessions")
+        failure = tasks.create_task(engine.wait_failed(), name="raft-failure")
         await stop.wait()
-        running.cancel()
+        expiry.cancel()
+        failure.cancel()
 
 
 def _writable(path: str) -> Path:

@@ -12,17 +12,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
 from tidelog_quorum.controller import Controller, Result
 from tidelog_quorum.metadata import MetadataImage, MetadataRecord, NoOpRecord, encode_batch, from_message
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
-
-if TYPE_CHECKING:
-    from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -70,7 +68,9 @@ class QuorumController:
     def log_end_offsets(self) -> Mapping[int, int]:
         """The last offset known to be in each voter's log; of the others only what the engine tells."""
         leader = self._engine.leader
-        return {leader.leader_id: self._controller.latest.offset} if leader.is_self and leader.leader_id else {}
+        if not leader.is_self or leader.leader_id is None:
+            return {}
+        return {leader.leader_id: self._controller.latest.offset}
 
     async def submit(self, handle: Callable[[Controller, int], Result[R]]) -> R:
         """Handle a request as leader and return its answer once it is committed.
@@ -112,15 +112,15 @@ class QuorumController:
             for entry in entries:
                 self._apply(entry)
         except Exception as error:
-            self._failure = error
-            self._failed.set()
+            self._fail(error)
             raise
         self._feed.wake()
         self._release()
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Begin or cease to lead."""
-        logger.info("the quorum is led by controller %s in epoch %s", leader.leader_id, leader.epoch)
+        if leader.leader_id is not None:
+            logger.info("the quorum is led by controller %s in epoch %s", leader.leader_id, leader.epoch)
         self._announcement = None
         self._controller.resign()
         self._feed.set_leader(-1 if leader.leader_id is None else leader.leader_id)
@@ -134,9 +134,12 @@ class QuorumController:
             asyncio.get_running_loop().call_soon(self._announce, leader)
 
     def _announce(self, leader: LeaderAndEpoch) -> None:
-        if self._engine.leader != leader:
+        try:
+            index = self._engine.propose(encode_batch([NoOpRecord()]), leader.epoch)
+        except TidelogError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                self._fail(error)
             return
-        index = self._engine.propose(encode_batch([NoOpRecord()]), leader.epoch)
         self._announcement = (index, leader.epoch)
 
     def _apply(self, entry: CommittedEntry) -> None:
@@ -168,6 +171,10 @@ class QuorumController:
         except TidelogError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._failed.set()
 
     def _release(self) -> None:
         offset = self._controller.committed.offset
@@ -202,5 +209,5 @@ class QuorumController:
 
     def _not_controller(self) -> TidelogError:
         leader_id = self._engine.leader.leader_id
-        known = "no leader is known" if leader_id is None or leader_id < 0 else f"controller {leader_id} does"
+        known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
         return error_for(ErrorCode.NOT_CONTROLLER, f"this controller does not lead the quorum; {known}")

@@ -210,6 +210,12 @@ def test_placement_uses_every_rack_and_is_even_with_racks_of_one_size(
     assert spread(Counter(p[0] for p in placed), racks * size) <= 1
 
 
+def test_placement_is_even_where_the_fullest_broker_shares_nothing_with_the_emptiest() -> None:
+    racks = [f"r{i % 4}" for i in range(8)]
+    placed = place_replicas(cluster(racks), 17, 2)
+    assert spread(Counter(p[0] for p in placed), 8) == 1
+
+
 def test_placement_leaves_fenced_brokers_out() -> None:
     assert set(place_replicas(cluster([""] * 3, fenced=(1,)), 5, 2)) <= {(0, 2), (2, 0)}
 

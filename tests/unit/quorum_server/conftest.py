@@ -4,26 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from tidelog.errors import ErrorCode, error_for
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderAndEpoch:
-    leader_id: int | None
-    epoch: int
-    is_self: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedEntry:
-    index: int
-    term: int
-    payload: bytes
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftListener
 
 
 class FakeRaft:
@@ -35,9 +20,9 @@ class FakeRaft:
         self.log: list[CommittedEntry] = []
         self.committed = 0
         self.auto_commit = True
-        self.listener: Any = None
+        self.listener: RaftListener | None = None
 
-    async def start(self, listener: Any) -> None:
+    async def start(self, listener: RaftListener) -> None:
         self.listener = listener
 
     async def stop(self) -> None:
@@ -48,6 +33,7 @@ class FakeRaft:
         if not keep_uncommitted:
             del self.log[self.committed :]
         self.leader = LeaderAndEpoch(leader_id, self.leader.epoch + 1, leader_id == self.node_id)
+        assert self.listener is not None
         self.listener.on_leader_change(self.leader)
         if leader_id is not None:
             self._append(b"")
@@ -66,6 +52,7 @@ class FakeRaft:
         ready: Sequence[CommittedEntry] = self.log[self.committed :][:entries]
         self.committed += len(ready)
         if ready:
+            assert self.listener is not None
             self.listener.on_commit(ready)
 
     def _append(self, payload: bytes) -> int:

@@ -19,7 +19,7 @@ class RaftConfig:
         1_000,
         key="controller.quorum.election.timeout.ms",
         check=at_least(20),
-        doc="How long a voter waits for a leader before it asks for votes, and a leader for a majority before it resigns.",
+        doc="A voter that hears no leader for so long asks for votes; a leader that hears no majority resigns.",
     )
     heartbeat_interval_ms: int = setting(
         100,

@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tidelog.errors import ErrorCode, KafkaException, error_for
+from tidelog.producer.core import (
+    Accumulator,
+    AccumulatorLimits,
+    AskMetadata,
+    Batch,
+    BatchAcknowledged,
+    BatchFailed,
+    Command,
+    Send,
+    Settle,
+    TopicLearned,
+    TopicRefused,
+)
+from tidelog.records import read_records
+
+LIMITS = AccumulatorLimits(
+    linger_ms=5,
+    batch_size=100_000,
+    batch_num_messages=10,
+    max_messages=1_000,
+    max_bytes=1_000_000,
+    message_max_bytes=10_000,
+    message_timeout_ms=1_000,
+    propagation_max_ms=300,
+    retries=1_000,
+)
+RETRIABLE = error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved")
+FATAL = error_for(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+
+
+def make(limits: AccumulatorLimits = LIMITS, partitions: int | None = 2) -> Accumulator:
+    accumulator = Accumulator(limits, lambda attempt: 10.0, lambda n: 0)
+    if partitions is not None:
+        accumulator.handle(TopicLearned("t", partitions, range(partitions)), 0)
+    return accumulator
+
+
+def put(
+    accumulator: Accumulator,
+    value: bytes,
+    partition: int = 0,
+    now_ms: float = 0,
+    report: Callable[..., Any] | None = None,
+) -> bool:
+    return accumulator.append("t", partition, None, value, (), 1, report, now_ms)
+
+
+def leader(topic: str, partition: int) -> int | None:
+    return 1
+
+
+def sends(commands: list[Command]) -> list[Batch]:
+    return [batch for c in commands if isinstance(c, Send) for batch in c.batches]
+
+
+def values(batch: Batch) -> list[bytes | None]:
+    return [record.value for record in read_records(batch.encode())]
+
+
+def test_accumulator_sends_after_linger() -> None:
+    accumulator = make()
+    assert put(accumulator, b"a", now_ms=100)
+    assert not put(accumulator, b"b", now_ms=102)
+    assert accumulator.poll(104, leader) == []
+    assert accumulator.next_timer_ms(104) == 105
+    assert [values(b) for b in sends(accumulator.poll(105, leader))] == [[b"a", b"b"]]
+
+
+def test_accumulator_sends_at_once_when_flushing() -> None:
+    accumulator = make()
+    put(accumulator, b"a")
+    accumulator.flushing = 1
+    assert len(sends(accumulator.poll(0, leader))) == 1
+
+
+def test_accumulator_closes_a_batch_at_its_number_of_records() -> None:
+    accumulator = make()
+    for n in range(25):
+        put(accumulator, b"%d" % n)
+    [first] = sends(accumulator.poll(0, leader))
+    assert first.count == 10
+    assert sends(accumulator.poll(1000 - 1, leader)) == []
+    accumulator.handle(BatchAcknowledged(first.batch_id, 0), 1)
+    [second] = sends(accumulator.poll(1, leader))
+    assert values(second) == [b"%d" % n for n in range(10, 20)]
+
+
+def test_accumulator_closes_a_batch_before_it_exceeds_its_size() -> None:
+    accumulator = make(replace(LIMITS, batch_size=1_000))
+    for _ in range(5):
+        put(accumulator, b"x" * 400)
+    [first] = sends(accumulator.poll(0, leader))
+    assert first.count == 2
+    assert len(first.encode()) <= 1_000
+
+
+def test_accumulator_takes_a_record_larger_than_a_batch_alone() -> None:
+    accumulator = make(replace(LIMITS, batch_size=1_000))
+    put(accumulator, b"x" * 5_000)
+    put(accumulator, b"y")
+    assert [b.count for b in sends(accumulator.poll(0, leader))] == [1]
+
+
+def test_accumulator_pipelines_partitions_but_not_batches_of_one() -> None:
+    accumulator = make(replace(LIMITS, batch_num_messages=1))
+    for partition in (0, 0, 1):
+        put(accumulator, b"v", partition)
+    assert sorted(b.partition for b in sends(accumulator.poll(0, leader))) == [0, 1]
+    assert sends(accumulator.poll(10, leader)) == []
+
+
+def test_accumulator_retries_in_order_after_the_back_off() -> None:
+    accumulator = make(replace(LIMITS, batch_num_messages=1))
+    put(accumulator, b"a")
+    put(accumulator, b"b")
+    [first] = sends(accumulator.poll(0, leader))
+    assert accumulator.handle(BatchFailed(first.batch_id, RETRIABLE), 5) == [AskMetadata(frozenset(["t"]))]
+    assert sends(accumulator.poll(14, leader)) == []
+    assert accumulator.next_timer_ms(14) == 15
+    assert sends(accumulator.poll(15, leader)) == [first]
+
+
+def test_accumulator_retries_at_once_when_the_answer_named_the_leader() -> None:
+    accumulator = make()
+    put(accumulator, b"a")
+    [batch] = sends(accumulator.poll(5, leader))
+    assert accumulator.handle(BatchFailed(batch.batch_id, RETRIABLE, leader_known=True), 6) == []
+    assert sends(accumulator.poll(6, leader)) == [batch]
+
+
+@pytest.mark.parametrize(("error", "retries"), [(FATAL, 1_000), (RETRIABLE, 0)])
+def test_accumulator_gives_up_on_a_final_error_and_when_retries_are_used_up(
+    error: KafkaException, retries: int
+) -> None:
+    accumulator = make(replace(LIMITS, retries=retries))
+    put(accumulator, b"a", report=print)
+    [batch] = sends(accumulator.poll(5, leader))
+    [settle] = accumulator.handle(BatchFailed(batch.batch_id, error), 6)
+    assert isinstance(settle, Settle)
+    assert (settle.count, settle.error, len(settle.deliveries)) == (1, error, 1)
+    assert (accumulator.count, len(accumulator)) == (0, 1)
+
+
+def test_accumulator_times_out_in_flight_and_ignores_the_late_answer() -> None:
+    accumulator = make()
+    put(accumulator, b"a")
+    [batch] = sends(accumulator.poll(5, leader))
+    [settle] = accumulator.poll(1_000, leader)
+    assert isinstance(settle, Settle)
+    assert settle.error is not None
+    assert settle.error.code is ErrorCode._MSG_TIMED_OUT
+    assert "t-0" in settle.error.message
+    assert accumulator.handle(BatchAcknowledged(batch.batch_id, 7), 1_001) == []
+
+
+def test_accumulator_asks_for_the_leader_and_has_no_timer_but_the_timeout() -> None:
+    accumulator = make()
+    put(accumulator, b"a")
+    assert accumulator.poll(5, lambda t, p: None) == [AskMetadata(frozenset(["t"]))]
+    assert accumulator.next_timer_ms(5) == 1_000
+
+
+def test_accumulator_refuses_more_than_the_queue_holds_until_reports_are_served() -> None:
+    accumulator = make(replace(LIMITS, max_messages=1))
+    put(accumulator, b"a", report=print)
+    with pytest.raises(BufferError, match="_QUEUE_FULL"):
+        put(accumulator, b"b")
+    [batch] = sends(accumulator.poll(5, leader))
+    accumulator.handle(BatchAcknowledged(batch.batch_id, 0), 6)
+    with pytest.raises(BufferError):
+        put(accumulator, b"b")
+    accumulator.unserved -= 1
+    put(accumulator, b"b")
+
+
+def test_accumulator_refuses_a_record_above_message_max_bytes_and_an_unknown_partition() -> None:
+    accumulator = make()
+    with pytest.raises(KafkaException, match=r"MESSAGE_TOO_LARGE.*10000"):
+        put(accumulator, b"x" * 10_001)
+    with pytest.raises(KafkaException, match=r"_UNKNOWN_PARTITION.*no partition 9, it has 2"):
+        put(accumulator, b"x", partition=9)
+    assert len(accumulator) == 0
+
+
+def test_accumulator_holds_records_until_the_topic_is_known_and_keeps_their_order() -> None:
+    accumulator = make(partitions=None)
+    assert put(accumulator, b"a")
+    put(accumulator, b"z", partition=5, report=print)
+    put(accumulator, b"b")
+    assert accumulator.poll(0, leader) == [AskMetadata(frozenset(["t"]))]
+    [refused] = accumulator.handle(TopicLearned("t", 1, (0,)), 6)
+    assert isinstance(refused, Settle)
+    assert refused.error is not None
+    assert refused.error.code is ErrorCode._UNKNOWN_PARTITION
+    assert [values(b) for b in sends(accumulator.poll(6, leader))] == [[b"a", b"b"]]
+
+
+def test_accumulator_gives_up_a_topic_that_stays_unknown_and_an_invalid_one_at_once() -> None:
+    unknown = TopicRefused("t", error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 'there is no topic "t"'))
+    accumulator = make(partitions=None)
+    put(accumulator, b"a")
+    assert accumulator.handle(unknown, 10) == []
+    assert accumulator.handle(unknown, 309) == []
+    [settle] = accumulator.handle(unknown, 310)
+    assert isinstance(settle, Settle)
+    assert settle.error is not None
+    assert settle.error.code is ErrorCode._UNKNOWN_TOPIC
+    put(accumulator, b"a")
+    invalid = TopicRefused("t", error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, "t"))
+    assert len(accumulator.handle(invalid, 311)) == 1
+    assert len(accumulator) == 0
+
+
+def test_accumulator_forgives_a_topic_that_appears_in_time() -> None:
+    unknown = TopicRefused("t", error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 'there is no topic "t"'))
+    accumulator = make(partitions=None)
+    put(accumulator, b"a")
+    accumulator.handle(unknown, 10)
+    accumulator.handle(TopicLearned("t", 1, (0,)), 20)
+    assert accumulator.handle(unknown, 400) == []
+
+
+def test_accumulator_purges_what_waits_and_what_is_in_flight() -> None:
+    accumulator = make(replace(LIMITS, batch_num_messages=1))
+    for _ in range(3):
+        put(accumulator, b"a")
+    accumulator.poll(0, leader)
+    commands = accumulator.purge(in_queue=True, in_flight=True)
+    codes = [c.error.code for c in commands if isinstance(c, Settle) and c.error]
+    assert codes == [ErrorCode._PURGE_INFLIGHT, ErrorCode._PURGE_QUEUE, ErrorCode._PURGE_QUEUE]
+    assert len(accumulator) == 0
+    accumulator.check_invariants()
+
+
+def test_accumulator_spreads_records_without_key_batch_by_batch() -> None:
+    accumulator = Accumulator(LIMITS, lambda attempt: 10.0, lambda n: 0)
+    accumulator.handle(TopicLearned("t", 3, (0, 1, 2)), 0)
+    for n in range(30):
+        accumulator.append("t", -1, None, b"%d" % n, (), 1, None, 0)
+    batches = sends(accumulator.poll(0, leader))
+    assert sum(b.count for b in batches) + 10 >= 30
+    assert len({b.partition for b in batches}) >= 2
+
+
+class AccumulatorMachine(RuleBasedStateMachine):
+    """A cluster that acknowledges, fails, loses answers and stays silent, in any order.
+
+    Properties: every record is settled exactly once; what is acknowledged is in the log; without a batch that
+    timed out, the log has a partition's records in the order of produce(), repeats aside.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0.0
+        self.accumulator = make(partitions=None)
+        self.in_flight: dict[int, Batch] = {}
+        self.logs: dict[int, list[bytes]] = defaultdict(list)
+        self.produced: dict[int, list[bytes]] = defaultdict(list)
+        self.settled: dict[bytes, KafkaException | None] = {}
+        self.timed_out = False
+        self.serial = 0
+        self.has_leader = True
+
+    def do(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Send(batches=batches):
+                    for batch in batches:
+                        assert batch.batch_id not in self.in_flight
+                        assert all(b.partition != batch.partition for b in self.in_flight.values())
+                        self.in_flight[batch.batch_id] = batch
+                case Settle() as settle:
+                    self.settle(settle)
+                case AskMetadata():
+                    pass
+
+    def settle(self, settle: Settle) -> None:
+        assert settle.count == len(settle.deliveries)
+        for delivery in settle.deliveries:
+            assert delivery.value is not None
+            assert delivery.value not in self.settled, "settled twice"
+            self.settled[delivery.value] = settle.error
+            if settle.error is None:
+                assert delivery.value in self.logs[settle.partition]
+        self.accumulator.unserved -= len(settle.deliveries)
+        if settle.error is not None and settle.error.code is ErrorCode._MSG_TIMED_OUT:
+            self.timed_out = True
+            self.in_flight = {i: b for i, b in self.in_flight.items() if not set(values(b)) & set(self.settled)}
+
+    @rule(partition=st.integers(0, 2), count=st.integers(1, 12))
+    def produce(self, partition: int, count: int) -> None:
+        for _ in range(count):
+            value = b"%d" % self.serial
+            self.serial += 1
+            self.produced[partition].append(value)
+            put(self.accumulator, value, partition, self.now_ms, report=print)
+
+    @rule(elapsed=st.sampled_from([0, 1, 5, 20, 300]))
+    def poll(self, elapsed: int) -> None:
+        self.now_ms += elapsed
+        self.do(self.accumulator.poll(self.now_ms, lambda t, p: 1 if self.has_leader else None))
+
+    @rule()
+    def learn(self) -> None:
+        self.do(self.accumulator.handle(TopicLearned("t", 3, (0, 1, 2)), self.now_ms))
+
+    @rule()
+    def toggle_leader(self) -> None:
+        self.has_leader = not self.has_leader
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), outcome=st.sampled_from(["ack", "lost request", "lost answer", "refused"]))
+    def answer(self, data: st.DataObject, outcome: str) -> None:
+        batch = self.in_flight.pop(data.draw(st.sampled_from(sorted(self.in_flight))))
+        if outcome in ("ack", "lost answer"):
+            self.logs[batch.partition].extend(v for v in values(batch) if v is not None)
+        match outcome:
+            case "ack":
+                event: Any = BatchAcknowledged(batch.batch_id, 0)
+            case "refused":
+                event = BatchFailed(batch.batch_id, FATAL)
+            case _:
+                event = BatchFailed(batch.batch_id, RETRIABLE)
+        self.do(self.accumulator.handle(event, self.now_ms))
+
+    @invariant()
+    def invariants_hold(self) -> None:
+        self.accumulator.check_invariants()
+        assert self.accumulator.count + len(self.settled) == self.serial
+
+    @invariant()
+    def log_keeps_the_order_of_produce(self) -> None:
+        for partition, log in self.logs.items():
+            first_seen = list(dict.fromkeys(log))
+            order = {value: n for n, value in enumerate(self.produced[partition])}
+            assert [order[v] for v in first_seen] == sorted(order[v] for v in first_seen)
+
+    def teardown(self) -> None:
+        self.has_leader = True
+        self.learn()
+        self.accumulator.flushing = 1
+        for _ in range(10_000):
+            self.poll(20)
+            if not self.in_flight and not self.accumulator.count:
+                break
+            for batch in list(self.in_flight.values()):
+                del self.in_flight[batch.batch_id]
+                self.logs[batch.partition].extend(v for v in values(batch) if v is not None)
+                self.do(self.accumulator.handle(BatchAcknowledged(batch.batch_id, 0), self.now_ms))
+        assert len(self.settled) == self.serial, "not every record was settled"
+        assert len(self.accumulator) == 0
+        self.invariants_hold()
+
+
+TestAccumulatorMachine = AccumulatorMachine.TestCase
+TestAccumulatorMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

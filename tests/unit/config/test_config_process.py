@@ -1,0 +1,94 @@
+"""Properties files with overrides, and how a process ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.config.process import load_properties
+from tidelog.errors import ConfigError
+
+
+def test_load_properties_reads_javas_format_with_overrides_on_top(tmp_path: Path) -> None:
+    file = tmp_path / "p"
+    file.write_text("# comment\na = 1\nb=long \\\n  value\nlisteners=GRPC://h:1\n")
+    assert load_properties(file, ["a=2", "c = x=y "]) == {
+        "a": "2",
+        "b": "long value",
+        "listeners": "GRPC://h:1",
+        "c": "x=y",
+    }
+
+
+@pytest.mark.parametrize("override", ["", "a", "=1"])
+def test_load_properties_refuses_an_override_without_key_or_value(tmp_path: Path, override: str) -> None:
+    file = tmp_path / "p"
+    file.write_text("")
+    with pytest.raises(ConfigError, match="must be key=value"):
+        load_properties(file, [override])
+
+
+def test_load_properties_names_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_properties(tmp_path / "p")
+
+
+def test_load_properties_names_a_file_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "p"
+    file.write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_properties(file)
+
+
+SCRIPT = """
+import sys
+from tidelog.config.process import run_process
+from tidelog.errors import ConfigError
+
+async def main(properties):
+    if properties["do"] == "refuse":
+        raise ConfigError("two\\nlines")
+    if properties["do"] == "crash":
+        raise ZeroDivisionError
+    print(properties["do"])
+
+sys.exit(run_process(main))
+"""
+
+
+def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "p").write_text("do=print")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "script.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=tmp_path)
+
+
+def test_run_process_ends_with_0_after_main(tmp_path: Path) -> None:
+    ended = run(tmp_path, "p")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "print\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("p", "--override", "do=refuse"), "two lines"),
+        (("q",), "q: No such file or directory"),
+        (("p", "--override", "x"), 'invalid override "x"'),
+        ((), "required: FILE"),
+        (("p", "--overrid", "a=b"), "unrecognized arguments"),
+    ],
+)
+def test_run_process_ends_with_2_and_one_line(tmp_path: Path, arguments: tuple[str, ...], text: str) -> None:
+    ended = run(tmp_path, *arguments)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert text in ended.stderr
+
+
+def test_run_process_shows_a_defect_with_its_traceback(tmp_path: Path) -> None:
+    ended = run(tmp_path, "p", "--override", "do=crash")
+    assert ended.returncode == 1
+    assert "ZeroDivisionError" in ended.stderr

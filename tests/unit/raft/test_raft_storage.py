@@ -1,0 +1,197 @@
+"""The voter's disk: what was written survives a kill, damage is told by name, a full disk is an error."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
+from tidelog_quorum.raft.storage import RaftStorage, StoredState, open_storage
+
+
+def entries(start: int, end: int, term: int = 1, size: int = 100) -> tuple[Entry, ...]:
+    return tuple(Entry(i, term, EntryKind.DATA, bytes([i % 256]) * size) for i in range(start, end))
+
+
+def append(start: int, end: int, term: int = 1, size: int = 100) -> Persist:
+    return Persist(0, None, None, entries(start, end, term, size))
+
+
+def reopen(directory: Path) -> StoredState:
+    storage, state = open_storage(directory, "c", 1)
+    storage.close()
+    return state
+
+
+def write_and_be_killed(directory: Path, write: Callable[[RaftStorage], None]) -> None:
+    """Run ``write`` in a child that dies by SIGKILL right after it, with the database open."""
+    child = os.fork()
+    if child == 0:
+        try:
+            storage, _ = open_storage(directory, "c", 1)
+            write(storage)
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def wal_of(directory: Path) -> Path:
+    return max(directory.glob("*.log"), key=lambda path: path.stat().st_size)
+
+
+def flip_bit(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x40
+    path.write_bytes(data)
+
+
+def test_storage_gives_back_what_it_took_after_a_restart(tmp_path: Path) -> None:
+    storage, state = open_storage(tmp_path, "c", 1)
+    assert state == StoredState(HardState(), ())
+    storage.write([Persist(1, HardState(3, None), None, entries(1, 4)), Persist(2, HardState(4, 0), None, ())])
+    storage.write([append(4, 6, term=4)])
+    storage.close()
+    assert reopen(tmp_path) == StoredState(HardState(4, 0), entries(1, 4) + entries(4, 6, term=4))
+
+
+def test_storage_replaces_what_is_truncated_also_within_one_write(tmp_path: Path) -> None:
+    storage, _ = open_storage(tmp_path, "c", 1)
+    storage.write([append(1, 8), Persist(2, None, 3, entries(3, 5, term=2)), Persist(3, None, 4, ())])
+    storage.close()
+    assert reopen(tmp_path).entries == entries(1, 3) + entries(3, 4, term=2)
+
+
+def test_storage_of_a_fresh_folder_opens_quickly(tmp_path: Path) -> None:
+    started = time.perf_counter()
+    storage, _ = open_storage(tmp_path / "a" / "b", "c", 1)
+    assert time.perf_counter() - started < 0.1
+    storage.close()
+
+
+def test_storage_keeps_every_acknowledged_write_when_killed(tmp_path: Path) -> None:
+    def write(storage: RaftStorage) -> None:
+        for i in range(1, 51):
+            storage.write([Persist(i, HardState(i), None, entries(i, i + 1))])
+
+    write_and_be_killed(tmp_path, write)
+    assert reopen(tmp_path) == StoredState(HardState(50), entries(1, 51))
+
+
+def test_storage_drops_a_torn_last_write_and_nothing_else(tmp_path: Path) -> None:
+    write_and_be_killed(tmp_path, lambda storage: [storage.write([append(i, i + 1)]) for i in range(1, 21)])
+    wal = wal_of(tmp_path)
+    os.truncate(wal, wal.stat().st_size - 30)
+    assert reopen(tmp_path).entries == entries(1, 20)
+
+
+def test_storage_drops_a_torn_write_of_many_blocks_as_a_whole(tmp_path: Path) -> None:
+    def write(storage: RaftStorage) -> None:
+        storage.write([append(1, 3)])
+        storage.write([append(3, 40, size=10_000)])
+
+    write_and_be_killed(tmp_path, write)
+    wal = wal_of(tmp_path)
+    data = bytearray(wal.read_bytes())
+    # A page in the middle did not reach the disk, later ones did.
+    data[40_000:44_096] = bytes(4_096)
+    wal.write_bytes(data)
+    with pytest.raises(TidelogError) as refused:
+        reopen(tmp_path)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("field", ["checksum", "length", "kind", "payload"])
+def test_storage_refuses_to_start_when_a_bit_of_its_log_has_flipped(tmp_path: Path, field: str) -> None:
+    write_and_be_killed(tmp_path, lambda storage: [storage.write([append(i, i + 1)]) for i in range(1, 21)])
+    wal = wal_of(tmp_path)
+    first_size = 7 + int.from_bytes(wal.read_bytes()[4:6], "little")
+    flip_bit(wal, first_size + {"checksum": 0, "length": 5, "kind": 6, "payload": 30}[field])
+    with pytest.raises(TidelogError, match="damaged") as refused:
+        reopen(tmp_path)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert str(tmp_path) in refused.value.message
+
+
+def test_storage_names_the_index_when_an_entry_is_damaged(tmp_path: Path) -> None:
+    storage, _ = open_storage(tmp_path, "c", 1)
+    storage.write([append(1, 10)])
+    storage.close()
+    change(tmp_path, b"e" + (7).to_bytes(8, "big"), lambda value: value[:-1] + bytes([value[-1] ^ 1]))
+    with pytest.raises(TidelogError, match="entry at index 7 of the metadata log .* is damaged"):
+        reopen(tmp_path)
+
+
+@pytest.mark.parametrize("index", [1, 5, 9])
+def test_storage_names_the_index_when_an_entry_is_missing(tmp_path: Path, index: int) -> None:
+    storage, _ = open_storage(tmp_path, "c", 1)
+    storage.write([append(1, 10)])
+    storage.close()
+    change(tmp_path, b"e" + index.to_bytes(8, "big"), lambda _: None)
+    with pytest.raises(TidelogError, match=f"entry at index {index} of the metadata log .* is missing, 9 entries"):
+        reopen(tmp_path)
+
+
+def test_storage_names_an_index_when_a_table_file_has_a_flipped_bit(tmp_path: Path) -> None:
+    storage, _ = open_storage(tmp_path, "c", 1)
+    storage.write([append(1, 2000)])
+    storage.close()
+    reopen(tmp_path)
+    table = max(tmp_path.glob("*.sst"), key=lambda path: path.stat().st_size)
+    flip_bit(table, table.stat().st_size // 2)
+    with pytest.raises(TidelogError, match=r"entry at index \d+ of .* cannot be read: Corruption"):
+        reopen(tmp_path)
+
+
+def test_storage_refuses_the_folder_of_another_cluster_or_voter(tmp_path: Path) -> None:
+    reopen(tmp_path)
+    with pytest.raises(TidelogError, match='is of cluster "c", cluster.id is "d"') as cluster:
+        open_storage(tmp_path, "d", 1)
+    assert cluster.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+    with pytest.raises(TidelogError, match="is controller 1's, node.id is 2"):
+        open_storage(tmp_path, "c", 2)
+
+
+def test_storage_refuses_a_folder_that_is_in_use(tmp_path: Path) -> None:
+    storage, _ = open_storage(tmp_path, "c", 1)
+    with pytest.raises(TidelogError, match="in use by another process"):
+        open_storage(tmp_path, "c", 1)
+    storage.close()
+
+
+def test_storage_raises_when_the_disk_is_full_and_keeps_what_it_acknowledged(tmp_path: Path) -> None:
+    storage, _ = open_storage(tmp_path, "c", 1)
+    acknowledged = 0
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
+    try:
+        with pytest.raises(TidelogError, match="cannot write to the metadata log") as full:
+            for index in range(1, 1000):
+                storage.write([append(index, index + 1)])
+                acknowledged = index
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert full.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(TidelogError, match="cannot close"):
+        storage.close()
+    kept = reopen(tmp_path).entries
+    assert len(kept) >= acknowledged > 100
+    assert kept == entries(1, len(kept) + 1)
+
+
+def change(directory: Path, key: bytes, by: Callable[[bytes], bytes | None]) -> None:
+    """Change a value behind the storage's back."""
+    database = Rdict(str(directory), Options(raw_mode=True))
+    value = by(database[key])
+    if value is None:
+        del database[key]
+    else:
+        database[key] = value
+    database.close()

@@ -1,0 +1,25 @@
+"""Spark finds the source by its module name, and a missing dependency never breaks Spark's discovery."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip()
+
+
+def test_discovery_module_exposes_the_source() -> None:
+    assert run_python("import pyspark_tidelog; print(pyspark_tidelog.DefaultSource.name())") == "tidelog"
+
+
+@pytest.mark.parametrize("missing", ["pyarrow", "pyspark"])
+def test_discovery_module_imports_without_a_dependency(missing: str) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; import pyspark_tidelog as m; print(hasattr(m, 'DefaultSource'))"
+    )
+    assert run_python(code) == "False"

@@ -1,0 +1,121 @@
+"""Ranges are fetched whole through errors, in their order, and what is lost is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog.records import RecordBatchBuilder
+from tidelog.spark import fetcher
+from tidelog.spark.fetcher import fetch_range
+from tidelog.spark.offsets import OffsetRange
+from tidelog.spark.options import SourceOptions
+from tidelog.testing import FakeCluster
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCluster]:
+    with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        for first in range(0, 50, 10):
+            builder = RecordBatchBuilder()
+            for i in range(10):
+                builder.append(None, str(first + i).encode(), (), 0)
+            cluster.append("t", 0, builder.build())
+        yield cluster
+
+
+def options_of(fake: FakeCluster, poll_timeout_ms: int = 20_000, fail_on_data_loss: bool = True) -> SourceOptions:
+    return SourceOptions(
+        fake.bootstrap_servers, ("t",), poll_timeout_ms=poll_timeout_ms, fail_on_data_loss=fail_on_data_loss
+    )
+
+
+def spans(options: SourceOptions, start: int, end: int) -> list[tuple[int, int]]:
+    return [(f.offset, f.next_offset) for f in fetch_range(options, OffsetRange("t", 0, start, end))]
+
+
+def test_small_fetches_follow_each_other_without_gaps(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher, "_FETCH_BYTES", 1)
+    assert spans(options_of(fake), 5, 35) == [(5, 10), (10, 20), (20, 30), (30, 40)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode._TRANSPORT,
+    ],
+)
+def test_retriable_errors_are_waited_out(fake: FakeCluster, code: ErrorCode) -> None:
+    fake.fail_next("Fetch", code, times=3)
+    fake.fail_next("GetMetadata", ErrorCode.LEADER_NOT_AVAILABLE, times=2)
+    assert spans(options_of(fake), 0, 50) == [(0, 50)]
+    assert fake.calls("Fetch") == 4
+
+
+def test_fenced_epoch_is_learnt_from_the_answer(fake: FakeCluster) -> None:
+    options = options_of(fake)
+    assert spans(options, 0, 50) == [(0, 50)]
+    fake.elect_leader("t", 0)
+    assert spans(options, 0, 50) == [(0, 50)]
+
+
+def test_permanent_errors_are_raised_at_once(fake: FakeCluster) -> None:
+    fake.fail_next("Fetch", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(TidelogError, match=r"TOPIC_AUTHORIZATION_FAILED: t-0 \[0, 50\)"):
+        spans(options_of(fake), 0, 50)
+    assert fake.calls("Fetch") == 1
+
+
+def test_deadline_without_progress_names_the_offset(fake: FakeCluster) -> None:
+    with pytest.raises(TidelogError, match=r"t-0 \[0, 60\): nothing at offset 50, the high watermark is 50"):
+        spans(options_of(fake, poll_timeout_ms=1_000), 0, 60)
+
+
+def test_records_that_arrive_late_complete_the_range(fake: FakeCluster) -> None:
+    fetches = fetch_range(options_of(fake), OffsetRange("t", 0, 40, 51))
+    assert next(fetches).next_offset == 50
+    builder = RecordBatchBuilder()
+    builder.append(None, b"50", (), 0)
+    fake.append("t", 0, builder.build())
+    assert [f.next_offset for f in fetches] == [51]
+
+
+@pytest.mark.parametrize(("start", "deleted", "found"), [(3, 25, [(25, 50)]), (3, 50, [])])
+def test_deleted_records_are_skipped_only_when_allowed(
+    fake: FakeCluster, start: int, deleted: int, found: list[tuple[int, int]]
+) -> None:
+    fake.delete_records("t", 0, deleted)
+    with pytest.raises(TidelogError, match=rf"offset 3 is gone, the partition has \[{deleted}, 50\)") as raised:
+        spans(options_of(fake), start, 50)
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert spans(options_of(fake, fail_on_data_loss=False), start, 50) == found
+
+
+def test_deleted_topic_ends_the_read(fake: FakeCluster) -> None:
+    options = options_of(fake, poll_timeout_ms=3_000)
+    assert spans(options, 0, 50)
+    fake.delete_topic("t")
+    with pytest.raises(TidelogError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        spans(options, 0, 50)
+
+
+def test_offset_after_refuses_batches_that_end_before() -> None:
+    builder = RecordBatchBuilder()
+    builder.append(None, b"v", (), 0)
+    with pytest.raises(CorruptRecordError, match="a fetch from offset 7"):
+        fetcher._offset_after(builder.build(), 7)
+
+
+def test_abandoned_read_leaves_nothing_behind(fake: FakeCluster) -> None:
+    fetches = fetch_range(options_of(fake), OffsetRange("t", 0, 0, 60))
+    assert next(fetches).next_offset == 50
+    fetches.close()
+    assert spans(options_of(fake), 0, 50) == [(0, 50)]
