@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -14,15 +14,10 @@ from tidelog import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     KafkaError,
-    Message,
     TopicPartition,
 )
 
 Deployment = Any
-
-
-class Readable(Protocol):
-    def consume(self, num_messages: int, timeout: float) -> list[Message]: ...
 
 
 def test_records_come_back_with_key_value_headers_and_timestamp(cluster: Deployment) -> None:
@@ -86,7 +81,7 @@ def test_records_with_the_same_key_share_a_partition_in_order(cluster: Deploymen
 
 
 def test_log_append_time_is_reported_and_read(cluster: Deployment) -> None:
-    topic = cluster.topic(**{"message_timestamp_type": "LogAppendTime"})
+    topic = cluster.topic(message_timestamp_type="LogAppendTime")
     [delivered] = cluster.send(topic, [b"v"])
     [message] = cluster.read(topic, 1)
     assert delivered.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME

@@ -59,6 +59,11 @@ class Sender:
         self._refresher: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the sender's task has not ended."""
+        return self._main is not None and not self._main.done()
+
     async def start(self) -> None:
         """Start the sender's task."""
         self._main = asyncio.create_task(self._run(), name="producer-sender")

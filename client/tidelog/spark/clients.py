@@ -7,8 +7,11 @@ import threading
 
 from tidelog.cluster import ClusterClient
 
-ATTEMPT_TIMEOUT_MS = 10_000
-"""A node that is silent for so long is given up: a paused one must not hold up a query."""
+FETCH_TIMEOUT_MS = 10_000
+"""A node that is silent for so long while batches are fetched is given up: a paused one must not hold up a query."""
+
+_REQUEST_TIMEOUT_MS = 5_000
+"""The same for requests that move no records."""
 
 _CLIENT_ID = "tidelog-spark"
 
@@ -27,6 +30,6 @@ def cluster_client(bootstrap_servers: str) -> ClusterClient:
     with _lock:
         if key not in _clients:
             _clients[key] = ClusterClient(
-                bootstrap_servers, client_id=_CLIENT_ID, request_timeout_ms=ATTEMPT_TIMEOUT_MS
+                bootstrap_servers, client_id=_CLIENT_ID, request_timeout_ms=_REQUEST_TIMEOUT_MS
             )
         return _clients[key]

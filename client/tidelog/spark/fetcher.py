@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Broker, ClusterClient
 from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog.records import iter_headers
-from tidelog.spark.clients import ATTEMPT_TIMEOUT_MS, cluster_client
+from tidelog.spark.clients import FETCH_TIMEOUT_MS, cluster_client
 from tidelog.spark.offsets import OffsetRange, report_data_loss
 from tidelog.spark.options import SourceOptions
 from tidelog.transport.loop import network_loop
@@ -109,7 +109,7 @@ class RangeFetcher:
         # Half of what is left, so that an empty answer, which says why, comes before the deadline.
         request = self._request(offset, max_wait_ms=int(min(_MAX_WAIT_MS, left_ms / 2)))
         try:
-            response = await self._client.fetch(leader.node_id, request, timeout_ms=min(left_ms, ATTEMPT_TIMEOUT_MS))
+            response = await self._client.fetch(leader.node_id, request, timeout_ms=min(left_ms, FETCH_TIMEOUT_MS))
         except TidelogError as error:
             raise error_for(error.code, f"{self._planned} from {leader.address}: {error.message}") from error
         return response.topics[0].partitions[0]
@@ -142,7 +142,7 @@ class RangeFetcher:
     async def _refresh(self, deadline: float) -> None:
         # When no node answers now, the next attempt says so.
         with contextlib.suppress(TidelogError):
-            await self._client.refresh([self._planned.topic], timeout_ms=min(_left_ms(deadline), ATTEMPT_TIMEOUT_MS))
+            await self._client.refresh([self._planned.topic], timeout_ms=min(_left_ms(deadline), FETCH_TIMEOUT_MS))
 
 
 def _submit(fetcher: RangeFetcher, offset: int) -> Future[Fetched]:

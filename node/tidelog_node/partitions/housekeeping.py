@@ -29,7 +29,8 @@ async def flush_logs(registry: PartitionRegistry, interval_ms: int) -> None:
     while True:
         await asyncio.sleep(interval_ms / 1000)
         for partition in registry:
-            if partition.log.recovery_point >= partition.log.log_end_offset:
+            is_held = registry.get(partition.topic, partition.index) is partition
+            if not is_held or partition.log.recovery_point >= partition.log.log_end_offset:
                 continue
             try:
                 await partition.flush()

@@ -120,9 +120,8 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_paranoid_checks(True)
-    # A torn last write was never acknowledged and is dropped; damage before it must stop the start. The
-    # default mode would silently drop everything after the damage.
-    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    # Drops a torn last write, which was never acknowledged; check_wal has made sure that it is no more than that.
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     options.set_write_buffer_size(4 * 1024 * 1024)
     options.set_max_write_buffer_number(2)
     options.set_max_background_jobs(2)

@@ -1,9 +1,13 @@
-"""Looks for damage in RocksDB's write-ahead logs that RocksDB itself takes for a torn last write.
+"""Tells a write that a crash cut short from damage to acknowledged ones, in RocksDB's write-ahead logs.
 
-RocksDB ends a log silently where a record claims to be longer than the rest of the file. That is right for
-a write cut short by a crash, which was never acknowledged, but a flipped bit in a length field looks the same and
-would drop acknowledged entries. The difference: a write begins only after the one before was synced, so after a torn
-write no other one begins. (Of the torn write itself, later pages may have reached the disk without the earlier ones.)
+RocksDB ends its recovery silently at the first record it cannot read. That is right for the last write
+before a crash, which was never acknowledged, but damage anywhere would drop all that follows. So the logs are
+checked before RocksDB opens them. A broken record is the end of a torn write when
+
+- no other write begins after it (each begins only after the one before was synced), and
+- it claims to be longer than the file, or a part of it as large as a sector was never written, so is all zeros.
+
+What this cannot tell: a flipped bit in the length of the very last record looks like a torn write.
 
 Format (RocksDB wiki, "Write Ahead Log File Format"): blocks of 32 KiB; a record never spans blocks and has a header
 of 7 bytes: masked CRC-32C of type and payload, length, type; all little-endian. A write is one FULL record or one
@@ -20,13 +24,14 @@ import crc32c
 from tidelog.errors import ErrorCode, error_for
 
 _BLOCK_SIZE = 32 * 1024
+_SECTOR_SIZE = 512
 _HEADER = struct.Struct("<IHB")
 _MASK_DELTA = 0xA282EAD8
 _ZERO, _FULL, _FIRST = 0, 1, 2
 
 
 def check_wal(directory: Path) -> None:
-    """Raise when in a write-ahead log in ``directory`` a write begins after a broken record.
+    """Raise when a write-ahead log in ``directory`` is damaged other than by a torn last write.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE, with the file and the position of the damage.
@@ -34,10 +39,8 @@ def check_wal(directory: Path) -> None:
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
         broken = _first_broken(data)
-        if broken is not None and _write_begins_after(data, broken):
-            raise error_for(
-                ErrorCode.CORRUPT_MESSAGE, f"the metadata log is damaged: {path} at position {broken}, before its end"
-            )
+        if broken is not None and (_write_begins_after(data, broken) or not _is_torn(data, broken)):
+            raise error_for(ErrorCode.CORRUPT_MESSAGE, f"the metadata log is damaged: {path} at position {broken}")
 
 
 def _first_broken(data: bytes) -> int | None:
@@ -59,6 +62,19 @@ def _write_begins_after(data: bytes, broken: int) -> bool:
         begins = data[position + 6] in (_FULL, _FIRST)
         if begins and _record_size(data, position, _BLOCK_SIZE - position % _BLOCK_SIZE) is not None:
             return True
+    return False
+
+
+def _is_torn(data: bytes, broken: int) -> bool:
+    length = _HEADER.unpack_from(data, broken)[1]
+    if broken + _HEADER.size + length > len(data):
+        return True
+    start = broken
+    while start < len(data):
+        end = start - start % _SECTOR_SIZE + _SECTOR_SIZE
+        if not any(data[start:end]):
+            return True
+        start = end
     return False
 
 

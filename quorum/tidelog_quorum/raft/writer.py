@@ -61,8 +61,12 @@ class StorageWriter:
             await asyncio.wait([self._task])
         if self._storage is not None:
             storage, self._storage = self._storage, None
-            # The executor's one thread comes to this after the write under way.
-            await asyncio.get_running_loop().run_in_executor(self._executor, storage.close)
+            try:
+                # The executor's one thread comes to this after the write under way.
+                await asyncio.get_running_loop().run_in_executor(self._executor, storage.close)
+            except TidelogError as error:
+                # Nothing depends on it: what was acknowledged is on disk, the rest never will be.
+                logger.error("%s", error)
         self._executor.shutdown(wait=False)
 
     async def _run(self, storage: RaftStorage) -> None:

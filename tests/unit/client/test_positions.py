@@ -201,6 +201,7 @@ class PositionsMachine(RuleBasedStateMachine):
         )
         self.leaders: dict[int, int] = defaultdict(lambda: 1)
         self.fetches: dict[int, Fetch] = {}
+        self.interrupted: set[int] = set()
         self.look_ups: list[LookUpSpec] = []
         self.queue: list[Deliver] = []
         self.expected: dict[int, int] = {}
@@ -217,8 +218,8 @@ class PositionsMachine(RuleBasedStateMachine):
                     assert command.node_id not in self.fetches, "two long polls at one node"
                     self.fetches[command.node_id] = command
                 case Interrupt():
-                    fetch = self.fetches.pop(command.node_id)
-                    self.do(self.positions.handle(FetchFailed(command.node_id, fetch.specs, None), self.now_ms))
+                    assert command.node_id in self.fetches
+                    self.interrupted.add(command.node_id)
                 case LookUp():
                     self.look_ups.extend(command.specs)
                 case Deliver():
@@ -239,12 +240,20 @@ class PositionsMachine(RuleBasedStateMachine):
     @rule(data=st.data(), whole_failure=st.booleans())
     def answer(self, data: st.DataObject, whole_failure: bool) -> None:
         fetch = self.fetches.pop(data.draw(st.sampled_from(sorted(self.fetches))))
+        self.interrupted.discard(fetch.node_id)
         if whole_failure:
             error = error_for(ErrorCode._TRANSPORT, "gone")
             self.do(self.positions.handle(FetchFailed(fetch.node_id, fetch.specs, error), self.now_ms))
             return
         results = [self.result(fetch.node_id, spec, data) for spec in fetch.specs]
         self.do(self.positions.handle(Fetched(fetch.node_id, results), self.now_ms))
+
+    @precondition(lambda self: self.interrupted)
+    @rule()
+    def interrupt(self) -> None:
+        node_id = self.interrupted.pop()
+        fetch = self.fetches.pop(node_id)
+        self.do(self.positions.handle(FetchFailed(node_id, fetch.specs, None), self.now_ms))
 
     def result(self, node_id: int, spec: FetchSpec, data: st.DataObject) -> FetchedPartition:
         if self.leaders[spec.partition] != node_id:
@@ -293,4 +302,4 @@ class PositionsMachine(RuleBasedStateMachine):
 
 
 TestPositionsMachine = PositionsMachine.TestCase
-TestPositionsMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPositionsMachine.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -41,12 +42,14 @@ class EngineProcess:
 
     def __init__(self, engine: TidelogRaft, server: grpc.aio.Server, listener: RecordingListener) -> None:
         self.engine = engine
-        self.server = server
+        self._server: grpc.aio.Server | None = server
         self.listener = listener
 
     async def stop(self) -> None:
+        server, self._server = self._server, None
+        assert server is not None
         await self.engine.stop()
-        await self.server.stop(0)
+        await server.stop(0)
 
 
 class EngineCluster:
@@ -79,6 +82,9 @@ class EngineCluster:
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(self.stop(node_id) for node_id in list(self.running)))
+        # A gRPC server schedules its last call when it is collected, which must not be after the loop has closed.
+        gc.collect()
+        await asyncio.sleep(0)
 
     async def leader(self) -> EngineProcess:
         """Wait until all running engines agree on one of them."""

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidelog.cli.main import app
+from tidelog.cli.message_format import message_formatter
+from tidelog.message import Message
+from tidelog.testing import FakeCluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster() as running:
+        yield running
+
+
+def run(cluster: FakeCluster, *args: str, stdin: str | bytes | None = None) -> Result:
+    environment = {"TIDELOG_BOOTSTRAP_SERVERS": cluster.bootstrap_servers}
+    return CliRunner().invoke(app, list(args), input=stdin, env=environment)
+
+
+def test_cli_creates_lists_describes_and_deletes_topics(cluster: FakeCluster) -> None:
+    created = run(cluster, "topic", "create", "flights", "-p", "3", "-r", "1", "-c", "max.message.bytes=2000")
+    assert (created.exit_code, created.stdout) == (0, "created flights\n")
+    assert run(cluster, "topic", "create", "flights", "--if-not-exists").stdout == "flights exists already\n"
+    assert (
+        run(cluster, "topic", "list").stdout == "TOPIC    PARTITIONS  REPLICATION\nflights           3            1\n"
+    )
+    assert run(cluster, "topic", "describe", "flights").stdout == (
+        "flights: 3 partitions, replication factor 1\n"
+        "  max.message.bytes=2000\n"
+        "PARTITION  LEADER  EPOCH  REPLICAS  ISR\n"
+        "        0       1      0  1         1\n"
+        "        1       1      0  1         1\n"
+        "        2       1      0  1         1\n"
+    )
+    assert run(cluster, "topic", "delete", "flights").stdout == "deleted flights\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("topic", "describe", "nope"), "error: UNKNOWN_TOPIC_OR_PARTITION: "),
+        (("topic", "delete", "nope"), "error: UNKNOWN_TOPIC_OR_PARTITION: "),
+        (("topic", "create", "a b"), "error: INVALID_TOPIC_EXCEPTION: "),
+        (("topic", "create", "x", "-r", "3"), "error: INVALID_REPLICATION_FACTOR: "),
+        (("produce", "nope"), "error: UNKNOWN_TOPIC_OR_PARTITION: "),
+        (("consume", "nope"), "error: UNKNOWN_TOPIC_OR_PARTITION: "),
+        (
+            ("consume", "nope", "-X", "fetch.min.byte=1"),
+            'error: INVALID_CONFIG: unknown configuration "fetch.min.byte"',
+        ),
+        (("topic", "list", "-b", "127.0.0.1:1", "--timeout", "0.2"), "error: _ALL_BROKERS_DOWN: "),
+    ],
+)
+def test_cli_errors_are_one_line_on_stderr_and_exit_code_1(
+    cluster: FakeCluster, args: tuple[str, ...], text: str
+) -> None:
+    result = run(cluster, *args, stdin="v\n")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith(text)
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("topic", "create"), ("nonsense",), ("consume", "t", "-f", "%z"), ("topic", "create", "t", "-c", "novalue")],
+)
+def test_cli_usage_errors_exit_with_2(cluster: FakeCluster, args: tuple[str, ...]) -> None:
+    assert run(cluster, *args).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "args", [(), ("topic",), ("cluster",), ("produce",), ("consume",), ("dev",), ("topic", "create")]
+)
+def test_cli_help_has_a_text_and_examples_for_commands(cluster: FakeCluster, args: tuple[str, ...]) -> None:
+    result = run(cluster, *args, "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.stdout
+    if args and args not in (("topic",), ("cluster",)):
+        assert "Example" in result.stdout
+
+
+def test_cli_produces_lines_and_consumes_them(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 1)
+    produced = run(cluster, "produce", "t", "--key-separator", ":", stdin="k1:v1\nk2:v:2\nnokey\n")
+    assert (produced.exit_code, produced.stdout) == (0, "")
+    assert produced.stderr.startswith("3 records to t in ")
+    consumed = run(cluster, "consume", "t", "--from-beginning", "--exit-at-end", "-f", "%p:%o %k=%v")
+    assert (consumed.exit_code, consumed.stdout) == (0, "0:0 k1=v1\n0:1 k2=v:2\n0:2 =nokey\n")
+    limited = run(cluster, "consume", "t", "-o", "1", "--partition", "0", "-n", "1")
+    assert limited.stdout == "v:2\n"
+
+
+def test_cli_produces_a_file(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.create_topic("t", 3)
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"line {n}\n" for n in range(2_500)))
+    assert run(cluster, "produce", "t", str(lines), "-z", "zstd", "-X", "linger.ms=1").exit_code == 0
+    consumed = run(cluster, "consume", "t", "--from-beginning", "-e", "-f", "json")
+    values = {json.loads(line)["value"] for line in consumed.stdout.splitlines()}
+    assert values == {f"line {n}" for n in range(2_500)}
+
+
+def test_cli_says_how_many_records_were_not_acknowledged(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 1, configs={"max.message.bytes": "200"})
+    result = run(cluster, "produce", "t", "-X", "batch.num.messages=1", stdin="short\n" + "x" * 300 + "\nshort\n")
+    assert result.exit_code == 1
+    assert "error: MESSAGE_TOO_LARGE: 1 of 3 records were not acknowledged" in result.stderr
+    assert len(cluster.records("t")) == 2
+
+
+def test_cli_refuses_a_partition_that_the_topic_does_not_have(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 1)
+    for command in ("produce", "consume"):
+        result = run(cluster, command, "t", "-p", "7", stdin="v\n")
+        assert result.exit_code == 1
+        assert "no partition 7" in result.stderr
+
+
+def test_cli_shows_the_cluster(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 2)
+    result = run(cluster, "cluster", "info")
+    address = cluster.bootstrap_servers
+    assert result.exit_code == 0
+    assert f"cluster {cluster.cluster_id}: 1 topics, 2 partitions" in result.stdout
+    assert f"1  {address}  leader" in result.stdout
+    assert f"1  {address}  -     ready      2" in result.stdout
+
+
+def process(cluster: FakeCluster, *args: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", "from tidelog.cli.main import main; main()", *args]
+    environment = {**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": cluster.bootstrap_servers}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def test_cli_consume_ends_quietly_when_its_reader_goes(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 1)
+    run(cluster, "produce", "t", stdin="".join(f"{'x' * 100} {n}\n" for n in range(5_000)))
+    consumer = process(cluster, "consume", "t", "--from-beginning")
+    assert consumer.stdout is not None
+    assert consumer.stderr is not None
+    assert consumer.stdout.readline().endswith(b" 0\n")
+    consumer.stdout.close()
+    assert consumer.wait(20) == 0
+    assert consumer.stderr.read() == b""
+    consumer.stderr.close()
+
+
+def test_cli_consume_ends_quietly_at_ctrl_c(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 1)
+    run(cluster, "produce", "t", stdin="one\n")
+    with process(cluster, "consume", "t", "--from-beginning") as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        assert consumer.stdout.readline() == b"one\n"
+        consumer.send_signal(signal.SIGINT)
+        assert consumer.wait(20) == 130
+        assert consumer.stderr.read() == b""
+
+
+def test_message_format_knows_every_field_and_escape() -> None:
+    message = Message("t", 1, 2, b"k", b"v", [("h", b"x"), ("n", None)], (1, 99))
+    line = message_formatter(r"%t\t%p %o %k %v %T %h %%\\")(message)
+    assert line == b"t\t1 2 k v 99 h=x,n=None %\\\n"
+
+
+def test_message_format_json_keeps_null_and_shows_bytes_that_are_no_text() -> None:
+    line = message_formatter("json")(Message("t", 1, 2, None, b"\xff\xc3\xa9", None, (1, 99)))
+    assert json.loads(line) == {
+        "topic": "t",
+        "partition": 1,
+        "offset": 2,
+        "timestamp": 99,
+        "key": None,
+        "value": "\\xffé",
+        "headers": [],
+    }

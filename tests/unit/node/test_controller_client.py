@@ -1,0 +1,129 @@
+import asyncio
+import contextlib
+import socket
+
+import grpc.aio
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import abort_with, server_options
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
+from tidelog_node.server import controller_client
+from tidelog_node.server.controller_client import ControllerClient
+
+REQUEST = pb.BrokerHeartbeatRequest(broker_id=1)
+
+
+class FakeControllerService(ControllerServiceServicer):
+    """Answers heartbeats as ``answer`` says; counts them."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.calls = 0
+
+    async def BrokerHeartbeat(self, request, context):
+        self.calls += 1
+        return await self.answer(context)
+
+
+@contextlib.asynccontextmanager
+async def controllers(*answers):
+    services = [FakeControllerService(answer) for answer in answers]
+    servers, voters = [], {}
+    for index, service in enumerate(services):
+        server = grpc.aio.server(options=server_options())
+        add_ControllerServiceServicer_to_server(service, server)
+        voters[index + 1] = ("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        servers.append(server)
+    client = ControllerClient(voters)
+    try:
+        yield client, services, voters
+    finally:
+        await client.close()
+        for server in servers:
+            await server.stop(0)
+
+
+async def leads(context):
+    return pb.BrokerHeartbeatResponse(is_caught_up=True)
+
+
+async def hangs(context):
+    await asyncio.sleep(60)
+
+
+def follows(hint=None):
+    async def answer(context):
+        details = [("tidelog-leader-endpoint", hint())] if hint else []
+        await abort_with(context, error_for(ErrorCode.NOT_CONTROLLER, "not me"), details)
+
+    return answer
+
+
+def test_call_follows_the_hint_to_the_leader_and_stays_there():
+    async def run():
+        addresses = {}
+        hint = follows(lambda: f"127.0.0.1:{addresses[3][1]}")
+        async with controllers(hint, leads, leads) as (client, services, voters):
+            addresses.update(voters)
+            for _ in range(3):
+                assert (await client.broker_heartbeat(REQUEST, 5)).is_caught_up
+            assert [s.calls for s in services] == [1, 0, 3]
+
+    asyncio.run(run())
+
+
+def test_call_passes_over_a_controller_that_is_gone_or_silent(monkeypatch):
+    monkeypatch.setattr(controller_client, "_ATTEMPT_TIMEOUT_S", 0.2)
+
+    async def run():
+        async with controllers(hangs, follows(), leads) as (client, services, _):
+            assert (await client.broker_heartbeat(REQUEST, 5)).is_caught_up
+            assert services[2].calls == 1
+
+    asyncio.run(run())
+
+
+def test_call_ends_in_time_when_nobody_leads():
+    async def run():
+        async with controllers(follows(), follows()) as (client, _, _):
+            with pytest.raises(TidelogError, match="no controller answered") as raised:
+                await client.broker_heartbeat(REQUEST, 0.4)
+            assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(run())
+
+
+def test_call_raises_the_leaders_own_error():
+    async def refuses(context):
+        await abort_with(context, error_for(ErrorCode.STALE_BROKER_EPOCH, "old"))
+
+    async def run():
+        async with controllers(refuses) as (client, services, _):
+            with pytest.raises(TidelogError, match="old") as raised:
+                await client.broker_heartbeat(REQUEST, 5)
+            assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
+            assert services[0].calls == 1
+
+    asyncio.run(run())
+
+
+def test_call_tries_again_while_no_controller_is_up_yet():
+    async def run():
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        client = ControllerClient({1: ("127.0.0.1", port)})
+        call = asyncio.create_task(client.broker_heartbeat(REQUEST, 10))
+        await asyncio.sleep(0.2)
+        server = grpc.aio.server(options=server_options())
+        add_ControllerServiceServicer_to_server(FakeControllerService(leads), server)
+        server.add_insecure_port(f"127.0.0.1:{port}")
+        await server.start()
+        assert (await call).is_caught_up
+        await client.close()
+        await server.stop(0)
+
+    asyncio.run(run())
