@@ -43,7 +43,7 @@ def produce_all(cluster: LocalCluster, topic: str, watch: TopicWatch, progress: 
             if row % _POLL_EVERY == 0:
                 producer.poll(0)
                 progress.update(task, completed=ledger.acknowledged)
-                _act(row, cluster, watch, timeline, progress)
+                _act(row, ledger, cluster, watch, timeline, progress)
         _drain(producer, ledger, progress, task)
         timeline.last_ack_s = time.monotonic()
     _restart(cluster, timeline, progress)
@@ -71,7 +71,9 @@ def _send(producer: Producer, topic: str, ledger: Ledger, row: int, fields: dict
             return
 
 
-def _act(row: int, cluster: LocalCluster, watch: TopicWatch, timeline: Timeline, progress: Progress) -> None:
+def _act(
+    row: int, ledger: Ledger, cluster: LocalCluster, watch: TopicWatch, timeline: Timeline, progress: Progress
+) -> None:
     if timeline.killed_node < 0 and row >= dataset.ROWS // 2:
         timeline.killed_node = watch.busiest_leader()
         led = sum(view.leader == timeline.killed_node for view in watch.view.values())
@@ -80,7 +82,7 @@ def _act(row: int, cluster: LocalCluster, watch: TopicWatch, timeline: Timeline,
         progress.console.print(
             f"  half-way: killed node {timeline.killed_node} (SIGKILL), the leader of {led} partitions"
         )
-    elif row >= dataset.ROWS * 3 // 4:
+    elif timeline.killed_s and ledger.acknowledged >= dataset.ROWS * 3 // 4:
         _restart(cluster, timeline, progress)
 
 

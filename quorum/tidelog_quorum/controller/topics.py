@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import NO_BROKER, BrokerId, TopicId
+from tidelog.topic_names import collision_key, validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_quorum.controller.placement import place_replicas
 from tidelog_quorum.controller.result import Result, error_message
-from tidelog_quorum.controller.topic_names import collision_key, validate_topic_name
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import (
     ConfigRecord,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import NO_BROKER
+from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.registrations import PartitionRegistration
@@ -22,8 +23,13 @@ def topic_metadata(image: MetadataImage, topic: TopicImage) -> log_service_pb2.T
 
 
 def unknown_topic(name: str) -> log_service_pb2.TopicMetadata:
-    """Return the answer for a topic that does not exist."""
-    error = common_pb2.Error(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, message=f"there is no topic {name!r}")
+    """Return the answer for a topic that does not exist, or cannot because of its name."""
+    try:
+        validate_topic_name(name)
+        problem = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    except TidelogError as invalid:
+        problem = invalid
+    error = common_pb2.Error(code=problem.code.code, message=problem.message)
     return log_service_pb2.TopicMetadata(name=name, error=error)
 
 

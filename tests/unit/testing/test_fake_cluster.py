@@ -226,7 +226,7 @@ def creatable(name: str, **fields: object) -> admin.CreatableTopic:
         (creatable("t", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
         (creatable("t", assignments=[admin.ReplicaAssignment(broker_ids=[9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (creatable("t", configs=[{"name": "no.such", "value": "1"}]), ErrorCode.INVALID_CONFIG),
-        (creatable("t", configs=[{"name": "retention.ms", "value": "soon"}]), ErrorCode.INVALID_CONFIG),
+        (creatable("t", configs=[{"name": "segment.bytes", "value": "soon"}]), ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_create_topics_refuses_what_a_controller_refuses(
@@ -239,14 +239,14 @@ def test_create_topics_refuses_what_a_controller_refuses(
 
 
 def test_admin_creates_describes_and_deletes(node: Node) -> None:
-    configs = [{"name": "retention.ms", "value": "60000"}]
+    configs = [{"name": "segment.bytes", "value": "60000"}]
     request = admin.CreateTopicsRequest(topics=[creatable("t", num_partitions=3, configs=configs)])
     [created] = node.admin.CreateTopics(request, timeout=5).topics
     assert (created.num_partitions, created.replication_factor, len(created.topic_id)) == (3, 1, 16)
     names = admin.DescribeTopicsRequest(topic_names=["t", "u"])
     known, unknown = node.admin.DescribeTopics(names, timeout=5).topics
     assert [p.leader_id for p in known.topic.partitions] == [1, 1, 1]
-    assert [(c.name, c.value) for c in known.configs] == [("retention.ms", "60000")]
+    assert [(c.name, c.value) for c in known.configs] == [("segment.bytes", "60000")]
     assert unknown.topic.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
     cluster = node.admin.DescribeCluster(admin.DescribeClusterRequest(), timeout=5)
     assert (cluster.cluster_id, cluster.controller_id, len(cluster.brokers)) == ("fake-cluster", 1, 1)

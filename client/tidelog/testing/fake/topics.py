@@ -12,23 +12,19 @@ from dataclasses import dataclass, field
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import TopicId
 from tidelog.testing.fake.partition import AppendResult, FakePartition
+from tidelog.topic_names import collision_key, validate_topic_name
 
-MAX_NAME_LENGTH = 249
 NODE_ID = 1
 
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-# The last four cannot be noticed on one node that keeps everything in memory: they are checked and stored.
+# The keys that a controller takes; what they do to segments cannot be noticed in memory.
 _CONFIGS: dict[str, re.Pattern[str]] = {
     "max.message.bytes": re.compile(r"\d+"),
     "message.timestamp.type": re.compile("CreateTime|LogAppendTime"),
     "min.insync.replicas": re.compile(r"[1-9]\d*"),
-    "cleanup.policy": re.compile("delete"),
-    "compression.type": re.compile("producer"),
-    "retention.bytes": re.compile(r"-?\d+"),
-    "retention.ms": re.compile(r"-?\d+"),
+    "index.interval.bytes": re.compile(r"\d+"),
     "segment.bytes": re.compile(r"\d+"),
-    "segment.ms": re.compile(r"\d+"),
+    "segment.index.bytes": re.compile(r"\d+"),
 }
 
 
@@ -66,7 +62,7 @@ class TopicTable:
 
     def topic(self, name: str) -> FakeTopic:
         """Return a topic. Raises UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for an impossible name."""
-        check_topic_name(name)
+        validate_topic_name(name)
         if name not in self._topics:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic "{name}"')
         return self._topics[name]
@@ -104,7 +100,7 @@ class TopicTable:
             TidelogError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
                 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG.
         """
-        check_topic_name(name)
+        validate_topic_name(name)
         self._check_absent(name)
         count = self._count_partitions(name, num_partitions, replication_factor, assignments or {})
         _check_configs(configs or {})
@@ -131,7 +127,7 @@ class TopicTable:
         if name in self._topics:
             raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f'topic "{name}" exists already')
         for other in self._topics:
-            if other.replace(".", "_") == name.replace(".", "_"):
+            if collision_key(other) == collision_key(name):
                 raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f'topic "{name}" collides with topic "{other}"')
 
     def _count_partitions(
@@ -147,21 +143,6 @@ class TopicTable:
                 f'topic "{name}": a replication factor of {replication_factor} cannot be reached by 1 node',
             )
         return self._default_partitions if num_partitions == -1 else num_partitions
-
-
-def check_topic_name(name: str) -> None:
-    """Refuse what Kafka refuses as the name of a topic. Raises INVALID_TOPIC_EXCEPTION."""
-    if not name or name in (".", ".."):
-        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f'"{name}" is not a topic name')
-    if len(name) > MAX_NAME_LENGTH:
-        raise error_for(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"a topic name of {len(name)} characters; at most {MAX_NAME_LENGTH}"
-        )
-    if _LEGAL_NAME.fullmatch(name) is None:
-        raise error_for(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f'"{name}" is not a topic name: only ASCII letters, digits, ".", "_" and "-" are allowed',
-        )
 
 
 def _check_assignments(
