@@ -42,11 +42,11 @@ docs: $(VENV)/.dev ## Generate the configuration reference
 bench: $(VENV)/.dev ## Run the benchmarks and print their table
 	@for b in benchmarks/*_bench.py; do echo "== $$b"; $(BIN)/python $$b; done
 
-sim: $(VENV)/.dev ## Run the simulations of the cores over many seeds (SEEDS=2000)
-	@TIDELOG_SIM_SEEDS=$(or $(SEEDS),2000) $(BIN)/python -m pytest -m sim --timeout 3600 $(ARGS)
+sim: $(VENV)/.dev ## Run the simulations of the cores over many seeds (SEEDS=2000), or over one again (SEED=7)
+	@TIDELOG_SIM_SEED=$(SEED) TIDELOG_SIM_SEEDS=$(or $(SEEDS),2000) $(BIN)/python -m pytest -m sim --timeout 3600 $(ARGS)
 
-chaos: $(VENV)/.dev ## Kill and pause real processes under load, again and again (ROUNDS=10)
-	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
+chaos: $(VENV)/.dev ## Kill and pause real processes under load, again and again (ROUNDS=10, SEED=7 for a known schedule)
+	@TIDELOG_CHAOS_SEED=$(SEED) TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
 
 build: $(VENV)/.dev ## Build the wheel and the sdist into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .

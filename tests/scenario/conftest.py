@@ -1,6 +1,6 @@
 """Runs text scripts against pure cores: a command, a line of four dashes, what must come out, an empty line.
 
-``TIDELOG_REWRITE_SCENARIOS=1 pytest tests/scenario`` writes what does come out into the scripts, to be reviewed as a diff.
+``TIDELOG_REWRITE_SCENARIOS=1 pytest tests/scenario`` writes what does come out into the scripts, for review as a diff.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from tidelog_quorum.raft.core import (
     VoteRequest,
     VoteResponse,
 )
-from tidelog_quorum.raft.simulation import SimulatedCluster, SimulatedDisk
+from tidelog_quorum.raft.simulation import Letter, SimulatedCluster, SimulatedDisk
 
-CONFIG = RaftConfig(election_timeout_ms=1000, heartbeat_interval_ms=100)
+ELECTION_TIMEOUT_MS = 1000
+LATER_MS = 10
+"""How much longer than at least every timer takes: 1,000 ms end the trust in a leader, 1,010 a follower's wait."""
 
 
 @dataclass
@@ -79,10 +81,10 @@ def run_script(path: Path, execute: Callable[[str], list[str]]) -> None:
 
 
 class RaftScript:
-    """The commands of the Raft scripts; timers take the shortest time that they may, and each voter has its clock.
+    """The commands of the Raft scripts; each voter has its own clock.
 
     ========================================  ========================================================================
-    voters 3                                  start a cluster; ``2:terms=1,1,2;term=3`` after it sets a voter's disk
+    voters 3 [append-bytes=3]                 start a cluster; ``2:terms=1,1,2;term=3`` after it sets a voter's disk
     campaign 1                                let time pass for voter 1 until it asks for votes, but deliver nothing
     elect 1                                   campaign and deliver all until it leads
     elapse 500 [1 2]                          let time pass for all or the given voters
@@ -90,8 +92,8 @@ class RaftScript:
     read 1                                    ask voter 1 for a linearizable read
     sync 1                                    finish the writes of voter 1
     deliver 1->2 [VoteRequest]                deliver the messages under way from 1 to 2, in order
-    drop 1->2                                 lose them
-    copy 1->2                                 put copies of them at the end of the queue
+    drop 1->2, drop all                       lose them, or all that is under way
+    copy 1->2, again                          keep copies of them, and send the copies later
     stabilize                                 deliver and sync until nothing moves
     partition 1 | 2 3, heal                   cut the ways between the groups, and open them
     crash 1 [keep=1], restart 1               kill a voter; the first unsynced writes may survive
@@ -100,8 +102,9 @@ class RaftScript:
     """
 
     def __init__(self) -> None:
-        self.cluster = SimulatedCluster(0, CONFIG, lambda low, _high: low)
+        self.cluster = _new_cluster(0, {}, 1024, self._trace)
         self.output: list[str] = []
+        self.copies: list[Letter] = []
 
     def execute(self, line: str) -> list[str]:
         self.output = []
@@ -109,15 +112,10 @@ class RaftScript:
         getattr(self, f"do_{name}")(*arguments)
         return self.output
 
-    def do_voters(self, count: str, *disks: str) -> None:
-        given = dict(disk.split(":") for disk in disks)
-        self.cluster = SimulatedCluster(
-            int(count),
-            CONFIG,
-            lambda low, _high: low,
-            disks=[_disk(given.get(str(i + 1), "")) for i in range(int(count))],
-            trace=self._trace,
-        )
+    def do_voters(self, count: str, *options: str) -> None:
+        disks = dict(option.split(":") for option in options if ":" in option)
+        limits = [int(option.split("=")[1]) for option in options if option.startswith("append-bytes=")]
+        self.cluster = _new_cluster(int(count), disks, *(limits or [1024]), self._trace)
 
     def do_campaign(self, node: str) -> None:
         raft = self._raft(node)
@@ -151,11 +149,19 @@ class RaftScript:
             self.cluster.deliver(letter)
 
     def do_drop(self, way: str, kind: str = "") -> None:
-        self._take(way, kind)
+        if way == "all":
+            self.cluster.network.clear()
+        else:
+            self._take(way, kind)
 
     def do_copy(self, way: str, kind: str = "") -> None:
         letters = self._take(way, kind)
-        self.cluster.network += letters + letters
+        self.cluster.network += letters
+        self.copies += letters
+
+    def do_again(self) -> None:
+        self.cluster.network += self.copies
+        self.copies = []
 
     def do_stabilize(self) -> None:
         self.cluster.stabilize()
@@ -182,7 +188,7 @@ class RaftScript:
         assert raft is not None, f"{node} is down"
         return raft
 
-    def _take(self, way: str, kind: str) -> list:
+    def _take(self, way: str, kind: str) -> list[Letter]:
         sender, to = (int(node) for node in way.split("->"))
         taken = [
             letter
@@ -197,6 +203,18 @@ class RaftScript:
         text = _show_command(command)
         if text:
             self.output.append(f"{node_id}{text}")
+
+
+def _new_cluster(
+    count: int, disks: dict[str, str], append_bytes: int, trace: Callable[[int, Command], None]
+) -> SimulatedCluster:
+    return SimulatedCluster(
+        count,
+        RaftConfig(ELECTION_TIMEOUT_MS, ELECTION_TIMEOUT_MS // 10, append_bytes),
+        lambda low, _high: low + LATER_MS,
+        disks=[_disk(disks.get(str(i + 1), "")) for i in range(count)],
+        trace=trace,
+    )
 
 
 def _disk(text: str) -> SimulatedDisk:

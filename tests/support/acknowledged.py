@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog import AdminClient, Consumer, KafkaError, Message, NewTopic, Producer, TopicPartition
 from tidelog.testing import LocalCluster
 
 _DEADLINE_S = 60.0
+
+Place = tuple[int, int]
+"""Partition and offset."""
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = _DEADLINE_S) -> None:
@@ -23,13 +27,19 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = _DEADL
 
 @dataclass
 class Load:
-    """Produces unique, numbered records from a thread of its own until it is stopped; remembers every answer."""
+    """Produces unique, numbered records from a thread of its own until it is stopped; remembers every answer.
+
+    ``newest`` is the highest number that was acknowledged, by partition. Values are padded to ``value_size`` bytes.
+    """
 
     bootstrap_servers: str
     topic: str
     keys: int = 7
+    records_per_s: float = math.inf
+    value_size: int = 0
     sent: int = 0
-    acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)
+    acknowledged: dict[int, Place] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -54,22 +64,36 @@ class Load:
         target = len(self.acknowledged) + records
         wait_for(lambda: len(self.acknowledged) >= target, f"{records} more acknowledged records")
 
+    def key_of(self, number: int) -> bytes:
+        """Return the key that a record has."""
+        return b"key-%d" % (number % self.keys)
+
     def _run(self) -> None:
-        with Producer({"bootstrap.servers": self.bootstrap_servers, "acks": "all", "linger.ms": 2}) as producer:
+        config = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "acks": "all",
+            "linger.ms": 2,
+            "request.timeout.ms": 5000,
+        }
+        started_s = time.monotonic()
+        with Producer(config) as producer:
             while not self._stopping.is_set():
-                if self.sent - len(self.acknowledged) - len(self.failed) < 2_000:
-                    number = self.sent
-                    key = f"key-{number % self.keys}"
-                    producer.produce(self.topic, str(number), key, on_delivery=self._delivered)
+                waiting = self.sent - len(self.acknowledged) - len(self.failed)
+                is_due = waiting < 2_000 and self.sent < self.records_per_s * (time.monotonic() - started_s)
+                if is_due:
+                    value = str(self.sent).ljust(self.value_size)
+                    producer.produce(self.topic, value, self.key_of(self.sent), on_delivery=self._delivered)
                     self.sent += 1
-                producer.poll(0 if self.sent % 50 else 0.001)
+                producer.poll(0 if is_due and self.sent % 50 else 0.001)
             remaining = producer.flush(_DEADLINE_S)
             assert remaining == 0, f"{remaining} records were never reported"
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         number = int(message.value() or b"")
         if error is None:
-            self.acknowledged[number] = (message.partition(), message.offset())
+            partition = message.partition()
+            self.acknowledged[number] = (partition, message.offset())
+            self.newest[partition] = max(number, self.newest.get(partition, -1))
         else:
             self.failed.append(f"{number}: {error}")
 
@@ -97,29 +121,41 @@ def read_topic(bootstrap_servers: str, topic: str, partitions: int) -> list[Mess
 
 def assert_nothing_lost(load: Load, messages: list[Message]) -> None:
     """Every acknowledged record is where it was acknowledged; the first copies of each key are in order."""
-    stored = {(m.partition(), m.offset()): int(m.value() or b"") for m in messages}
+    stored = {(m.partition(), m.offset()): int(m.value()) for m in messages}
+    assert all(m.key() == load.key_of(int(m.value())) for m in messages), "a key is not the one that was sent"
+    assert_all_stored(load, stored)
+    assert_order_of_keys(load, stored)
+
+
+def assert_all_stored(load: Load, stored: Mapping[Place, int]) -> None:
+    """Every acknowledged record is where it was acknowledged."""
     lost = {n: place for n, place in load.acknowledged.items() if stored.get(place) != n}
     assert not lost, f"{len(lost)} of {len(load.acknowledged)} acknowledged records lost, e.g. {list(lost.items())[:5]}"
-    latest: dict[bytes | None, int] = {}
+
+
+def assert_order_of_keys(load: Load, stored: Mapping[Place, int]) -> None:
+    """The first copies of each key are in order."""
+    latest: dict[bytes, int] = {}
     seen: set[int] = set()
-    for message in sorted(messages, key=lambda m: (m.partition(), m.offset())):
-        number = int(message.value() or b"")
+    for place in sorted(stored):
+        number = stored[place]
         if number not in seen:
-            assert latest.get(message.key(), -1) < number, f"{message.key()!r}: {number} after {latest[message.key()]}"
-            latest[message.key()] = number
+            key = load.key_of(number)
+            assert latest.get(key, -1) < number, f"{key!r}: {number} after {latest[key]}"
+            latest[key] = number
             seen.add(number)
 
 
 def create_topic(cluster: LocalCluster, topic: str, partitions: int, replication_factor: int, **config: str) -> None:
     """Create a topic and wait until it is usable."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    for future in admin.create_topics([NewTopic(topic, partitions, replication_factor, config=settings)]).values():
-        future.result(timeout=30)
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        for future in admin.create_topics([NewTopic(topic, partitions, replication_factor, config=settings)]).values():
+            future.result(timeout=30)
 
 
 def isr_sizes(cluster: LocalCluster, topic: str) -> list[int]:
     """Return the size of each partition's ISR as the cluster's metadata has it now."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions
     return [len(partition.isrs) for partition in partitions.values()]

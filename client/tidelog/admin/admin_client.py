@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 from tidelog.admin.metadata import ClusterMetadata, list_topics
 from tidelog.admin.topics import DescribeClusterResult, NewTopic, Node, TopicCollection, TopicDescription
-from tidelog.cluster import ClusterClient, Connection
+from tidelog.cluster import ClusterClient, Connection, Lifetime
 from tidelog.cluster.config import ClientConfig
 from tidelog.config import parse_config
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -25,8 +24,9 @@ T = TypeVar("T")
 Future = concurrent.futures.Future
 Outcomes = Mapping[str, "T | TidelogError"]
 
-_CLOSE_TIMEOUT_S = 10.0
 _VISIBLE_TIMEOUT_MS = 5_000
+_READ_ATTEMPT_MS = 5_000
+"""One node may take so long over a question before the next is asked."""
 
 
 class AdminClient:
@@ -46,8 +46,7 @@ class AdminClient:
         """
         self._config = parse_config(ClientConfig, config)
         self._cluster = self._config.cluster_client()
-        self._finalizer = weakref.finalize(self, _close_soon, self._cluster)
-        self._finalizer.atexit = False
+        self._lifetime = Lifetime(self, "admin client", self._cluster.close)
 
     def __enter__(self) -> AdminClient:
         return self
@@ -78,7 +77,7 @@ class AdminClient:
         )
 
         async def create() -> Outcomes[None]:
-            response = await self._ask(lambda c, t: c.admin.CreateTopics(request, timeout=t), request_timeout)
+            response = await self._change(lambda c, t: c.admin.CreateTopics(request, timeout=t), request_timeout)
             outcomes = {r.name: _error_of(r) for r in response.topics}
             if not validate_only:
                 await _await_visible(self._cluster, [name for name, error in outcomes.items() if error is None])
@@ -94,7 +93,7 @@ class AdminClient:
         request = pb.DeleteTopicsRequest(topic_names=names, timeout_ms=int(operation_timeout * 1000))
 
         async def delete() -> Outcomes[None]:
-            response = await self._ask(lambda c, t: c.admin.DeleteTopics(request, timeout=t), request_timeout)
+            response = await self._change(lambda c, t: c.admin.DeleteTopics(request, timeout=t), request_timeout)
             return {r.name: _error_of(r) for r in response.topics}
 
         return self._futures(names, delete())
@@ -117,26 +116,37 @@ class AdminClient:
     def describe_cluster(self, *, request_timeout: float | None = None) -> Future[DescribeClusterResult]:
         """Describe the cluster: its id, the leading controller, nodes and voters."""
 
-        async def describe() -> DescribeClusterResult:
+        async def describe() -> Outcomes[DescribeClusterResult]:
             request = pb.DescribeClusterRequest()
             response = await self._ask(lambda c, t: c.admin.DescribeCluster(request, timeout=t), request_timeout)
-            return DescribeClusterResult.from_proto(response)
+            return {"": DescribeClusterResult.from_proto(response)}
 
-        return asyncio.run_coroutine_threadsafe(describe(), network_loop())
+        return self._futures([""], describe())[""]
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        self._lifetime.check()
         return run_sync(list_topics(self._cluster, topic, timeout))
 
     def close(self) -> None:
-        """Close the connections; operations under way fail. A second call does nothing."""
-        if self._finalizer.detach() is not None:
-            run_sync(self._cluster.close(), _CLOSE_TIMEOUT_S)
+        """Close the connections; operations under way fail with _DESTROY. A second call does nothing."""
+        if self._lifetime.is_over:
+            return
+        self._lifetime.end()
+        self._lifetime.stop()
 
     async def _ask(self, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float | None) -> T:
+        return await self._cluster.ask_any(ask, timeout_ms=_timeout_ms(timeout_s), attempt_ms=_READ_ATTEMPT_MS)
+
+    async def _change(self, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float | None) -> T:
+        # A change may be asked for only once, and for long. So a node is found first that answers at all.
+        await self._cluster.refresh([], timeout_ms=_timeout_ms(timeout_s))
         return await self._cluster.ask_any(ask, timeout_ms=_timeout_ms(timeout_s))
 
     def _futures(self, names: Sequence[str], ask: Coroutine[Any, Any, Outcomes[T]]) -> dict[str, Future[T]]:
+        if self._lifetime.is_over:
+            ask.close()
+            self._lifetime.check()
         futures: dict[str, Future[T]] = {name: Future() for name in names}
         for future in futures.values():
             future.set_running_or_notify_cancel()
@@ -151,6 +161,8 @@ async def _settle(futures: Mapping[str, Future[T]], ask: Coroutine[Any, Any, Out
         outcomes = await ask
     except TidelogError as error:
         failure = error
+    except asyncio.CancelledError:
+        failure = error_for(ErrorCode._DESTROY, "the admin client was closed before the cluster answered")
     except Exception as error:
         logger.exception("an operation of the admin client failed")
         failure = error_for(ErrorCode._FAIL, f"the admin client failed: {error!r}")
@@ -185,7 +197,3 @@ def _error_of(result: pb.CreatableTopicResult | pb.DeletableTopicResult) -> Tide
 
 def _timeout_ms(timeout_s: float | None) -> float | None:
     return None if timeout_s is None or timeout_s < 0 else timeout_s * 1000
-
-
-def _close_soon(cluster: ClusterClient) -> None:
-    asyncio.run_coroutine_threadsafe(cluster.close(), network_loop())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.errors import TidelogError, error_for
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import log_service_pb2
 from tidelog.v1.common_pb2 import ConfigEntry
@@ -22,7 +22,20 @@ class NewTopic:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def to_proto(self) -> pb.CreatableTopic:
-        """Return it as a request carries it."""
+        """Return it as a request carries it.
+
+        Raises:
+            TidelogError: _INVALID_ARG for what a request cannot carry, as a number beyond 32 bits.
+            TypeError: a field is of the wrong type.
+        """
+        try:
+            return self._to_proto()
+        except ValueError as error:
+            raise error_for(ErrorCode._INVALID_ARG, f"new topic {self.topic!r} is not valid: {error}") from error
+
+    def _to_proto(self) -> pb.CreatableTopic:
+        if not isinstance(self.topic, str):
+            raise TypeError(f"topic must be text, not {type(self.topic).__name__}")
         has_assignment = bool(self.replica_assignment)
         return pb.CreatableTopic(
             name=self.topic,

@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.message_format import message_formatter
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Settings, parse_pairs
+from tidelog.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServers,
+    Settings,
+    Timeout,
+    parse_pairs,
+)
 from tidelog.cluster.client import unknown_partition
 from tidelog.consumer import Consumer
 from tidelog.errors import ErrorCode, KafkaError, error_for
@@ -44,6 +51,7 @@ def consume(
     ] = "%v",
     settings: Settings = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Print records as they come, one per line, until Ctrl-C.
 
@@ -66,13 +74,13 @@ def consume(
         "enable.partition.eof": exit_at_end,
     }
     with Consumer(config) as consumer:
-        chosen = _partitions(consumer, topic, partitions)
+        chosen = _partitions(consumer, topic, partitions, timeout)
         consumer.assign([TopicPartition(topic, index, start) for index in chosen])
         _copy(consumer, to_line, len(chosen), max_messages)
 
 
-def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None) -> list[int]:
-    known = consumer.list_topics(topic, timeout=30).topics[topic]
+def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None, timeout: float) -> list[int]:
+    known = consumer.list_topics(topic, timeout=timeout).topics[topic]
     if known.error is not None:
         raise error_for(known.error.error_code(), known.error.str())
     for index in wanted or ():

@@ -2,32 +2,96 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from tidelog.cli.options import Settings, parse_pairs
+from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, parse_pairs
+from tidelog.errors import ErrorCode, error_for
+
+_HOST = "127.0.0.1"
+_DEFAULT_PORT = int(DEFAULT_BOOTSTRAP_SERVERS.rpartition(":")[2])
 
 
 def dev(
-    controllers: Annotated[int, typer.Option("--controllers", min=1, help="How many controllers.")] = 1,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="How many storage nodes.")] = 1,
+    controllers: Annotated[int, typer.Option("--controllers", min=1, max=9, help="How many controllers.")] = 3,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=99, help="How many storage nodes.")] = 3,
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65_400, help="The first node's port; the others get the next ones.")
+    ] = _DEFAULT_PORT,
     data_dir: Annotated[
         Path | None,
         typer.Option("--data-dir", file_okay=False, help="Keep the data here; else it is removed at the end."),
     ] = None,
-    settings: Settings = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-X", metavar="KEY=VALUE", help="A setting of the servers, as num.partitions=6. May be repeated."
+        ),
+    ] = None,
 ) -> None:
     """Run a cluster of real processes on this machine until Ctrl-C.
 
-    Example: tidelog dev --controllers 3 --nodes 3
+    Example: tidelog dev --controllers 1 --nodes 1 --data-dir ./data
     """
     from tidelog.testing import LocalCluster  # what servers need is not imported for the other commands
 
+    config = parse_pairs(settings, "--set")
+    wanted = range(port, port + nodes)
+    busy = [p for p in wanted if not _is_free(p)]
+    if busy:
+        typer.echo(f"port {busy[0]} is in use, so the nodes listen elsewhere (--port chooses others)", err=True)
+    with _stop_on_signal() as stop:
+        try:
+            with LocalCluster(controllers, nodes, data_dir, config, node_ports=[] if busy else wanted) as cluster:
+                _explain(cluster.bootstrap_servers, controllers, nodes, data_dir)
+                while not stop.wait(0.5):
+                    pass
+                typer.echo("stopping")
+        except ModuleNotFoundError as error:
+            raise error_for(ErrorCode._STATE, f"{error.name} is not installed: pip install 'tidelog[all]'") from error
+        except (RuntimeError, TimeoutError) as error:
+            # A process that ended at its start says why in its last line.
+            raise error_for(ErrorCode._FAIL, f"the cluster did not start: {str(error).splitlines()[-1]}") from error
+
+
+def _explain(bootstrap_servers: str, controllers: int, nodes: int, data_dir: Path | None) -> None:
+    what = f"{_count(controllers, 'controller')} and {_count(nodes, 'node')}"
+    where = f"kept in {data_dir}" if data_dir else "removed at the end"
+    typer.echo(f"{what} are ready at {bootstrap_servers}; the data is {where}.\n")
+    typer.echo("In another terminal:\n")
+    if not bootstrap_servers.startswith(f"{_HOST}:{_DEFAULT_PORT}"):
+        typer.echo(f"  export TIDELOG_BOOTSTRAP_SERVERS={bootstrap_servers}")
+    typer.echo(f"  tidelog topic create hello --partitions 3 --replication-factor {min(nodes, 3)}")
+    typer.echo("  echo world | tidelog produce hello")
+    typer.echo("  tidelog consume hello --from-beginning --exit-at-end\n")
+    typer.echo("Ctrl-C stops the cluster.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As gRPC does: connections of an earlier run that are closing do not hold the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def _stop_on_signal() -> Iterator[threading.Event]:
     stop = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -35,13 +99,7 @@ def dev(
 
     previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with LocalCluster(controllers, nodes, data_dir, parse_pairs(settings, "--set")) as cluster:
-            typer.echo(f"{controllers} controllers and {nodes} nodes are ready at {cluster.bootstrap_servers}")
-            typer.echo(f"  export TIDELOG_BOOTSTRAP_SERVERS={cluster.bootstrap_servers}")
-            typer.echo("  tidelog topic create hello && echo world | tidelog produce hello")
-            while not stop.wait(0.5):
-                pass
-            typer.echo("stopping")
+        yield stop
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

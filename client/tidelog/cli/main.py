@@ -1,38 +1,15 @@
-"""The ``tidelog`` command: its subcommands and what they have in common."""
+"""The entry point of the ``tidelog`` command."""
 
 from __future__ import annotations
 
-import logging
-
-import typer
-
-from tidelog.cli import cluster, topic
-from tidelog.cli.consume import consume
-from tidelog.cli.dev import dev
-from tidelog.cli.output import CommandGroup
-from tidelog.cli.produce import produce
-
-app = typer.Typer(
-    name="tidelog",
-    cls=CommandGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Produce to, consume from and administer a Tidelog cluster.",
-)
-app.add_typer(topic.app, name="topic")
-app.add_typer(cluster.app, name="cluster")
-app.command()(consume)
-app.command()(produce)
-app.command()(dev)
-
-
-@app.callback()
-def _tidelog() -> None:
-    # What the clients log below an error, the commands say themselves.
-    logging.getLogger("tidelog").setLevel(logging.ERROR)
+import signal
 
 
 def main() -> None:
-    """Run the command line; exit code 1 is an error of the cluster, 2 one of usage."""
+    """Run the command line; exit code 1 is an error of the cluster, 2 one of usage, 130 an interruption."""
+    # Loading takes a moment, in which Ctrl-C has nothing to tidy up: it ends the process without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from tidelog.cli.commands import app
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     app()

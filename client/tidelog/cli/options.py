@@ -20,11 +20,11 @@ BootstrapServers = Annotated[
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9094"
 
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait for answers.")]
-DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_TIMEOUT_S = 10.0
 
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", "-X", metavar="KEY=VALUE", help="A setting of the client, as linger.ms=50. May be repeated."),
+    typer.Option("--set", "-X", metavar="KEY=VALUE", help="A setting of the client, as client.id=me. May be repeated."),
 ]
 
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import typer
 from typer.core import TyperGroup
 
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 
 _GAP = "  "
+_HINT = " (tidelog dev starts a cluster on this machine)"
 
 
 class CommandGroup(TyperGroup):
@@ -22,15 +23,16 @@ class CommandGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except TidelogError as error:
-            print_error(str(error))
-            raise typer.Exit(1) from None
-        except BufferError as error:
-            print_error(str(error))
+            hint = _HINT if error.code is ErrorCode._ALL_BROKERS_DOWN else ""
+            print_error(f"{error}{hint}")
             raise typer.Exit(1) from None
         except BrokenPipeError:
-            # The reader has what it wanted; the interpreter must not flush into the closed pipe again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _forget_output()
             raise typer.Exit(0) from None
+        except OSError as error:
+            _forget_output()
+            print_error(f"{error.filename or 'output'}: {error.strerror or error}")
+            raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
@@ -38,6 +40,11 @@ class CommandGroup(TyperGroup):
 def print_error(text: str) -> None:
     """Print ``error: text`` on stderr, as one line."""
     typer.echo(f"error: {' '.join(text.split())}", err=True)
+
+
+def _forget_output() -> None:
+    # The interpreter must not flush into the closed pipe, or onto the full disk, again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

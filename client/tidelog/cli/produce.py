@@ -10,12 +10,20 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Settings, parse_pairs
+from tidelog.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    BootstrapServers,
+    Settings,
+    Timeout,
+    parse_pairs,
+)
 from tidelog.errors import KafkaError, error_for
 from tidelog.message import Message
 from tidelog.producer import Producer
 
 _PROGRESS_INTERVAL_S = 1.0
+_INTERRUPTED_FLUSH_S = 2.0
 
 
 def produce(
@@ -30,6 +38,7 @@ def produce(
     compression: Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
     settings: Settings = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Send each line of FILE (or of the standard input) as a record, and wait until all are acknowledged.
 
@@ -48,7 +57,7 @@ def produce(
     with ExitStack() as stack:
         lines = stack.enter_context(file.open("rb")) if file else sys.stdin.buffer
         producer = stack.enter_context(Producer(config))
-        known = producer.list_topics(topic, timeout=30).topics[topic]
+        known = producer.list_topics(topic, timeout=timeout).topics[topic]
         if known.error is not None:
             raise error_for(known.error.error_code(), known.error.str())
         _Upload(producer, topic, partition, key_separator).run(lines)
@@ -69,6 +78,18 @@ class _Upload:
         self._next_progress = self._started + _PROGRESS_INTERVAL_S
 
     def run(self, lines: BinaryIO) -> None:
+        """Send all lines; Ctrl-C waits a moment for what was sent, and gives up the rest."""
+        try:
+            self._send_all(lines)
+        except KeyboardInterrupt:
+            self._producer.flush(_INTERRUPTED_FLUSH_S)
+            self._producer.purge()
+            self._producer.poll(0)
+            self._summarize()
+            raise
+        self._finish()
+
+    def _send_all(self, lines: BinaryIO) -> None:
         for line in lines:
             self._send(line.rstrip(b"\r\n"))
             if self._sent % 1_000 == 0:
@@ -76,7 +97,6 @@ class _Upload:
                 self._show_progress()
         while self._producer.flush(_PROGRESS_INTERVAL_S):
             self._show_progress()
-        self._finish()
 
     def _send(self, line: bytes) -> None:
         key: bytes | None = None
@@ -107,9 +127,14 @@ class _Upload:
             self._next_progress = now + _PROGRESS_INTERVAL_S
             typer.echo(f"{self._acknowledged:,} of {self._sent:,} records acknowledged", err=True)
 
-    def _finish(self) -> None:
+    def _summarize(self) -> None:
         seconds = time.monotonic() - self._started
-        typer.echo(f"{self._acknowledged:,} records to {self._topic} in {seconds:.2f} s", err=True)
+        of = "" if self._acknowledged == self._sent else f" of {self._sent:,}"
+        noun = "record" if self._sent == 1 else "records"
+        typer.echo(f"{self._acknowledged:,}{of} {noun} to {self._topic} in {seconds:.2f} s", err=True)
+
+    def _finish(self) -> None:
+        self._summarize()
         if self._first_error is not None:
             lost = self._sent - self._acknowledged
             text = f"{lost} of {self._sent} records were not acknowledged: {self._first_error.str()}"

@@ -2,6 +2,7 @@
 
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import Connection
+from tidelog.cluster.lifetime import Lifetime
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Partition, Topic
 from tidelog.cluster.offsets import (
     EARLIEST_TIMESTAMP,
@@ -19,6 +20,7 @@ __all__ = [
     "ClusterClient",
     "ClusterMetadata",
     "Connection",
+    "Lifetime",
     "OffsetAndTimestamp",
     "Partition",
     "Topic",

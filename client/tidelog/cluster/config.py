@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.cluster.addresses import parse_bootstrap_servers
 from tidelog.cluster.client import ClusterClient
-from tidelog.config import at_least, setting
+from tidelog.config import at_least, between, setting
+from tidelog.errors import ConfigError
 
 MAX_INT32 = 2**31 - 1
 
@@ -38,3 +40,26 @@ class ClientConfig:
             retry_backoff_ms=self.retry_backoff_ms,
             retry_backoff_max_ms=self.retry_backoff_max_ms,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackingConfig(ClientConfig):
+    """What a client adds that keeps track of the leaders of its partitions."""
+
+    metadata_max_age_ms: int = setting(
+        300_000,
+        doc="Metadata is asked for again after so long, also when all is well: new partitions are found so.",
+        check=between(100, MAX_INT32),
+        aliases=("topic.metadata.refresh.interval.ms",),
+    )
+
+
+def refuse_missing(settings: Mapping[str, object], missing: Mapping[str, str]) -> None:
+    """Refuse settings of confluent-kafka's that need what is not there; ``missing`` says of each what that is.
+
+    Raises:
+        ConfigError: one is among ``settings``.
+    """
+    for key in settings:
+        if key in missing:
+            raise ConfigError(f'configuration "{key}" is not supported: {missing[key]}')

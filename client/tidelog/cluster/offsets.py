@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.errors import TidelogError, error_for
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
 
 if TYPE_CHECKING:
     from tidelog.cluster.client import ClusterClient
+
+_ATTEMPT_MS = 5_000
+"""A leader may take so long; then the metadata is asked for again: it may be paused, and replaced."""
 
 TopicPartitionKey = tuple[str, int]
 
@@ -66,7 +69,7 @@ class OffsetLookup:
 
     async def _ask(self, node_id: int, partitions: list[TopicPartitionKey]) -> None:
         request = self._request(partitions)
-        timeout_s = min(self._left_ms(), self._client.request_timeout_ms) / 1000
+        timeout_s = min(self._left_ms(), self._client.request_timeout_ms, _ATTEMPT_MS) / 1000
         try:
             connection = self._client.connection(node_id)
             response = await connection.call(lambda c: c.log.ListOffsets(request, timeout=timeout_s))
@@ -76,6 +79,9 @@ class OffsetLookup:
         for topic in response.topics:
             for result in topic.partitions:
                 self._take(topic.name, result)
+        for name, index in self._missing.keys() & set(partitions) - self._errors.keys():
+            text = f"the answer of node {node_id} to a look-up of offsets says nothing of {name}-{index}"
+            self._errors[name, index] = error_for(ErrorCode.NETWORK_EXCEPTION, text)
 
     def _request(self, partitions: list[TopicPartitionKey]) -> pb.ListOffsetsRequest:
         by_topic: defaultdict[str, list[pb.ListOffsetsPartition]] = defaultdict(list)

@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from tidelog.cluster.config import MAX_INT32, ClientConfig
+from tidelog.cluster.config import MAX_INT32, TrackingConfig
 from tidelog.config import at_least, between, one_of, setting
 
+_NO_GROUPS = "there are no consumer groups yet; assign() names what is read, and nothing is committed"
+_GROUP_SETTINGS = (
+    *("group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"),
+    *("enable.auto.commit", "auto.commit.interval.ms", "enable.auto.offset.store", "partition.assignment.strategy"),
+)
+MISSING = dict.fromkeys(_GROUP_SETTINGS, _NO_GROUPS)
+"""Settings that users of confluent-kafka know, and why they are refused."""
 _RESETS = {
     "earliest": EARLIEST_TIMESTAMP,
     "smallest": EARLIEST_TIMESTAMP,
@@ -25,7 +32,7 @@ def _must_be_true(value: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig(ClientConfig):
+class ConsumerConfig(TrackingConfig):
     """Where reading starts, how much is fetched at a time and how much is kept ready."""
 
     auto_offset_reset: str = setting(

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from tidelog.admin.metadata import ClusterMetadata, list_topics
-from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient
+from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime
+from tidelog.cluster.config import MAX_INT32, refuse_missing
 from tidelog.config import parse_config
-from tidelog.consumer.config import ConsumerConfig
+from tidelog.consumer.config import MISSING, ConsumerConfig
 from tidelog.consumer.core import Positions, PositionSettings
 from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.records import RecordQueue
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
-from tidelog.transport import call_soon, network_loop, run_sync
+from tidelog.transport import call_soon, run_sync
 
-_STOP_TIMEOUT_S = 10.0
+_OVERDUE_MS = 1_000
+_MAX_INT64 = 2**63 - 1
 
 
 class Consumer:
@@ -40,6 +42,7 @@ class Consumer:
         Raises:
             KafkaException: INVALID_CONFIG.
         """
+        refuse_missing(config, MISSING)
         self._config = parse_config(ConsumerConfig, config)
         self._cluster = self._config.cluster_client()
         self._lock = threading.Condition(threading.RLock())
@@ -47,6 +50,7 @@ class Consumer:
             queue_bytes=self._config.queued_max_messages_kbytes * 1024,
             reset_timestamp_ms=self._config.reset_timestamp_ms,
             report_end=self._config.enable_partition_eof,
+            overdue_ms=self._config.fetch_wait_max_ms + _OVERDUE_MS,
         )
         self._positions = Positions(settings, self._cluster.backoff.wait_ms)
         awake = asyncio.Event()
@@ -54,9 +58,7 @@ class Consumer:
         self._queue = RecordQueue(self._lock, self._positions, self._wake)
         self._fetcher = Fetcher(self._config, self._cluster, self._positions, self._queue, self._lock, awake)
         run_sync(self._fetcher.start())
-        self._closed = False
-        self._finalizer = weakref.finalize(self, _stop, self._fetcher, self._cluster)
-        self._finalizer.atexit = False
+        self._lifetime = Lifetime(self, "consumer", functools.partial(_stop, self._fetcher, self._cluster))
 
     def __enter__(self) -> Consumer:
         return self
@@ -150,8 +152,11 @@ class Consumer:
 
         Raises:
             KafkaException: _DESTROY when closed.
+            ValueError: ``num_messages`` is negative.
         """
         self._check_open()
+        if num_messages < 0:
+            raise ValueError(f"num_messages must be at least 0, not {num_messages}")
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
         messages: list[Message] = []
         while len(messages) < num_messages:
@@ -194,7 +199,11 @@ class Consumer:
             KafkaException: a partition is not known, or no node answered in ``timeout`` seconds.
         """
         self._check_open()
+        partitions = list(partitions)
         wanted = {_key(p): p.offset for p in partitions}
+        for partition in partitions:
+            if not -_MAX_INT64 - 1 <= partition.offset <= _MAX_INT64:
+                raise _invalid(partition, f"timestamp {partition.offset}")
         found = run_sync(self._cluster.list_offsets(wanted, timeout_ms=_timeout_ms(timeout)))
         return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
 
@@ -204,20 +213,19 @@ class Consumer:
         return run_sync(list_topics(self._cluster, topic, timeout))
 
     def close(self) -> None:
-        """Stop reading. A second call does nothing."""
-        if self._closed:
+        """Stop reading; a poll() that waits in another thread returns. A second call does nothing."""
+        if self._lifetime.is_over:
             return
-        self._closed = True
-        self._finalizer.detach()
-        run_sync(_close(self._fetcher, self._cluster), _STOP_TIMEOUT_S)
+        self._lifetime.end()
+        self._queue.close()
+        self._lifetime.stop()
 
     def _changed(self) -> None:
         self._queue.drop_stale()
         self._wake()
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise error_for(ErrorCode._DESTROY, "the consumer is closed")
+        self._lifetime.check()
 
     def _check_assigned(self, partition: TopicPartition) -> None:
         if self._positions.state(*_key(partition)) is None:
@@ -232,14 +240,16 @@ class Consumer:
 
 
 def _key(partition: TopicPartition) -> tuple[str, int]:
-    if partition.partition < 0:
+    if not isinstance(partition.topic, str):
+        raise TypeError(f"topic must be text, not {type(partition.topic).__name__}")
+    if not partition.topic or not 0 <= partition.partition <= MAX_INT32:
         raise _invalid(partition, f"partition {partition.partition}")
     return partition.topic, partition.partition
 
 
 def _start(partition: TopicPartition) -> tuple[int | None, int | None]:
     match partition.offset:
-        case int() as offset if offset >= 0:
+        case int() as offset if 0 <= offset <= _MAX_INT64:
             return offset, None
         case value if value == OFFSET_BEGINNING:
             return None, EARLIEST_TIMESTAMP
@@ -259,15 +269,13 @@ def _timeout_ms(timeout: float | None) -> float | None:
 
 
 async def _watermarks(cluster: ClusterClient, key: tuple[str, int], timeout_ms: float | None) -> tuple[int, int]:
-    low = await cluster.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms=timeout_ms)
-    high = await cluster.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=timeout_ms)
+    low, high = await asyncio.gather(
+        cluster.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms=timeout_ms),
+        cluster.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=timeout_ms),
+    )
     return low[key].offset, high[key].offset
 
 
-async def _close(fetcher: Fetcher, cluster: ClusterClient) -> None:
+async def _stop(fetcher: Fetcher, cluster: ClusterClient) -> None:
     await fetcher.stop()
     await cluster.close()
-
-
-def _stop(fetcher: Fetcher, cluster: ClusterClient) -> None:
-    asyncio.run_coroutine_threadsafe(_close(fetcher, cluster), network_loop())

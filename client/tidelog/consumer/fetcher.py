@@ -65,16 +65,18 @@ class Fetcher:
         self._wanted_topics: set[str] = set()
         self._refresher: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
+        self._ager: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def start(self) -> None:
         """Start the fetcher's task."""
         self._main = asyncio.create_task(self._run(), name="consumer-fetcher")
+        self._ager = asyncio.create_task(self._refresh_old(), name="consumer-metadata-age")
 
     async def stop(self) -> None:
         """End all tasks."""
         self._stopping = True
-        owned = (self._main, self._refresher, *self._polls.values(), *self._tasks)
+        owned = (self._main, self._ager, self._refresher, *self._polls.values(), *self._tasks)
         tasks = [t for t in owned if t is not None]
         for task in tasks:
             task.cancel()
@@ -188,13 +190,14 @@ class Fetcher:
         return FetchedPartition(spec, result.records, result.high_watermark, result.log_start_offset)
 
     def _start_look_up(self, look_up: LookUp) -> None:
-        task = asyncio.create_task(self._look_up(look_up), name="consumer-offsets")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _look_up(self, look_up: LookUp) -> None:
         # One by one, so that a partition that cannot be found does not hold up the others.
-        self._handle(await asyncio.gather(*map(self._look_up_one, look_up.specs)))
+        for spec in look_up.specs:
+            task = asyncio.create_task(self._look_up(spec), name=f"offset-{spec.topic}-{spec.partition}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _look_up(self, spec: LookUpSpec) -> None:
+        self._handle([await self._look_up_one(spec)])
 
     async def _look_up_one(self, spec: LookUpSpec) -> LookedUp | LookUpFailed:
         key = (spec.topic, spec.partition)
@@ -218,6 +221,13 @@ class Fetcher:
         if self._refresher is None or self._refresher.done():
             self._refresher = asyncio.create_task(self._refresh_wanted(), name="consumer-metadata")
 
+    async def _refresh_old(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.metadata_max_age_ms / 1000)
+            with self._lock:
+                topics = {topic for topic, _ in self._positions.assignment}
+            self._ask_metadata(frozenset(topics))
+
     async def _refresh_wanted(self) -> None:
         attempt = 0
         while self._wanted_topics:
@@ -229,6 +239,9 @@ class Fetcher:
                 logger.warning("the consumer cannot get metadata: %s", error)
                 self._wanted_topics |= topics
                 self._handle(self._refusals(topics, error))
+            except Exception:
+                logger.exception("the consumer's request for metadata failed; it goes on")
+                self._wanted_topics |= topics
             else:
                 self._handle(self._refusals(topics, None))
             attempt += 1

@@ -29,6 +29,7 @@ class RecordQueue:
         self._positions = positions
         self._items: deque[Deliver | Report] = deque()
         self._reading: _Reading | None = None
+        self._closed = False
 
     def put(self, item: Deliver | Report) -> None:
         """Add what was fetched. The caller holds the lock."""
@@ -46,9 +47,18 @@ class RecordQueue:
             self._reading = None
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until there is something to read; returns whether there is."""
+        """Wait until there is something to read; returns whether there is. :meth:`close` ends the wait."""
         with self._lock:
-            return self._lock.wait_for(lambda: bool(self._items), timeout_s)
+            self._lock.wait_for(lambda: bool(self._items) or self._closed, timeout_s)
+            return bool(self._items)
+
+    def close(self) -> None:
+        """Drop everything, and wake those who wait."""
+        with self._lock:
+            self._closed = True
+            self._items.clear()
+            self._reading = None
+            self._lock.notify_all()
 
     def next_message(self) -> Message | None:
         """Return the next record or event, or None when nothing is there; moves the application's position."""

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.cluster.config import MAX_INT32, ClientConfig
+from tidelog.cluster.config import MAX_INT32, TrackingConfig
 from tidelog.config import at_least, between, one_of, setting
 from tidelog.producer.core.partitioner import PARTITIONERS
 
+_NOT_IDEMPOTENT = "there are no idempotent producers yet; a partition has one batch in flight, so its order is kept"
+MISSING = {
+    "enable.idempotence": _NOT_IDEMPOTENT,
+    "max.in.flight": _NOT_IDEMPOTENT,
+    "max.in.flight.requests.per.connection": _NOT_IDEMPOTENT,
+    "transactional.id": "there are no transactional producers yet",
+    "transaction.timeout.ms": "there are no transactional producers yet",
+}
+"""Settings that users of confluent-kafka know, and why they are refused."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerConfig(ClientConfig):
+class ProducerConfig(TrackingConfig):
     """How records are gathered, sent and given up."""
 
     acks: str = setting(

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
+import operator
 import random
 import threading
 import time
-import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
 from tidelog.admin.metadata import ClusterMetadata, list_topics
-from tidelog.cluster import ClusterClient
+from tidelog.cluster import ClusterClient, Lifetime
+from tidelog.cluster.config import refuse_missing
 from tidelog.config import parse_config
 from tidelog.errors import ErrorCode, error_for
-from tidelog.producer.config import ProducerConfig
+from tidelog.producer.config import MISSING, ProducerConfig
 from tidelog.producer.core import Accumulator, AccumulatorLimits, DeliveryCallback
 from tidelog.producer.reports import DeliveryReports
 from tidelog.producer.sender import Sender
-from tidelog.transport import call_soon, network_loop, run_sync
+from tidelog.transport import call_soon, run_sync
 
 HeadersArgument = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
 
-_STOP_TIMEOUT_S = 10.0
+_MAX_INT64 = 2**63 - 1
 
 
 class Producer:
@@ -35,7 +36,8 @@ class Producer:
             producer.produce("flights", value=b"...", key=b"UA", on_delivery=report)
 
     ``produce()`` returns at once. Callbacks are called by :meth:`poll`, :meth:`flush` and :meth:`close` on the thread
-    that calls these. Records of one partition are stored, and reported, in the order of ``produce()``.
+    that calls these, and may call any of them. Records of one partition are stored, and reported, in the order of
+    ``produce()``. A child process made by fork needs a producer of its own.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -43,9 +45,13 @@ class Producer:
 
         Raises:
             KafkaException: INVALID_CONFIG.
+            TypeError: ``on_delivery`` cannot be called.
         """
         settings = dict(config)
         self._on_delivery: DeliveryCallback | None = settings.pop("on_delivery", None)
+        if self._on_delivery is not None and not callable(self._on_delivery):
+            raise TypeError(f"on_delivery must be callable, not {type(self._on_delivery).__name__}")
+        refuse_missing(settings, MISSING)
         self._config = parse_config(ProducerConfig, settings)
         self._cluster = self._config.cluster_client()
         self._lock = threading.Condition(threading.Lock())
@@ -53,9 +59,7 @@ class Producer:
         self._reports = DeliveryReports(self._accumulator, self._lock)
         self._sender = Sender(self._config, self._cluster, self._accumulator, self._lock, self._reports.add)
         run_sync(self._sender.start())
-        self._closed = False
-        self._finalizer = weakref.finalize(self, _stop, self._sender, self._cluster)
-        self._finalizer.atexit = False
+        self._lifetime = Lifetime(self, "producer", functools.partial(_stop, self._sender, self._cluster))
 
     def __enter__(self) -> Producer:
         return self
@@ -67,8 +71,7 @@ class Producer:
 
     def __len__(self) -> int:
         """Return how many records are not acknowledged, plus the callbacks not yet served."""
-        with self._lock:
-            return len(self._accumulator)
+        return len(self._accumulator)
 
     def __bool__(self) -> bool:
         return True
@@ -92,19 +95,24 @@ class Producer:
 
         Raises:
             BufferError: the queue is full: ``poll()`` and try again.
-            KafkaException: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION; _DESTROY when closed.
-            TypeError: key or value is neither text, bytes nor None.
+            KafkaException: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION; INVALID_TIMESTAMP; _INVALID_ARG for a topic without a
+                name; _DESTROY when closed; _STATE in a child of the process that made the producer.
+            TypeError: an argument is of the wrong type, as a key that is neither text, bytes nor None.
         """
         if type(value) is not bytes and value is not None:
             value = _to_bytes("value", value)
         if type(key) is not bytes and key is not None:
             key = _to_bytes("key", key)
         pairs = _header_pairs(headers) if headers else ()
-        timestamp_ms = timestamp or int(time.time() * 1000)
+        if partition != -1:
+            partition = _checked_partition(topic, partition)
+        timestamp_ms = _checked_timestamp(timestamp) if timestamp else int(time.time() * 1000)
         report = on_delivery or callback or self._on_delivery
-        if self._closed:
-            raise error_for(ErrorCode._DESTROY, "the producer is closed")
+        if self._lifetime.is_over:
+            self._lifetime.check()
         with self._lock:
+            # Asked under the lock: close() gives up what is queued, and nothing may be queued after that.
+            self._lifetime.check()
             is_due = self._accumulator.append(
                 topic, partition, key, value, pairs, timestamp_ms, report, time.monotonic() * 1000
             )
@@ -113,13 +121,19 @@ class Producer:
 
     def poll(self, timeout: float = -1) -> int:
         """Serve delivery callbacks and return how many; waits up to ``timeout`` s for the first (-1: without end)."""
+        self._lifetime.check()
         served = self._reports.serve()
         if not served and timeout != 0 and self._reports.wait(_timeout_s(timeout)):
             served = self._reports.serve()
         return served
 
     def flush(self, timeout: float = -1) -> int:
-        """Send everything now and serve all callbacks; returns how many records are left after ``timeout`` seconds."""
+        """Send everything now and serve all callbacks; returns how many records are left after ``timeout`` seconds.
+
+        0 within ``message.timeout.ms`` at the latest: what is not acknowledged by then is reported as failed.
+        Inside of a callback, the reports that are being served do not count.
+        """
+        self._lifetime.check()
         deadline = None if timeout < 0 else time.monotonic() + timeout
         with self._lock:
             self._accumulator.flushing += 1
@@ -128,33 +142,44 @@ class Producer:
             while True:
                 self._reports.serve()
                 left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
-                if not len(self) or not self._reports.wait_for_progress(left_s) or left_s == 0:
-                    return len(self)
+                if not self._reports.left or not self._reports.wait_for_progress(left_s) or left_s == 0:
+                    return self._reports.left
         finally:
             with self._lock:
                 self._accumulator.flushing -= 1
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give up records: their callbacks get _PURGE_QUEUE or _PURGE_INFLIGHT. It never blocks."""
-        with self._lock:
-            commands = self._accumulator.purge(in_queue=in_queue, in_flight=in_flight)
-        self._sender.carry_out(commands)
+        self._lifetime.check()
+        self._purge(in_queue, in_flight)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        self._lifetime.check()
         return run_sync(list_topics(self._cluster, topic, timeout))
 
     def close(self, timeout: float = -1) -> int:
-        """Flush, then stop; returns how many records were left. A second call does nothing."""
-        if self._closed:
+        """Flush, then stop; returns how many records were left, which are reported as purged.
+
+        A second call does nothing, nor does one in a child of the process that made the producer.
+        """
+        if self._lifetime.is_over:
             return 0
         left = self.flush(timeout)
-        self._closed = True
-        self._finalizer.detach()
-        run_sync(_close(self._sender, self._cluster), _STOP_TIMEOUT_S)
-        self.purge()
-        self._reports.serve()
+        with self._lock:
+            self._lifetime.end()
+        self._purge(in_queue=True, in_flight=True)
+        self._reports.close()
+        try:
+            self._reports.serve()
+        finally:
+            self._lifetime.stop()
         return left
+
+    def _purge(self, in_queue: bool, in_flight: bool) -> None:
+        with self._lock:
+            commands = self._accumulator.purge(in_queue=in_queue, in_flight=in_flight)
+        self._sender.carry_out(commands)
 
 
 def _limits(config: ProducerConfig) -> AccumulatorLimits:
@@ -184,17 +209,38 @@ def _to_bytes(name: str, value: object) -> bytes:
 
 def _header_pairs(headers: HeadersArgument) -> tuple[tuple[str, bytes | None], ...]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((name, None if value is None else _to_bytes("a header's value", value)) for name, value in pairs)
+    return tuple(map(_header_pair, pairs))
+
+
+def _header_pair(pair: tuple[str, str | bytes | None]) -> tuple[str, bytes | None]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(f"headers must be a dict or a list of (name, value), {pair!r} is not one")
+    name, value = pair
+    if not isinstance(name, str):
+        raise TypeError(f"a header's name must be text, not {type(name).__name__}")
+    return name, None if value is None else _to_bytes("a header's value", value)
+
+
+def _checked_partition(topic: str, partition: int) -> int:
+    partition = operator.index(partition)
+    if partition < -1:
+        text = f'partition {partition} of topic "{topic}" is not valid: must be -1 (any) or at least 0'
+        raise error_for(ErrorCode._UNKNOWN_PARTITION, text)
+    return partition
+
+
+def _checked_timestamp(timestamp: int) -> int:
+    timestamp = operator.index(timestamp)
+    if not 0 <= timestamp <= _MAX_INT64:
+        text = f"timestamp {timestamp} is not valid: must be from 0 (now) to {_MAX_INT64} ms"
+        raise error_for(ErrorCode.INVALID_TIMESTAMP, text)
+    return timestamp
 
 
 def _timeout_s(timeout: float) -> float | None:
     return None if timeout < 0 else timeout
 
 
-async def _close(sender: Sender, cluster: ClusterClient) -> None:
+async def _stop(sender: Sender, cluster: ClusterClient) -> None:
     await sender.stop()
     await cluster.close()
-
-
-def _stop(sender: Sender, cluster: ClusterClient) -> None:
-    asyncio.run_coroutine_threadsafe(_close(sender, cluster), network_loop())

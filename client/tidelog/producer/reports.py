@@ -21,6 +21,13 @@ class DeliveryReports:
         self._accumulator = accumulator
         self._lock = lock
         self._waiting: deque[tuple[Settle, float, Delivery]] = deque()
+        self._closed = False
+        self._serving = threading.local()
+
+    @property
+    def left(self) -> int:
+        """How many records are not settled or not served; without those that this thread is serving just now."""
+        return len(self._accumulator) - self._mine
 
     def add(self, settle: Settle) -> None:
         """Take what was settled, and let those waiting know. On the network thread."""
@@ -44,6 +51,7 @@ class DeliveryReports:
         What a callback raises comes out of here; the other reports stay for the next call.
         """
         served = 0
+        outer = self._mine
         try:
             while self._waiting:
                 try:
@@ -51,23 +59,37 @@ class DeliveryReports:
                 except IndexError:
                     break
                 served += 1
+                self._serving.count = outer + served
                 error = settle.error.error if settle.error else None
                 delivery.on_delivery(error, _message(settle, settled_ms, delivery))
         finally:
+            self._serving.count = outer
             with self._lock:
                 self._accumulator.unserved -= served
                 self._lock.notify_all()
         return served
 
+    def close(self) -> None:
+        """Nothing more will come: wake those who wait."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until there is a report to serve; returns whether there is."""
         with self._lock:
-            return self._lock.wait_for(lambda: bool(self._waiting), timeout_s)
+            self._lock.wait_for(lambda: bool(self._waiting) or self._closed, timeout_s)
+            return bool(self._waiting)
 
     def wait_for_progress(self, timeout_s: float | None) -> bool:
         """Wait until there is a report to serve or nothing is left; returns False when the time is over."""
         with self._lock:
-            return self._lock.wait_for(lambda: bool(self._waiting) or not len(self._accumulator), timeout_s)
+            return self._lock.wait_for(lambda: bool(self._waiting) or not self.left, timeout_s)
+
+    @property
+    def _mine(self) -> int:
+        count: int = getattr(self._serving, "count", 0)
+        return count
 
 
 def _message(settle: Settle, settled_ms: float, delivery: Delivery) -> Message:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.producer.core import Batch, BatchAcknowledged, BatchFailed
+from tidelog.producer.core import Batch, BatchAcknowledged, BatchFailed, Send
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
 
@@ -38,25 +38,33 @@ def produce_request(
 
 
 def outcomes(
-    batches: Sequence[Batch], response: pb.ProduceResponse, learn_leader: LearnLeader
+    send: Send, response: pb.ProduceResponse, learn_leader: LearnLeader
 ) -> list[BatchAcknowledged | BatchFailed]:
     """Return what the answer says of each batch; one that it leaves out has failed."""
     results = {(t.name, p.index): p for t in response.topics for p in t.partitions}
-    return [_outcome(batch, results.get((batch.topic, batch.partition)), learn_leader) for batch in batches]
+    return [
+        _outcome(batch, attempt, results.get((batch.topic, batch.partition)), learn_leader)
+        for batch, attempt in zip(send.batches, send.attempts, strict=True)
+    ]
 
 
-def failures(batches: Sequence[Batch], error: TidelogError) -> list[BatchAcknowledged | BatchFailed]:
+def unconfirmed(send: Send) -> list[BatchAcknowledged | BatchFailed]:
+    """Return that all batches of a request were sent, and nothing more is known (acks=0)."""
+    return [BatchAcknowledged(b.batch_id, a, -1) for b, a in zip(send.batches, send.attempts, strict=True)]
+
+
+def failures(send: Send, error: TidelogError) -> list[BatchAcknowledged | BatchFailed]:
     """Return that all batches of a request have failed with it."""
-    return [BatchFailed(batch.batch_id, error) for batch in batches]
+    return [BatchFailed(b.batch_id, a, error) for b, a in zip(send.batches, send.attempts, strict=True)]
 
 
 def _outcome(
-    batch: Batch, result: pb.ProducePartitionResult | None, learn_leader: LearnLeader
+    batch: Batch, attempt: int, result: pb.ProducePartitionResult | None, learn_leader: LearnLeader
 ) -> BatchAcknowledged | BatchFailed:
     if result is None:
         text = f"the answer to a produce request says nothing of {batch.topic}-{batch.partition}"
-        return BatchFailed(batch.batch_id, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        return BatchFailed(batch.batch_id, attempt, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
     if not result.HasField("error"):
-        return BatchAcknowledged(batch.batch_id, result.base_offset, result.log_append_time_ms)
+        return BatchAcknowledged(batch.batch_id, attempt, result.base_offset, result.log_append_time_ms)
     is_news = result.HasField("current_leader") and learn_leader(batch.topic, batch.partition, result.current_leader)
-    return BatchFailed(batch.batch_id, error_for(result.error.code, result.error.message), is_news)
+    return BatchFailed(batch.batch_id, attempt, error_for(result.error.code, result.error.message), is_news)

@@ -25,7 +25,7 @@ from tidelog.producer.core import (
     TopicLearned,
     TopicRefused,
 )
-from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request
+from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request, unconfirmed
 from tidelog.producer.stream import NodeStream, StreamRefusedError
 from tidelog.v1 import log_service_pb2 as pb
 
@@ -58,6 +58,7 @@ class Sender:
         self._wanted_topics: set[str] = set()
         self._refresher: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
+        self._ager: asyncio.Task[None] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -67,10 +68,19 @@ class Sender:
     async def start(self) -> None:
         """Start the sender's task."""
         self._main = asyncio.create_task(self._run(), name="producer-sender")
+        self._ager = asyncio.create_task(self._refresh_old(), name="producer-metadata-age")
 
     async def stop(self) -> None:
-        """End all tasks and streams; what is not settled stays in the accumulator."""
-        tasks = [t for t in (self._main, self._refresher, *self._tasks) if t is not None]
+        """End all tasks and streams; what is not settled stays in the accumulator.
+
+        A record that still waits here was abandoned: its producer was forgotten, or the process ends without a flush.
+        """
+        if self._accumulator.count:
+            logger.warning(
+                "the producer ends with %d records that are not acknowledged: flush() or close() waits for them",
+                self._accumulator.count,
+            )
+        tasks = [t for t in (self._main, self._ager, self._refresher, *self._tasks) if t is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -141,10 +151,10 @@ class Sender:
         try:
             events = await self._exchange(send)
         except TidelogError as error:
-            events = failures(send.batches, error)
+            events = failures(send, error)
         except Exception as error:  # the outermost loop of this task: the batches must be settled
             logger.exception("a produce request to node %d failed", send.node_id)
-            events = failures(send.batches, error_for(ErrorCode._FAIL, f"the producer failed: {error!r}"))
+            events = failures(send, error_for(ErrorCode._FAIL, f"the producer failed: {error!r}"))
         self._handle(events)
 
     async def _exchange(self, send: Send) -> list[BatchAcknowledged | BatchFailed]:
@@ -160,8 +170,8 @@ class Sender:
             connection = self._cluster.connection(send.node_id)
             response = await connection.call(lambda c: c.log.Produce(request, timeout=timeout_ms / 1000))
         if not waits:
-            return [BatchAcknowledged(batch.batch_id, -1) for batch in batches]
-        return outcomes(batches, response, self._cluster.learn_leader)
+            return unconfirmed(send)
+        return outcomes(send, response, self._cluster.learn_leader)
 
     async def _stream(self, node_id: int) -> NodeStream:
         stream = self._streams.get(node_id)
@@ -177,6 +187,13 @@ class Sender:
         if self._refresher is None or self._refresher.done():
             self._refresher = asyncio.create_task(self._refresh_wanted(), name="producer-metadata")
 
+    async def _refresh_old(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.metadata_max_age_ms / 1000)
+            with self._lock:
+                topics = self._accumulator.topics
+            self._ask_metadata(frozenset(topics))
+
     async def _refresh_wanted(self) -> None:
         attempt = 0
         while self._wanted_topics:
@@ -186,6 +203,9 @@ class Sender:
                 metadata = await self._cluster.refresh(topics)
             except TidelogError as error:
                 logger.warning("the producer cannot get metadata: %s", error)
+                self._wanted_topics |= topics
+            except Exception:
+                logger.exception("the producer's request for metadata failed; it goes on")
                 self._wanted_topics |= topics
             else:
                 self._handle([_topic_event(name, metadata.topics.get(name)) for name in topics])

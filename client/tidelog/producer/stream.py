@@ -81,6 +81,10 @@ class NodeStream:
                 await self._call.write(message)
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
                 self._fail(_broken(self.address, error))
+            except asyncio.CancelledError:
+                # Also what gRPC raises here when the stream was given up for another request.
+                if not self.is_broken or _is_cancelled():
+                    raise
         if self._failure is not None:
             raise self._failure
 
@@ -103,6 +107,11 @@ class NodeStream:
             if not answer.done():
                 answer.set_exception(failure)
                 answer.exception()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _broken(address: str, error: Exception) -> Exception:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,9 +18,10 @@ from typing import Any
 import grpc
 
 from tidelog.config import config_key
+from tidelog.config.process import load_properties
 from tidelog.errors import ConfigError
 from tidelog.testing.ports import free_ports
-from tidelog.testing.process import ProcessGroup, ProcessHandle
+from tidelog.testing.process import PROPERTIES_FILE, ProcessGroup, ProcessHandle
 from tidelog.transport.channels import open_channel
 from tidelog.transport.loop import run_sync
 from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeClusterResponse
@@ -44,9 +45,10 @@ class LocalCluster:
     """Three controllers and three storage nodes, or as many as asked, as processes of this machine.
 
     A context manager: entering starts it and waits until it is ready, leaving ends every process. No process outlives
-    the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept, or in a temporary
-    folder, which is removed. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes or to
-    both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`.
+    the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept and can be started
+    again with as many controllers, or in a temporary folder, which is removed. ``node_ports`` are the ports of the
+    first nodes; all others are found. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes
+    or to both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`.
 
     Needs ``pip install tidelog[node,quorum]``.
     """
@@ -57,6 +59,8 @@ class LocalCluster:
         nodes: int = 3,
         data_dir: str | Path | None = None,
         config: Mapping[str, object] | None = None,
+        *,
+        node_ports: Sequence[int] = (),
     ) -> None:
         if controllers < 1 or nodes < 0:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
@@ -65,6 +69,7 @@ class LocalCluster:
         self._keep_data = data_dir is not None
         self._data_dir = data_dir
         self._counts = (controllers, nodes)
+        self._node_ports = node_ports[:nodes]
         self._group: ProcessGroup | None = None
         self.controllers: dict[int, ProcessHandle] = {}
         self.nodes: dict[int, ProcessHandle] = {}
@@ -105,6 +110,8 @@ class LocalCluster:
             raise ConfigError(f"neither controllers nor nodes know the configuration {', '.join(sorted(unknown))}")
         if self._data_dir is None:
             self._data_dir = tempfile.mkdtemp(prefix="tidelog-")
+        else:
+            self._take_up(Path(self._data_dir))
         self._group = ProcessGroup()
         self._configure(self._group, per_module)
         for handle in self._handles():
@@ -143,9 +150,18 @@ class LocalCluster:
     def _handles(self) -> list[ProcessHandle]:
         return [*self.controllers.values(), *self.nodes.values()]
 
+    def _take_up(self, data_dir: Path) -> None:
+        kept = sorted(data_dir.glob(f"controller-*/{PROPERTIES_FILE}"))
+        if not kept:
+            return
+        if len(kept) != self._counts[0]:
+            raise ConfigError(f"{data_dir} is of a cluster of {len(kept)} controllers, not {self._counts[0]}")
+        self.cluster_id = load_properties(kept[0])["cluster.id"]
+
     def _configure(self, group: ProcessGroup, per_module: Mapping[str, Mapping[str, object]]) -> None:
         controllers, nodes = self._counts
         ports = free_ports(controllers + nodes)
+        ports[controllers : controllers + len(self._node_ports)] = self._node_ports
         voters = ",".join(f"{n + 1}@{_HOST}:{ports[n]}" for n in range(controllers))
         for n in range(controllers + nodes):
             module = _QUORUM if n < controllers else _NODE

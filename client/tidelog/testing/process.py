@@ -13,6 +13,8 @@ from typing import IO
 
 from tidelog.testing import guardian
 
+PROPERTIES_FILE = "server.properties"
+"""The name of a process's configuration in its directory."""
 _LOG_TAIL_LINES = 12
 
 
@@ -82,7 +84,7 @@ class ProcessHandle:
     @property
     def properties_path(self) -> Path:
         """The configuration it is started with."""
-        return self.directory / "server.properties"
+        return self.directory / PROPERTIES_FILE
 
     def configure(self, properties: Mapping[str, object]) -> None:
         """Write the configuration for the next start."""

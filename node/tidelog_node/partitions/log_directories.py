@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidelog.errors import ConfigError
 from tidelog.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.files import storage_errors
@@ -81,6 +82,7 @@ class LogDirectories:
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
+            ConfigError: two directories have the same partition, and only the operator knows which one is right.
         """
         found: dict[PartitionKey, FoundPartition] = {}
         for directory in self._directories:
@@ -89,8 +91,7 @@ class LogDirectories:
                 if topic_id is None:
                     continue
                 if key in found:
-                    self.set_aside(directory.partition_path(*key))
-                    continue
+                    raise _held_twice(found[key].log.directory, directory.partition_path(*key))
                 log = directory.open_log(*key, topic_id, config)
                 checkpoint = directory.high_watermarks.get(key, 0)
                 high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
@@ -141,6 +142,10 @@ class LogDirectories:
         """
         while self._directories:
             self._directories.pop().close(clean=clean, broker_epoch=broker_epoch)
+
+
+def _held_twice(one: Path, other: Path) -> ConfigError:
+    return ConfigError(f"{one} and {other} are the same partition: move the one away that is out of date")
 
 
 def _directory_id(text: str) -> bytes:

@@ -89,9 +89,7 @@ class PartitionRegistry:
     async def discard_unknown(self) -> None:
         """Set aside the logs of an earlier run that the first image does not name."""
         for key in list(self._found):
-            found = self._found.pop(key)
-            await asyncio.to_thread(found.log.close)
-            await asyncio.to_thread(self._directories.set_aside, found.log.directory)
+            await self._set_aside(self._found.pop(key))
 
     def checkpoints(self) -> tuple[dict[Path, dict[PartitionKey, int]], dict[Path, dict[PartitionKey, int]]]:
         """Return the high watermarks and the recovery points, by log directory."""
@@ -160,21 +158,25 @@ class PartitionRegistry:
 
     async def _open(self, change: PartitionChange, config: TopicConfig) -> Partition:
         key = (change.topic_name, change.index)
-        log, high_watermark = await asyncio.to_thread(self._open_log, key, change.topic_id, config)
+        log, high_watermark = await self._open_log(key, change.topic_id, config)
         state = PartitionState(self.broker_id, high_watermark, config.min_insync_replicas, self._max_lag_ms)
         partition = Partition(change.topic_name, change.topic_id, change.index, log, state, self, self._clock)
         partition.change_eligible(self._eligible)
         return partition
 
-    def _open_log(self, key: PartitionKey, topic_id: TopicId, config: TopicConfig) -> tuple[PartitionLog, int]:
+    async def _open_log(self, key: PartitionKey, topic_id: TopicId, config: TopicConfig) -> tuple[PartitionLog, int]:
+        """A log that was found changes hands without a pause, so that no checkpoint is written without it."""
         found = self._found.pop(key, None)
         if found is not None and found.topic_id == topic_id:
             found.log.config = log_config(config)
             return found.log, found.high_watermark
         if found is not None:
-            found.log.close()
-            self._directories.set_aside(found.log.directory)
-        return self._directories.open_partition(key, topic_id, log_config(config)), 0
+            await self._set_aside(found)
+        return await asyncio.to_thread(self._directories.open_partition, key, topic_id, log_config(config)), 0
+
+    async def _set_aside(self, found: FoundPartition) -> None:
+        await asyncio.to_thread(found.log.close)
+        await asyncio.to_thread(self._directories.set_aside, found.log.directory)
 
     def _change_configs(self, image: MetadataImage, delta: MetadataDelta) -> None:
         if not delta.topics_with_changed_config:

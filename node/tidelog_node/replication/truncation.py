@@ -36,10 +36,8 @@ def truncation_offset(leader_end: EpochEnd, own_end: EpochEnd | None, log_end_of
     """Return where a follower cuts its log after the leader answered ``leader_end``.
 
     ``own_end`` is the follower's answer to the same question for ``leader_end.epoch``; None when it knows no epoch
-    as late. Where the follower does not have the leader's epoch, it cuts to the end of the one before and asks again.
+    as late. Behind ``leader_end`` the leader has only epochs that the follower does not know, behind ``own_end`` the
+    follower has only epochs that the leader does not know: neither part can be common.
     """
-    if own_end is None:
-        return min(leader_end.end_offset, log_end_offset)
-    if own_end.epoch != leader_end.epoch:
-        return min(own_end.end_offset, log_end_offset)
-    return min(own_end.end_offset, leader_end.end_offset, log_end_offset)
+    ends = [leader_end.end_offset, log_end_offset]
+    return min(ends if own_end is None else [own_end.end_offset, *ends])

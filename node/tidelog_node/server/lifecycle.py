@@ -2,7 +2,8 @@
 
 The node registers with an id of this start of the process; the controller answers with the broker epoch. From then on a
 heartbeat says what metadata offset is applied; the controller unfences the node when that has reached the registration.
-A stop asks for controlled shutdown and waits until the node leads nothing.
+A stop asks for controlled shutdown and waits until the node leads nothing; it does not wait for controllers that do not
+answer.
 """
 
 from __future__ import annotations
@@ -43,11 +44,12 @@ class BrokerLifecycle:
         reported_offset: Callable[[], int],
     ) -> None:
         self.broker_epoch = BrokerEpoch(-1)
+        self.incarnation_id = uuid.uuid4().bytes
         self.is_fenced = True
         self._registration = pb.RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id=cluster_id,
-            incarnation_id=uuid.uuid4().bytes,
+            incarnation_id=self.incarnation_id,
             endpoint=common_pb2.Endpoint(host=advertised[0], port=advertised[1]),
             rack=rack,
             log_dirs=log_dirs,
@@ -80,7 +82,10 @@ class BrokerLifecycle:
         self._hurry.set()
 
     async def shut_down(self, timeout_s: float) -> None:
-        """Ask the controller to move all leaderships away and wait until it has, for ``timeout_s`` at most."""
+        """Ask the controller to move all leaderships away and wait until it has, for ``timeout_s`` at most.
+
+        Ends when no controller answered a heartbeat for some seconds, or when the node is no longer registered.
+        """
         if self.broker_epoch < 0:
             return
         self._wants_shut_down = True
@@ -105,6 +110,8 @@ class BrokerLifecycle:
                 if not was_refused:
                     logger.warning("Registering failed, trying again: %s", error)
                 was_refused = True
+                if self._wants_shut_down:
+                    self._stop_without_handover(error)
                 await asyncio.sleep(_RETRY_S)
                 continue
             self.broker_epoch = BrokerEpoch(response.broker_epoch)
@@ -123,11 +130,14 @@ class BrokerLifecycle:
         try:
             response = await self._controller.broker_heartbeat(request, _CALL_TIMEOUT_S)
         except TidelogError as error:
-            if error.code in _REGISTER_AGAIN:
+            if request.want_shut_down and (is_transient(error) or error.code in _REGISTER_AGAIN):
+                self._stop_without_handover(error)
+            elif error.code in _REGISTER_AGAIN:
                 logger.warning("Registering again: %s", error)
                 await self._register()
                 return 0
-            logger.warning("A heartbeat failed, trying again: %s", error)
+            else:
+                logger.warning("A heartbeat failed, trying again: %s", error)
             return min(_RETRY_S, self._interval_s)
         if response.is_fenced != self.is_fenced:
             logger.info("The controller has %s this node", "fenced" if response.is_fenced else "unfenced")
@@ -135,6 +145,11 @@ class BrokerLifecycle:
         if response.should_shut_down and self._wants_shut_down:
             self._may_stop.set()
         return self._pause_s()
+
+    def _stop_without_handover(self, error: TidelogError) -> None:
+        if not self._may_stop.is_set():
+            logger.warning("The leaderships cannot be moved, stopping all the same: %s", error)
+        self._may_stop.set()
 
     def _pause_s(self) -> float:
         if self._wants_shut_down:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import grpc.aio
 
@@ -46,8 +47,12 @@ class LogService(LogServiceServicer):
         self, request_iterator: AsyncIterator[pb.ProduceStreamRequest], context: _Context
     ) -> AsyncIterator[pb.ProduceStreamResponse]:
         stream = _ProduceStream(self._context, self._budget)
-        async for response in stream.run(request_iterator):
-            yield response
+        try:
+            async with contextlib.aclosing(stream.run(request_iterator)) as responses:
+                async for response in responses:
+                    yield response
+        except Exception as error:
+            await _abort_unnamed(context, error)
 
     async def Fetch(self, request: pb.FetchRequest, context: _Context) -> pb.FetchResponse:  # noqa: N802, D102
         return await _answer(context, handlers.fetch, self._context, request)
@@ -104,7 +109,8 @@ class _ProduceStream:
     """One stream: requests are appended in their order, responses leave as they are complete.
 
     A task reads and appends; each request's wait is a task of its own; the stream's generator sends what they put
-    into the queue. No more is read while the node's budget or the stream's own bound is used up.
+    into the queue. No more is read while the node's budget is used up, or the stream's own bound: a request has its
+    place until its response is sent, so that responses which a client does not take cannot pile up.
     """
 
     def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
@@ -113,11 +119,14 @@ class _ProduceStream:
         self._responses: asyncio.Queue[pb.ProduceStreamResponse | None] = asyncio.Queue()
         self._places = asyncio.Semaphore(_MAX_PIPELINED)
 
-    async def run(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> AsyncIterator[pb.ProduceStreamResponse]:
+    async def run(
+        self, requests: AsyncIterator[pb.ProduceStreamRequest]
+    ) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
         reader = asyncio.create_task(self._read(requests), name="produce-stream")
         try:
             while (response := await self._responses.get()) is not None:
                 yield response
+                self._places.release()
             await reader
         finally:
             reader.cancel()
@@ -130,11 +139,18 @@ class _ProduceStream:
                     await self._places.acquire()
                     size = item.ByteSize()
                     await self._budget.take(size)
-                    pending = handlers.begin_produce(self._context, item.request)
+                    pending = self._begin(item.request, size)
                     name = f"produce-{item.correlation_id}"
                     tasks.create_task(self._complete(item.correlation_id, pending, size), name=name)
         finally:
             self._responses.put_nowait(None)
+
+    def _begin(self, request: pb.ProduceRequest, size: int) -> handlers.PendingProduce:
+        try:
+            return handlers.begin_produce(self._context, request)
+        except BaseException:
+            self._budget.give_back(size)
+            raise
 
     async def _complete(self, correlation_id: int, pending: handlers.PendingProduce, size: int) -> None:
         try:
@@ -142,7 +158,6 @@ class _ProduceStream:
             self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
         finally:
             self._budget.give_back(size)
-            self._places.release()
 
 
 async def _answer(
@@ -153,5 +168,11 @@ async def _answer(
     except TidelogError as error:
         await abort_with(call, error)
     except Exception as error:
-        logger.exception("A request failed for a reason that has no name")
-        await abort_with(call, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
+        await _abort_unnamed(call, error)
+
+
+async def _abort_unnamed(call: _Context, error: Exception) -> NoReturn:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    logger.error("A request failed for a reason that has no name", exc_info=error)
+    await abort_with(call, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))

@@ -1,8 +1,9 @@
 """Follows the committed metadata log from any controller and applies it to this node, one image after the other.
 
-The partitions take an image over before it is published to the handlers, and nothing is applied before the image has
-this process's own registration: an older image may still say that the node leads partitions that it led in an
-earlier life.
+The partitions take an image over before it is published to the handlers, and only an image with this process's own
+registration is applied: an older one may still say that the node leads partitions that it led in an earlier life, a later
+one speaks of another process that has taken the node's id. This process then stops, for what the node leads is
+led there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 import grpc.aio
 
 from tidelog.config.endpoints import format_address
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.transport import error_from_rpc
 from tidelog.v1 import controller_service_pb2 as pb
@@ -36,6 +37,7 @@ class MetadataFollower:
     def __init__(
         self,
         broker_id: BrokerId,
+        incarnation_id: bytes,
         cluster_id: str,
         voters: Mapping[int, tuple[str, int]],
         channel: Callable[[str], grpc.aio.Channel],
@@ -44,6 +46,7 @@ class MetadataFollower:
         broker_epoch: Callable[[], BrokerEpoch],
     ) -> None:
         self._broker_id = broker_id
+        self._incarnation_id = incarnation_id
         self._cluster_id = cluster_id
         self._addresses = [format_address(host, port) for _, (host, port) in sorted(voters.items())]
         # Nodes begin with different controllers, so that their streams are spread.
@@ -70,7 +73,7 @@ class MetadataFollower:
         """Follow until cancelled; a controller that fails or is silent for two seconds is left for the next.
 
         Raises:
-            TidelogError: INCONSISTENT_CLUSTER_ID, or KAFKA_STORAGE_ERROR when a partition cannot be opened.
+            TidelogError: INCONSISTENT_CLUSTER_ID, or what :meth:`apply_pending` raises.
         """
         while True:
             address = self._addresses[self._next % len(self._addresses)]
@@ -90,11 +93,12 @@ class MetadataFollower:
         """Apply what has been received, once this node's registration is in it.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, a partition cannot be opened.
+            TidelogError: KAFKA_STORAGE_ERROR, a partition cannot be opened; DUPLICATE_BROKER_REGISTRATION, another
+                process has registered with this node's id.
         """
         async with self._applying:
             image = self._image
-            if image is self._applied or not (self.is_current.is_set() or self._is_registered(image)):
+            if image is self._applied or not self._is_registered(image):
                 return
             # Followers look addresses up as soon as they start.
             self._cache.publish_brokers(image)
@@ -107,7 +111,12 @@ class MetadataFollower:
 
     def _is_registered(self, image: MetadataImage) -> bool:
         broker, epoch = image.brokers.get(self._broker_id), self._broker_epoch()
-        return epoch != _NOT_REGISTERED and broker is not None and broker.broker_epoch >= epoch
+        if epoch == _NOT_REGISTERED or broker is None or broker.broker_epoch < epoch:
+            return False
+        if broker.incarnation_id != self._incarnation_id:
+            text = f"another process has registered as node {self._broker_id}, at {broker.endpoint}: this one must stop"
+            raise error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
+        return True
 
     async def _follow(self, address: str) -> None:
         request = pb.FollowMetadataRequest(

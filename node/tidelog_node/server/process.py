@@ -113,6 +113,7 @@ class Node:
         )
         self._follower = MetadataFollower(
             self._broker_id,
+            self._lifecycle.incarnation_id,
             self._config.cluster_id,
             self._config.voters,
             self._controller.channel,

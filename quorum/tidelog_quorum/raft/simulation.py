@@ -206,7 +206,7 @@ class SimulatedCluster:
             for node_id, node in self.nodes.items():
                 if node.raft is not None:
                     self.sync(node_id)
-            if not self.network:
+            if not self.network and not any(node.disk.pending for node in self.nodes.values()):
                 return
         raise AssertionError(f"still {len(self.network)} messages under way after {max_rounds} rounds")
 

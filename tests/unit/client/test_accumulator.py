@@ -93,7 +93,7 @@ def test_accumulator_closes_a_batch_at_its_number_of_records() -> None:
     [first] = sends(accumulator.poll(0, leader))
     assert first.count == 10
     assert sends(accumulator.poll(1000 - 1, leader)) == []
-    accumulator.handle(BatchAcknowledged(first.batch_id, 0), 1)
+    accumulator.handle(BatchAcknowledged(first.batch_id, first.attempts, 0), 1)
     [second] = sends(accumulator.poll(1, leader))
     assert values(second) == [b"%d" % n for n in range(10, 20)]
 
@@ -127,7 +127,9 @@ def test_accumulator_retries_in_order_after_the_back_off() -> None:
     put(accumulator, b"a")
     put(accumulator, b"b")
     [first] = sends(accumulator.poll(0, leader))
-    assert accumulator.handle(BatchFailed(first.batch_id, RETRIABLE), 5) == [AskMetadata(frozenset(["t"]))]
+    assert accumulator.handle(BatchFailed(first.batch_id, first.attempts, RETRIABLE), 5) == [
+        AskMetadata(frozenset(["t"]))
+    ]
     assert sends(accumulator.poll(14, leader)) == []
     assert accumulator.next_timer_ms(14) == 15
     assert sends(accumulator.poll(15, leader)) == [first]
@@ -137,7 +139,7 @@ def test_accumulator_retries_at_once_when_the_answer_named_the_leader() -> None:
     accumulator = make()
     put(accumulator, b"a")
     [batch] = sends(accumulator.poll(5, leader))
-    assert accumulator.handle(BatchFailed(batch.batch_id, RETRIABLE, leader_known=True), 6) == []
+    assert accumulator.handle(BatchFailed(batch.batch_id, batch.attempts, RETRIABLE, leader_known=True), 6) == []
     assert sends(accumulator.poll(6, leader)) == [batch]
 
 
@@ -148,7 +150,7 @@ def test_accumulator_gives_up_on_a_final_error_and_when_retries_are_used_up(
     accumulator = make(replace(LIMITS, retries=retries))
     put(accumulator, b"a", report=print)
     [batch] = sends(accumulator.poll(5, leader))
-    [settle] = accumulator.handle(BatchFailed(batch.batch_id, error), 6)
+    [settle] = accumulator.handle(BatchFailed(batch.batch_id, batch.attempts, error), 6)
     assert isinstance(settle, Settle)
     assert (settle.count, settle.error, len(settle.deliveries)) == (1, error, 1)
     assert (accumulator.count, len(accumulator)) == (0, 1)
@@ -163,7 +165,7 @@ def test_accumulator_times_out_in_flight_and_ignores_the_late_answer() -> None:
     assert settle.error is not None
     assert settle.error.code is ErrorCode._MSG_TIMED_OUT
     assert "t-0" in settle.error.message
-    assert accumulator.handle(BatchAcknowledged(batch.batch_id, 7), 1_001) == []
+    assert accumulator.handle(BatchAcknowledged(batch.batch_id, batch.attempts, 7), 1_001) == []
 
 
 def test_accumulator_asks_for_the_leader_and_has_no_timer_but_the_timeout() -> None:
@@ -179,7 +181,7 @@ def test_accumulator_refuses_more_than_the_queue_holds_until_reports_are_served(
     with pytest.raises(BufferError, match="_QUEUE_FULL"):
         put(accumulator, b"b")
     [batch] = sends(accumulator.poll(5, leader))
-    accumulator.handle(BatchAcknowledged(batch.batch_id, 0), 6)
+    accumulator.handle(BatchAcknowledged(batch.batch_id, batch.attempts, 0), 6)
     with pytest.raises(BufferError):
         put(accumulator, b"b")
     accumulator.unserved -= 1
@@ -329,11 +331,11 @@ class AccumulatorMachine(RuleBasedStateMachine):
             self.logs[batch.partition].extend(v for v in values(batch) if v is not None)
         match outcome:
             case "ack":
-                event: Any = BatchAcknowledged(batch.batch_id, 0)
+                event: Any = BatchAcknowledged(batch.batch_id, batch.attempts, 0)
             case "refused":
-                event = BatchFailed(batch.batch_id, FATAL)
+                event = BatchFailed(batch.batch_id, batch.attempts, FATAL)
             case _:
-                event = BatchFailed(batch.batch_id, RETRIABLE)
+                event = BatchFailed(batch.batch_id, batch.attempts, RETRIABLE)
         self.do(self.accumulator.handle(event, self.now_ms))
 
     @invariant()
@@ -359,7 +361,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             for batch in list(self.in_flight.values()):
                 del self.in_flight[batch.batch_id]
                 self.logs[batch.partition].extend(v for v in values(batch) if v is not None)
-                self.do(self.accumulator.handle(BatchAcknowledged(batch.batch_id, 0), self.now_ms))
+                self.do(self.accumulator.handle(BatchAcknowledged(batch.batch_id, batch.attempts, 0), self.now_ms))
         assert len(self.settled) == self.serial, "not every record was settled"
         assert len(self.accumulator) == 0
         self.invariants_hold()

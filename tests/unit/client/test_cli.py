@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidelog.cli.main import app
+from tidelog.cli.commands import app
 from tidelog.cli.message_format import message_formatter
 from tidelog.message import Message
 from tidelog.testing import FakeCluster

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -37,6 +39,13 @@ def make(cluster: FakeCluster, **config: Any) -> Producer:
     settings = {key.replace("_", "."): value for key, value in config.items()}
     quick = {"retry.backoff.ms": 10, "retry.backoff.max.ms": 50}
     return Producer({"bootstrap.servers": cluster.bootstrap_servers, **quick, **settings})
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 10) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def stored(cluster: FakeCluster, partition: int = 0) -> list[bytes | None]:
@@ -121,6 +130,28 @@ def test_producer_survives_a_restart_of_the_node(cluster: FakeCluster) -> None:
     assert not reports.errors
 
 
+def test_producer_retries_a_request_that_could_not_be_written_when_its_stream_was_given_up(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create_topic("wide", 40)
+    reports = Reports()
+    with make(cluster, request_timeout_ms=600, linger_ms=0) as producer:
+        producer.produce("wide", b"v", partition=0, on_delivery=reports)
+        assert producer.flush(20) == 0
+        cluster.pause()
+        producer.produce("wide", b"first", partition=0, on_delivery=reports)
+        assert producer.flush(0.3) == 1
+        # More than flow control lets out to a node that does not read.
+        for partition in range(1, 40):
+            producer.produce("wide", b"x" * 900_000, partition=partition, on_delivery=reports)
+        assert producer.flush(1.0) == 40
+        cluster.resume()
+        started = time.monotonic()
+        assert producer.flush(30) == 0
+        assert time.monotonic() - started < 20
+    assert len(reports.delivered) == 41
+
+
 def test_producer_times_records_out_when_the_cluster_is_gone(cluster: FakeCluster) -> None:
     reports = Reports()
     with make(cluster, message_timeout_ms=300) as producer:
@@ -180,6 +211,17 @@ def test_producer_callbacks_may_produce(cluster: FakeCluster) -> None:
     assert (stored(cluster), stored(cluster, 1)) == ([b"a"], [b"b"])
 
 
+def test_producer_callbacks_may_flush(cluster: FakeCluster) -> None:
+    left: list[int] = []
+    with make(cluster) as producer:
+        for _ in range(3):
+            producer.produce("t", b"a", partition=0, on_delivery=lambda e, m: left.append(producer.flush(10)))
+        started = time.monotonic()
+        assert producer.flush(20) == 0
+        assert time.monotonic() - started < 5
+    assert left == [0, 0, 0]
+
+
 def test_producer_purges(cluster: FakeCluster) -> None:
     reports = Reports()
     with make(cluster, linger_ms=60_000) as producer:
@@ -189,14 +231,129 @@ def test_producer_purges(cluster: FakeCluster) -> None:
     assert {e.name() for e in reports.errors} == {"_PURGE_QUEUE"}
 
 
-def test_producer_refuses_wrong_types_and_use_after_close(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"value": 1}, TypeError, "value must be text, bytes or None, not int"),
+        ({"key": 1.5}, TypeError, "key must be text, bytes or None, not float"),
+        ({"topic": 5}, TypeError, "topic must be text, not int"),
+        ({"topic": ""}, KafkaException, '_INVALID_ARG: topic "" is not valid'),
+        ({"topic": "\udc80"}, KafkaException, "_INVALID_ARG: topic .* is not valid"),
+        ({"timestamp": 1.5}, TypeError, "float"),
+        ({"timestamp": -5}, KafkaException, "INVALID_TIMESTAMP: timestamp -5"),
+        ({"timestamp": 2**63}, KafkaException, f"INVALID_TIMESTAMP: .*{2**63}.*{2**63 - 1}"),
+        ({"partition": "0"}, TypeError, "str"),
+        ({"partition": -2}, KafkaException, "_UNKNOWN_PARTITION: partition -2"),
+        ({"headers": [(b"k", b"v")]}, TypeError, "a header's name must be text, not bytes"),
+        ({"headers": {"k": 5}}, TypeError, "a header's value must be text, bytes or None, not int"),
+        ({"headers": [("k",)]}, TypeError, r"must be a dict or a list of \(name, value\)"),
+        ({"headers": {"\udc80": b""}}, ValueError, "surrogates"),
+    ],
+)
+def test_producer_refuses_what_cannot_be_sent_and_keeps_the_other_records(
+    cluster: FakeCluster, is_known: bool, arguments: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    reports = Reports()
+    with make(cluster) as producer:
+        if is_known:
+            producer.produce("t", b"before", partition=0, on_delivery=reports)
+            assert producer.flush(20) == 0
+        for value in (b"a", b"b"):
+            with pytest.raises(error, match=text):
+                producer.produce(**{"topic": "t", "value": b"v", "partition": 0, "on_delivery": reports, **arguments})
+            producer.produce("t", value, partition=0, on_delivery=reports)
+        assert len(producer) == 2
+        assert producer.flush(20) == 0
+    assert stored(cluster) == [b"before", b"a", b"b"] if is_known else [b"a", b"b"]
+    assert not reports.errors
+
+
+def test_producer_refuses_use_after_close(cluster: FakeCluster) -> None:
     producer = make(cluster)
-    with pytest.raises(TypeError, match="value must be text, bytes or None, not int"):
-        producer.produce("t", 1)  # type: ignore[arg-type]
     producer.close()
+    assert producer.close() == 0
+    calls: list[Callable[[], object]] = [
+        lambda: producer.produce("t", b"v"),
+        lambda: producer.poll(0),
+        lambda: producer.flush(0),
+        producer.purge,
+        producer.list_topics,
+    ]
+    for call in calls:
+        with pytest.raises(KafkaException, match="_DESTROY: the producer is closed"):
+            call()
+
+
+def test_producer_close_ends_a_poll_in_another_thread(cluster: FakeCluster) -> None:
+    producer = make(cluster)
+    thread = threading.Thread(target=producer.poll)
+    thread.start()
     producer.close()
-    with pytest.raises(KafkaException, match="_DESTROY"):
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_producer_settles_every_record_that_produce_took_while_it_was_closed(cluster: FakeCluster) -> None:
+    reports = Reports()
+    taken = 0
+    producer = make(cluster, linger_ms=60_000)
+
+    def keep_producing() -> None:
+        nonlocal taken
+        while True:
+            try:
+                producer.produce("t", b"v", on_delivery=reports)
+            except BufferError:
+                time.sleep(0)
+            except KafkaException:
+                return
+            else:
+                taken += 1
+
+    threads = [threading.Thread(target=keep_producing) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    producer.close(0.2)
+    for thread in threads:
+        thread.join(10)
+    producer._reports.serve()
+    assert len(reports.delivered) + len(reports.errors) == taken
+    assert len(producer) == 0
+
+
+def test_producer_of_the_parent_is_refused_after_a_fork_and_lives_on_in_the_parent(cluster: FakeCluster) -> None:
+    producer = make(cluster)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        answer = "nothing was raised"
+        try:
+            producer.produce("t", b"child")
+        except KafkaException as error:
+            answer = f"{error}, and close() returned {producer.close()}"
+        finally:
+            os.write(writing, answer.encode())
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    assert answer == (
+        "_STATE: the producer belongs to the process that this one was forked from: make a new one here, "
+        "and close() returned 0"
+    )
+    producer.produce("t", b"parent", partition=0)
+    assert producer.close() == 0
+    assert stored(cluster) == [b"parent"]
+
+
+def test_producer_finds_new_partitions_when_its_metadata_is_old(cluster: FakeCluster) -> None:
+    with make(cluster, metadata_max_age_ms=100) as producer:
         producer.produce("t", b"v")
+        assert producer.flush(20) == 0
+        before = cluster.calls("GetMetadata")
+        wait_for(lambda: cluster.calls("GetMetadata") >= before + 2)
 
 
 @pytest.mark.parametrize(

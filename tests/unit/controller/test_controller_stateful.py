@@ -6,10 +6,12 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from seeds import reproducible, seeds
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicId
@@ -200,8 +202,13 @@ class Cluster(RuleBasedStateMachine):
         return result.response
 
 
-TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", seeds(1, cost=100))
+def test_controller_keeps_its_invariants_whatever_happens(seed: int) -> None:
+    machine = hypothesis.seed(seed)(type("SeededCluster", (Cluster,), {}))
+    limits = settings(max_examples=150, stateful_step_count=40, deadline=None, print_blob=False)
+    with reproducible(seed):
+        run_state_machine_as_test(machine, settings=limits)
 
 
 def test_replay_refuses_what_this_leader_did_not_write() -> None:

@@ -149,3 +149,25 @@ def test_log_on_the_real_disk_survives_close_and_reopening(tmp_path, batch_of):
     log.delete()
     assert directory.partitions() == []
     directory.close(clean=True)
+
+
+def test_directory_with_partitions_but_without_meta_properties_is_refused(disk, config):
+    directory = _open(disk)
+    directory.open_log("a-b", 0, TOPIC_ID, config).close()
+    directory.close(clean=True)
+    disk.remove(PATH / "meta.properties")
+    with pytest.raises(ConfigError, match=r"/data holds partitions \(a-b-0, ...\) but no meta\.properties"):
+        _open(disk)
+    assert disk.handle_count == 0
+    assert PATH / "meta.properties" not in disk.paths()
+
+
+def test_new_partition_inherits_no_checkpoint_of_an_earlier_one_of_its_name(disk, config, batch_of):
+    directory = _open(disk)
+    directory.write_recovery_points({("topic", 0): 5_000, ("other", 0): 7})
+    directory.write_high_watermarks({("topic", 0): 5_000, ("other", 0): 7})
+    directory.open_log("topic", 0, TOPIC_ID, config).append_as_leader(batch_of(b"a"), 0, now_ms=0)
+    disk.crash(random.Random(0))
+
+    directory = _open(disk)
+    assert directory.high_watermarks == directory.recovery_points == {("other", 0): 7}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -100,7 +100,7 @@ class EngineCluster:
 async def wait_until(condition: Callable[[], bool], timeout_s: float = 15) -> None:
     """Wait for a condition on the event loop, or fail."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
@@ -113,11 +113,11 @@ def free_ports(count: int) -> list[int]:
 
 
 @pytest.fixture(name="new_engines")
-def _new_engines(tmp_path: Path) -> Iterator[Callable[..., EngineCluster]]:
+def _new_engines(tmp_path: Path) -> Callable[..., EngineCluster]:
     def build(count: int, config: RaftConfig | None = None) -> EngineCluster:
         return EngineCluster(tmp_path, free_ports(count), config or RaftConfig())
 
-    yield build
+    return build
 
 
 @pytest.fixture(name="wait_until")

@@ -315,6 +315,19 @@ def test_candidate_raises_its_term_votes_for_itself_and_asks_all_once_that_is_on
     assert voter.messages() == [VoteRequest(1, 2, False, 1, 1)] * 2
 
 
+def test_candidate_does_not_count_its_own_vote_before_that_is_on_disk() -> None:
+    voter = Voter()
+    voter.receive(append(2, 1, (0, 0), (data(1, 1),)))
+    voter.wait(1000)
+    voter.receive(VoteResponse(3, 1, pre_vote=True, granted=True))
+    voter.step(Persisted(1))
+    assert voter.messages() == []
+    voter.receive(VoteResponse(3, 2, pre_vote=False, granted=True))
+    assert isinstance(voter.raft.role, Candidate)
+    voter.step(Persisted(2))
+    assert voter.raft.leader_id == 1
+
+
 def test_candidate_becomes_leader_with_the_votes_of_a_majority() -> None:
     voter = Voter(voters=5)
     voter.wait(100)
@@ -467,6 +480,22 @@ def test_leader_bounds_a_batch_in_bytes_and_the_appends_under_way() -> None:
     assert [len(m.entries) for m in voter.messages() if isinstance(m, AppendRequest)] == [1]
 
 
+def test_leader_is_not_misled_by_late_answers() -> None:
+    voter = Voter(terms=[1, 1, 1], term=1)
+    leader = voter.become_leader()
+    voter.ack(2, 4)
+    progress = leader.progress[2]
+    voter.receive(AppendResponse(2, 2, False, 0, 0, 3, 0))
+    assert (progress.match_index, progress.next_index, progress.probing) == (4, 5, False)
+    voter.ack(2, 1)
+    assert (progress.match_index, progress.next_index, progress.probing) == (4, 5, False)
+    other = leader.progress[3]
+    voter.receive(AppendResponse(3, 2, False, 2, 1, 3, 0))
+    assert (other.next_index, other.probing, other.probe_sent) == (3, True, True)
+    voter.receive(AppendResponse(3, 2, False, 0, 0, 1, 0))
+    assert (other.next_index, other.probing, other.probe_sent) == (3, True, True)
+
+
 def test_leader_tells_followers_of_a_commit_at_once() -> None:
     voter = Voter()
     voter.become_leader()
@@ -558,6 +587,18 @@ def test_read_waits_for_the_first_commit_of_the_term_and_for_a_majority_to_confi
     assert set(contexts) == {1}
     voter.ack(2, 2, context=1)
     assert voter.of(ReadReady) == [ReadReady(7, 2)]
+
+
+def test_read_waits_until_everything_up_to_its_index_was_handed_out() -> None:
+    voter = Voter()
+    voter.become_leader()
+    voter.ack(2, 1)
+    voter.ack(3, 1)
+    voter.step(ReadRequested(1))
+    voter.ack(2, 1, context=1)
+    assert voter.of(ReadReady) == []
+    voter.sync()
+    assert [type(command) for command in voter.commands] == [Commit, ReadReady]
 
 
 def test_read_is_not_confirmed_by_an_answer_to_an_earlier_message() -> None:

@@ -61,6 +61,10 @@ def test_follower_without_the_leaders_epoch_cuts_to_the_one_before():
     assert truncation_offset(EpochEnd(4, 70), EpochEnd(2, 40), 100) == 40
 
 
+def test_follower_whose_epochs_are_all_older_cuts_to_the_leaders_end():
+    assert truncation_offset(EpochEnd(4, 70), None, 100) == 70
+
+
 def test_follower_starts_again_where_the_leaders_log_begins_when_it_is_behind():
     state = follower(high_watermark=90)
 

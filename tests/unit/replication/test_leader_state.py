@@ -262,6 +262,46 @@ def test_accepted_change_makes_the_same_metadata_old():
     assert replica.leader.isr.committed.partition_epoch == 1
 
 
+def test_metadata_that_is_delivered_again_settles_no_change_under_way():
+    replica = leader_of(1)
+    assert proposal(replica.fetch(2, 0)) is not None
+
+    replica.partition_epoch -= 1
+    assert replica.register((1,)) == []
+    assert replica.leader.isr.maximal == {1, 2}, "the controller may have agreed"
+
+
+def test_metadata_of_an_accepted_change_settles_no_later_one():
+    replica = leader_of(1)
+    first = proposal(replica.fetch(2, 0))
+    replica.step(IsrChangeAccepted(first.proposal_id, 0, 1, frozenset({1, 2})))
+    assert proposal(replica.fetch(3, 0)) is not None
+
+    assert replica.register((1, 2)) == []
+    assert replica.leader.isr.maximal == {1, 2, 3}
+
+
+def test_answer_of_an_outdated_controller_settles_nothing():
+    replica = leader_of(1)
+    replica.register((1,))
+    found = proposal(replica.fetch(2, 0))
+
+    assert replica.step(IsrChangeAccepted(found.proposal_id, 0, 0, frozenset({1}))) == []
+    assert replica.leader.isr.maximal == {1, 2}
+
+
+@pytest.mark.parametrize("code", [None, ErrorCode.INELIGIBLE_REPLICA])
+def test_answer_to_an_earlier_proposal_settles_no_later_one(code):
+    replica = leader_of(1)
+    first = proposal(replica.fetch(2, 0))
+    replica.register((1,))
+    assert proposal(replica.fetch(3, 0)) is not None
+
+    accepted = IsrChangeAccepted(first.proposal_id, 0, 1, frozenset({1}))
+    assert replica.step(accepted if code is None else IsrChangeRefused(first.proposal_id, code)) == []
+    assert replica.leader.isr.maximal == {1, 3}
+
+
 def test_write_is_replicated_when_the_high_watermark_has_passed_it():
     replica = leader_of(1, 2, min_isr=2)
     replica.append_to(3)

@@ -25,6 +25,9 @@ class PartitionState:
     paused: bool = False
     stopped: bool = False
     busy: bool = False
+    asked_node: int = -1
+    """The node that is busy with a fetch, asked at ``asked_ms``."""
+    asked_ms: float = 0.0
     attempts: int = 0
     not_before_ms: float = 0.0
     served_at: int = 0

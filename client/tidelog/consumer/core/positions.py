@@ -10,6 +10,9 @@ Rules:
 4. Errors that may pass, and leaders that move, are retried from the same offset, after a back-off. OFFSET_OUT_OF_RANGE
    goes where ``auto.offset.reset`` says. Other errors are reported and stop the partition until the next seek.
 5. The end of a partition is reported once per position.
+6. A fetch that takes longer than ``overdue_ms`` makes the metadata be asked for, again and again. When it names
+   another leader for one of the partitions the poll is interrupted: a paused node holds them up no longer than the
+   cluster takes to replace it.
 """
 
 from __future__ import annotations
@@ -53,6 +56,8 @@ class PositionSettings:
     queue_bytes: int
     reset_timestamp_ms: int | None
     report_end: bool
+    overdue_ms: float = 1_500
+    """Above the time that a node may wait for records."""
 
 
 _OUTAGES = frozenset({ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCode._RESOLVE})
@@ -155,8 +160,12 @@ class Positions:
         look_ups: list[LookUpSpec] = []
         fetches: dict[int, list[tuple[PartitionState, FetchSpec]]] = {}
         unknown: set[str] = set()
+        moved: set[int] = set()
         for state in sorted(self._partitions.values(), key=lambda s: s.served_at):
-            if state.busy or state.stopped or state.not_before_ms > now_ms:
+            if state.busy:
+                self._watch_fetch(state, now_ms, leader_of, moved, unknown)
+                continue
+            if state.stopped or state.not_before_ms > now_ms:
                 continue
             if state.look_up_ms is not None:
                 state.busy = True
@@ -164,13 +173,16 @@ class Positions:
             elif not state.paused and not self._is_full:
                 self._plan_fetch(state, leader_of, fetches, unknown)
         commands: list[Command] = [LookUp(look_ups)] if look_ups else []
-        commands += [c for node_id, wanted in fetches.items() for c in self._fetch(node_id, wanted)]
+        commands += [c for node_id in moved for c in self._interrupt(node_id)]
+        commands += [c for node_id, wanted in fetches.items() for c in self._fetch(node_id, wanted, now_ms)]
         return [*commands, AskMetadata(frozenset(unknown))] if unknown else commands
 
     def next_timer_ms(self, now_ms: float) -> float | None:
         """Return when :meth:`poll` is next due by the clock; None when only an event can change anything."""
-        waiting = [s.not_before_ms for s in self._partitions.values() if not s.busy and not s.stopped]
-        return min((due for due in waiting if due > now_ms), default=None)
+        states = [s for s in self._partitions.values() if not s.stopped]
+        waiting = [s.not_before_ms for s in states if not s.busy]
+        overdue = [s.asked_ms + self._settings.overdue_ms for s in states if s.busy and s.fetch_offset is not None]
+        return min((due for due in (*waiting, *overdue) if due > now_ms), default=None)
 
     def handle(self, event: Event, now_ms: float) -> Sequence[Command]:
         """Take what happened and return what follows; the caller polls afterwards."""
@@ -231,12 +243,28 @@ class Positions:
         spec = FetchSpec(state.topic, state.partition, state.generation, state.fetch_offset, epoch)
         fetches.setdefault(node_id, []).append((state, spec))
 
-    def _fetch(self, node_id: int, wanted: list[tuple[PartitionState, FetchSpec]]) -> list[Command]:
-        if node_id not in self._busy_nodes:
-            self._busy_nodes.add(node_id)
-            for state, _ in wanted:
-                state.busy = True
-            return [Fetch(node_id, [spec for _, spec in wanted])]
+    def _watch_fetch(
+        self, state: PartitionState, now_ms: float, leader_of: LeaderOf, moved: set[int], unknown: set[str]
+    ) -> None:
+        if state.fetch_offset is None or state.asked_ms + self._settings.overdue_ms > now_ms:
+            return
+        leader = leader_of(state.topic, state.partition)
+        if leader is None or leader[0] == state.asked_node:
+            unknown.add(state.topic)
+        else:
+            moved.add(state.asked_node)
+
+    def _fetch(self, node_id: int, wanted: list[tuple[PartitionState, FetchSpec]], now_ms: float) -> list[Command]:
+        if node_id in self._busy_nodes:
+            return self._interrupt(node_id)
+        self._busy_nodes.add(node_id)
+        for state, _ in wanted:
+            state.busy = True
+            state.asked_node = node_id
+            state.asked_ms = now_ms
+        return [Fetch(node_id, [spec for _, spec in wanted])]
+
+    def _interrupt(self, node_id: int) -> list[Command]:
         if node_id in self._interrupted:
             return []
         self._interrupted.add(node_id)
@@ -251,7 +279,7 @@ class Positions:
         if state is None or state.generation != spec.generation:
             return None
         state.busy = False
-        return state
+        return None if state.stopped else state
 
     def _fetch_failed(self, event: FetchFailed, now_ms: float) -> list[Command]:
         states = [s for s in map(self._current, event.specs) if s is not None]

@@ -13,6 +13,9 @@ Rules:
 5. Records of a topic whose partitions are not known are held in order. When the cluster says for
    ``propagation_max_ms`` that a topic does not exist, its records are given up as _UNKNOWN_TOPIC.
 6. A record counts against the queue limits until it is settled and its delivery report is served.
+7. An answer that takes longer than ``overdue_ms`` makes the metadata be asked for, again and again. When it names
+   another leader the batch is sent there, as after a failure, and what the silent node answers to the
+   old attempt is ignored: a paused node holds up its partitions no longer than the cluster takes to replace it.
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ class AccumulatorLimits:
     propagation_max_ms: float
     """How long a topic may be unknown to the cluster before its records are given up."""
     retries: int
+    overdue_ms: float = 1_000
     compression: str = "none"
     compression_level: int | None = None
     partitioner: str = "murmur2_random"
@@ -85,6 +89,11 @@ class Accumulator:
         self.unserved = 0
         self.flushing = 0
 
+    @property
+    def topics(self) -> set[str]:
+        """The topics that were produced to, whether they are known or not."""
+        return {*self._topics, *self._held}
+
     def __len__(self) -> int:
         """Return the records that are not settled, and those whose report is not served."""
         return self.count + self.unserved
@@ -102,9 +111,14 @@ class Accumulator:
     ) -> bool:
         """Take a record; returns whether :meth:`poll` is due or has a new timer. ``partition`` -1: the key decides.
 
+        The caller has checked the types, and that timestamp and header names can be encoded. Nothing changes when it
+        raises.
+
         Raises:
             BufferError: the queue is full.
-            TidelogError: MESSAGE_TOO_LARGE, or _UNKNOWN_PARTITION when the topic has no such partition.
+            TidelogError: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION when the topic has no such partition; _INVALID_ARG for
+                a topic's name that cannot be sent.
+            TypeError: the topic's name is not text.
         """
         size = (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
@@ -113,6 +127,7 @@ class Accumulator:
         partitioner = self._topics.get(topic)
         record = HeldRecord(partition, key, value, headers, timestamp_ms, on_delivery, size, now_ms)
         if partitioner is None:
+            _check_name(topic)
             is_first = topic not in self._held
             self._held.setdefault(topic, deque()).append(record)
         elif partition >= partitioner.count:
@@ -132,14 +147,16 @@ class Accumulator:
         unknown = set(self._held)
         by_node: dict[int, list[Batch]] = {}
         for queue in self._queues.values():
-            if queue.in_flight is not None or self._ready_at_ms(queue.waiting[0]) > now_ms:
+            if not self._is_due(queue, now_ms):
                 continue
             leader = leader_of(queue.topic, queue.partition)
-            if leader is None:
+            if leader is None or (queue.in_flight is not None and leader == queue.in_flight.sent_to):
                 unknown.add(queue.topic)
-            else:
-                by_node.setdefault(leader, []).append(self._launch(queue))
-        commands += [Send(node, group) for node, batches in by_node.items() for group in _requests(batches)]
+                continue
+            if queue.in_flight is not None:
+                self._recall(queue, queue.in_flight, leader)
+            by_node.setdefault(leader, []).append(self._launch(queue, leader, now_ms))
+        commands += [_send(node, group) for node, batches in by_node.items() for group in _requests(batches)]
         if unknown:
             commands.append(AskMetadata(frozenset(unknown)))
         return commands
@@ -183,8 +200,9 @@ class Accumulator:
         for queue in self._queues.values():
             oldest = queue.in_flight or queue.waiting[0]
             due.append(oldest.created_ms + timeout_ms)
-            if queue.in_flight is None and self._ready_at_ms(oldest) > now_ms:
-                due.append(self._ready_at_ms(oldest))
+            ready_ms = self._ready_at_ms(oldest) if queue.in_flight is None else self._overdue_at_ms(oldest)
+            if ready_ms is not None and ready_ms > now_ms:
+                due.append(ready_ms)
         return min(due, default=None)
 
     def check_invariants(self) -> None:
@@ -211,7 +229,11 @@ class Accumulator:
                 f'a record of {size} bytes for topic "{topic}" exceeds message.max.bytes={limits.message_max_bytes}',
             )
         if self.count + self.unserved >= limits.max_messages or self.payload_bytes + size > limits.max_bytes:
-            raise BufferError(f"_QUEUE_FULL: {len(self)} messages of {self.payload_bytes} bytes wait")
+            raise BufferError(
+                f"_QUEUE_FULL: {len(self)} records with {self.payload_bytes} bytes wait, and {size} bytes more exceed "
+                f"queue.buffering.max.messages={limits.max_messages} or "
+                f"queue.buffering.max.kbytes={limits.max_bytes // 1024}"
+            )
 
     def _put(self, topic: str, partitioner: TopicPartitioner, record: HeldRecord) -> bool:
         partition = record.partition if record.partition >= 0 else partitioner.for_key(record.key)
@@ -224,9 +246,9 @@ class Accumulator:
         is_new = batch is None
         if batch is None:
             batch = self._new_batch(topic, partition, record.produced_ms)
+        relative_offset = batch.builder.append(record.key, record.value, record.headers, record.timestamp_ms)
         if record.on_delivery is not None:
-            batch.deliveries.append(record.delivery(batch.count))
-        batch.builder.append(record.key, record.value, record.headers, record.timestamp_ms)
+            batch.deliveries.append(record.delivery(relative_offset))
         batch.payload_bytes += record.payload_bytes
         return is_new
 
@@ -257,9 +279,30 @@ class Accumulator:
             return batch.not_before_ms
         return batch.created_ms + self._limits.linger_ms
 
-    def _launch(self, queue: PartitionQueue) -> Batch:
+    def _is_due(self, queue: PartitionQueue, now_ms: float) -> bool:
+        if queue.in_flight is None:
+            return self._ready_at_ms(queue.waiting[0]) <= now_ms
+        overdue_ms = self._overdue_at_ms(queue.in_flight)
+        return overdue_ms is not None and overdue_ms <= now_ms
+
+    def _overdue_at_ms(self, batch: Batch) -> float | None:
+        # Without a retry left there is nothing to do but to wait.
+        return batch.sent_ms + self._limits.overdue_ms if batch.attempts < self._limits.retries else None
+
+    def _recall(self, queue: PartitionQueue, batch: Batch, leader: int) -> None:
+        name = f"{queue.topic}-{queue.partition}"
+        text = f"{name}: node {batch.sent_to} did not answer, and node {leader} leads the partition now"
+        batch.last_error = error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        batch.attempts += 1
+        del self._in_flight[batch.batch_id]
+        queue.in_flight = None
+        queue.waiting.appendleft(batch)
+
+    def _launch(self, queue: PartitionQueue, leader: int, now_ms: float) -> Batch:
         batch = queue.waiting.popleft()
         batch.closed = True
+        batch.sent_to = leader
+        batch.sent_ms = now_ms
         queue.in_flight = batch
         self._in_flight[batch.batch_id] = queue
         return batch
@@ -273,14 +316,20 @@ class Accumulator:
             del self._queues[queue.topic, queue.partition]
         return batch
 
-    def _acknowledge(self, event: BatchAcknowledged) -> list[Command]:
+    def _awaiting(self, event: BatchAcknowledged | BatchFailed) -> PartitionQueue | None:
         queue = self._in_flight.get(event.batch_id)
+        if queue is None or queue.in_flight is None or queue.in_flight.attempts != event.attempt:
+            return None
+        return queue
+
+    def _acknowledge(self, event: BatchAcknowledged) -> list[Command]:
+        queue = self._awaiting(event)
         if queue is None:
             return []
         return [self._settle(self._land(queue), None, event.base_offset, event.log_append_time_ms)]
 
     def _fail(self, event: BatchFailed, now_ms: float) -> list[Command]:
-        queue = self._in_flight.get(event.batch_id)
+        queue = self._awaiting(event)
         if queue is None:
             return []
         batch = self._land(queue)
@@ -320,6 +369,7 @@ class Accumulator:
         return self._drop_topic(event.topic, error_for(ErrorCode._UNKNOWN_TOPIC, event.error.message))
 
     def _drop_topic(self, topic: str, error: TidelogError) -> list[Command]:
+        self._refused_since_ms.pop(topic, None)
         commands: list[Command] = [self._settle_held(topic, r, error) for r in self._held.pop(topic, ())]
         for queue in [q for q in self._queues.values() if q.topic == topic]:
             while queue.waiting:
@@ -375,6 +425,21 @@ def _requests(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
         size += batch_size
     if group:
         yield group
+
+
+def _send(node_id: int, batches: Sequence[Batch]) -> Send:
+    return Send(node_id, batches, [batch.attempts for batch in batches])
+
+
+def _check_name(topic: str) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"topic must be text, not {type(topic).__name__}")
+    try:
+        topic.encode()
+    except UnicodeEncodeError as error:
+        raise error_for(ErrorCode._INVALID_ARG, f"topic {topic!r} is not valid: {error}") from error
+    if not topic:
+        raise error_for(ErrorCode._INVALID_ARG, 'topic "" is not valid: it is empty')
 
 
 def _no_partition(topic: str, partition: int, count: int) -> TidelogError:

@@ -42,6 +42,9 @@ class Batch:
     last_error: TidelogError | None = None
     encoded: bytes | None = None
     closed: bool = False
+    sent_to: int = -1
+    """The node of the latest attempt, which began at ``sent_ms``."""
+    sent_ms: float = 0.0
 
     @property
     def count(self) -> int:

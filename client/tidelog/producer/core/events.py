@@ -14,6 +14,7 @@ class BatchAcknowledged:
     """The leader has the batch; -1 as ``base_offset`` when it was not asked (acks=0)."""
 
     batch_id: int
+    attempt: int
     base_offset: int
     log_append_time_ms: int = -1
 
@@ -23,6 +24,7 @@ class BatchFailed:
     """An attempt failed; ``leader_known`` says that the answer named a newer leader, to be tried at once."""
 
     batch_id: int
+    attempt: int
     error: TidelogError
     leader_known: bool = False
 
@@ -49,10 +51,14 @@ Event = BatchAcknowledged | BatchFailed | TopicLearned | TopicRefused
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send these batches, each of another partition, to the node that leads them."""
+    """Send these batches, each of another partition, to the node that leads them.
+
+    The outcome of ``batches[i]`` must name ``attempts[i]``: the batch may have been sent elsewhere by then.
+    """
 
     node_id: int
     batches: Sequence[Batch]
+    attempts: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)

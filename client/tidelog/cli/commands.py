@@ -1,0 +1,33 @@
+"""The ``tidelog`` command: its subcommands and what they have in common."""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+
+from tidelog.cli import cluster, topic
+from tidelog.cli.consume import consume
+from tidelog.cli.dev import dev
+from tidelog.cli.output import CommandGroup
+from tidelog.cli.produce import produce
+
+app = typer.Typer(
+    name="tidelog",
+    cls=CommandGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Produce to, consume from and administer a Tidelog cluster.",
+)
+app.add_typer(topic.app, name="topic")
+app.add_typer(cluster.app, name="cluster")
+app.command()(consume)
+app.command()(produce)
+app.command()(dev)
+
+
+@app.callback()
+def _tidelog() -> None:
+    # What the clients log below an error, the commands say themselves.
+    logging.getLogger("tidelog").setLevel(logging.ERROR)

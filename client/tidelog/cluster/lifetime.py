@@ -1,0 +1,103 @@
+"""When a client may be used: from its construction to its close, and only in the process that made it.
+
+A client that is forgotten, or still open when the interpreter ends, is stopped here. The child of a fork has
+its parent's objects but neither its network thread nor its connections, and a lock may be held there by a thread
+that does not exist: every client of the parent is over in the child, before any of its locks is touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import network_loop, run_sync
+
+_CLOSE_TIMEOUT_S = 10.0
+_EXIT_TIMEOUT_S = 2.0
+
+Stop = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Lifetime:
+    """Of one client. It ends once; may be asked from any thread."""
+
+    __slots__ = ("__weakref__", "_client", "_end", "_finalizer", "_stop")
+
+    def __init__(self, owner: object, client: str, stop: Stop) -> None:
+        """``client`` names it in errors ("producer"); ``stop`` ends its tasks and must not refer to ``owner``."""
+        self._client = client
+        self._stop = stop
+        self._end: tuple[ErrorCode, str] | None = None
+        self._finalizer = weakref.finalize(owner, self._forgotten)
+        self._finalizer.atexit = False
+        _open.add(self)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client was closed, or belongs to the process that this one was forked from."""
+        return self._end is not None
+
+    def check(self) -> None:
+        """Raise when the client is over.
+
+        Raises:
+            TidelogError: _DESTROY after :meth:`end`, _STATE in a process that was forked from the client's.
+        """
+        if self._end is not None:
+            raise error_for(*self._end)
+
+    def end(self) -> None:
+        """From now on :meth:`check` raises _DESTROY."""
+        self._end = self._end or (ErrorCode._DESTROY, f"the {self._client} is closed")
+        self._finalizer.detach()
+        _open.discard(self)
+
+    def stop(self) -> None:
+        """End the client's tasks and wait for that.
+
+        Raises:
+            TidelogError: _TIMED_OUT.
+        """
+        run_sync(self._stop(), _CLOSE_TIMEOUT_S)
+
+    def _forgotten(self) -> None:
+        if not self.is_over:
+            self.end()
+            # The collector may run on any thread, the network's own included: it must not wait.
+            asyncio.run_coroutine_threadsafe(self._stop(), network_loop())
+
+    def _end_in_child(self) -> None:
+        text = f"the {self._client} belongs to the process that this one was forked from: make a new one here"
+        self._end = self._end or (ErrorCode._STATE, text)
+
+    async def _end_at_exit(self) -> None:
+        self.end()
+        await self._stop()
+
+
+_open: weakref.WeakSet[Lifetime] = weakref.WeakSet()
+
+
+def _end_all_in_child() -> None:
+    for lifetime in list(_open):
+        lifetime._end_in_child()
+    _open.clear()
+
+
+def _end_all_at_exit() -> None:
+    async def end_all() -> None:
+        await asyncio.gather(*(lifetime._end_at_exit() for lifetime in list(_open)), return_exceptions=True)
+
+    if _open:
+        with contextlib.suppress(TidelogError):
+            run_sync(end_all(), _EXIT_TIMEOUT_S)
+
+
+os.register_at_fork(after_in_child=_end_all_in_child)
+atexit.register(_end_all_at_exit)

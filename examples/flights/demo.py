@@ -1,0 +1,68 @@
+"""The demo, step by step."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from examples.flights import dataset, load, report, spark_job
+from examples.flights.audit import Audit, audit
+from examples.flights.watch import TopicWatch
+from tidelog import AdminClient, KafkaException, NewTopic
+from tidelog.testing import LocalCluster
+
+TOPIC = "flights"
+PARTITIONS = 6
+SESSION_TIMEOUT_MS = 2_000
+"""A crash is noticed after this; Kafka's default of 9 s suits networks that are slower than loopback."""
+PICTURE = Path("demo-output/flights.png")
+
+
+def main() -> int:
+    """Run every step; return the exit code, which is 1 if a record is lost or a figure differs."""
+    console = Console(highlight=False)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tidelog-flights-") as work:
+            result = _run(console, Path(work))
+    except (KafkaException, TimeoutError, RuntimeError) as error:
+        console.print(f"[red]the demo failed: {error}")
+        return 1
+    verdict = "[green]Nothing was lost." if result.passed else "[red]The check failed."
+    console.print(f"{verdict} The picture is in {PICTURE}")
+    for difference in result.differing_figures[:10]:
+        console.print(f"  {difference}")
+    return 0 if result.passed else 1
+
+
+def _run(console: Console, work: Path) -> Audit:
+    started_s = time.monotonic()
+    console.print("[bold]1. Starting 3 controllers and 3 storage nodes")
+    with LocalCluster(controllers=3, nodes=3, config={"broker.session.timeout.ms": SESSION_TIMEOUT_MS}) as cluster:
+        console.print(f"  ready after {time.monotonic() - started_s:.1f} s at {cluster.bootstrap_servers}")
+        _create_topic(cluster)
+        console.print(f"[bold]2. Producing {dataset.ROWS:,} flights to topic {TOPIC}: acks=all, keyed by carrier")
+        with TopicWatch(cluster.bootstrap_servers, TOPIC) as watch, load.progress_bar() as progress:
+            ledger, timeline = load.produce_all(cluster, TOPIC, watch, progress)
+        for failure in ledger.failures[:5]:
+            console.print(f"  [red]not acknowledged: {failure}")
+        console.print("[bold]3. Reading the topic with Spark, writing Parquet, computing the figures")
+        with console.status("Spark is working"):
+            spark_started_s = time.monotonic()
+            figures = spark_job.run(cluster.bootstrap_servers, TOPIC, work / "parquet")
+        console.print(f"  done in {time.monotonic() - spark_started_s:.1f} s")
+    console.print("[bold]4. Checking every record and every figure against the CSV")
+    result = audit(ledger, work / "parquet", figures)
+    report.print_figures(console, figures)
+    report.print_summary(console, ledger, timeline, watch, result, SESSION_TIMEOUT_MS)
+    report.save_picture(PICTURE, ledger, timeline)
+    return result
+
+
+def _create_topic(cluster: LocalCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+    for future in admin.create_topics([topic]).values():
+        future.result(timeout=30)

@@ -1,0 +1,189 @@
+import asyncio
+import contextlib
+import logging
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.server.lifecycle import BrokerLifecycle
+
+
+class FakeController:
+    """Registers under growing epochs and keeps the latest registration; ``errors`` are raised first, by call."""
+
+    def __init__(self):
+        self.registrations = []
+        self.heartbeats = []
+        self.errors = {"register": [], "heartbeat": []}
+        self.epoch = 10
+        self.known_epoch = None
+        self.leads_something = False
+
+    async def register_broker(self, request, timeout_s):
+        await asyncio.sleep(0)
+        self.registrations.append(request)
+        self._fail("register")
+        self.epoch += 10
+        self.known_epoch = self.epoch
+        return pb.RegisterBrokerResponse(broker_epoch=self.epoch)
+
+    async def broker_heartbeat(self, request, timeout_s):
+        await asyncio.sleep(0)
+        self.heartbeats.append(request)
+        self._fail("heartbeat")
+        if request.broker_epoch != self.known_epoch:
+            raise error_for(ErrorCode.STALE_BROKER_EPOCH, "there is no such registration")
+        is_caught_up = request.current_metadata_offset >= request.broker_epoch
+        should_shut_down = request.want_shut_down and not self.leads_something
+        return pb.BrokerHeartbeatResponse(is_fenced=not is_caught_up, should_shut_down=should_shut_down)
+
+    def _fail(self, call):
+        if self.errors[call]:
+            code = self.errors[call][0]
+            if code is not None:
+                # None ends the errors; a single one stays for good.
+                if len(self.errors[call]) > 1:
+                    self.errors[call].pop(0)
+                raise error_for(code, f"{code.name} for the test")
+
+
+class Running:
+    def __init__(self, controller, tasks):
+        self.offset = 0
+        self.epochs_told = []
+        self.lifecycle = BrokerLifecycle(
+            1, "c", ("127.0.0.1", 1), "", [b"d" * 16], -1, 20, controller, lambda: self.offset
+        )
+        self.task = tasks.create_task(self.lifecycle.run(self.on_registered), name="lifecycle")
+
+    def on_registered(self):
+        self.epochs_told.append(self.lifecycle.broker_epoch)
+
+
+@contextlib.asynccontextmanager
+async def running(controller):
+    async with asyncio.TaskGroup() as tasks:
+        node = Running(controller, tasks)
+        try:
+            yield node
+        finally:
+            node.task.cancel()
+
+
+def test_node_registers_then_is_unfenced_when_it_has_caught_up(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            await wait_for(lambda: len(controller.heartbeats) > 2)
+            assert node.lifecycle.is_fenced
+            node.offset = 20
+            await wait_for(lambda: not node.lifecycle.is_fenced)
+            assert node.epochs_told == [20]
+            assert controller.registrations[0].incarnation_id == node.lifecycle.incarnation_id
+
+    asyncio.run(run())
+
+
+def test_node_registers_again_with_the_same_incarnation_when_its_epoch_is_stale(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            await wait_for(lambda: controller.heartbeats)
+            controller.known_epoch = None
+            await wait_for(lambda: controller.heartbeats[-1].broker_epoch == 30)
+
+            assert node.epochs_told == [20, 30]
+            assert len({r.incarnation_id for r in controller.registrations}) == 1
+
+    asyncio.run(run())
+
+
+def test_node_tries_to_register_until_the_other_process_of_its_id_is_gone(monkeypatch, wait_for):
+    monkeypatch.setattr("tidelog_node.server.lifecycle._RETRY_S", 0.01)
+
+    async def run():
+        controller = FakeController()
+        controller.errors["register"] = [
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.NOT_CONTROLLER,
+            None,
+        ]
+        async with running(controller) as node:
+            await wait_for(lambda: node.epochs_told == [20])
+            assert len(controller.registrations) == 4
+
+    asyncio.run(run())
+
+
+def test_node_ends_when_it_is_refused_for_good():
+    async def run():
+        controller = FakeController()
+        controller.errors["register"] = [ErrorCode.INCONSISTENT_CLUSTER_ID]
+        with pytest.raises(ExceptionGroup) as raised:
+            async with running(controller):
+                await asyncio.sleep(5)
+        [error] = raised.value.exceptions
+        assert isinstance(error, TidelogError)
+        assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    asyncio.run(run())
+
+
+def test_shut_down_waits_until_the_node_leads_nothing(wait_for):
+    async def run():
+        controller = FakeController()
+        controller.leads_something = True
+        async with running(controller) as node:
+            await wait_for(lambda: controller.heartbeats)
+            stopping = asyncio.create_task(node.lifecycle.shut_down(5))
+            await wait_for(lambda: controller.heartbeats[-1].want_shut_down)
+            assert not stopping.done()
+            controller.leads_something = False
+            await asyncio.wait_for(stopping, 1)
+
+    asyncio.run(run())
+
+
+def test_shut_down_ends_at_its_timeout_when_the_controller_moves_nothing(wait_for, caplog):
+    async def run():
+        controller = FakeController()
+        controller.leads_something = True
+        async with running(controller) as node:
+            await wait_for(lambda: controller.heartbeats)
+            await asyncio.wait_for(node.lifecycle.shut_down(0.1), 1)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert "did not move all leaderships within 0.1 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH], ids=["nobody answers", "not registered"]
+)
+def test_shut_down_ends_at_once_when_there_is_nobody_to_hand_over_to(code, wait_for, caplog):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            await wait_for(lambda: controller.heartbeats)
+            controller.errors["heartbeat"] = [code]
+            await asyncio.wait_for(node.lifecycle.shut_down(30), 1)
+            assert len(controller.registrations) == 1
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert "stopping all the same" in caplog.text
+
+
+def test_shut_down_ends_while_the_node_tries_to_register_again(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            await wait_for(lambda: controller.heartbeats)
+            controller.errors["register"] = [ErrorCode.REQUEST_TIMED_OUT]
+            controller.known_epoch = None
+            await wait_for(lambda: len(controller.registrations) > 1)
+            await asyncio.wait_for(node.lifecycle.shut_down(30), 2)
+
+    asyncio.run(run())

@@ -1,0 +1,260 @@
+"""A whole node in this process, with a controller that is a fake behind real gRPC."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+
+import grpc.aio
+import pytest
+
+from tidelog.config import parse_config
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import abort_with, open_channel, server_options
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
+from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_node.log.files import OperatingSystemFiles
+from tidelog_node.partitions import LogDirectories
+from tidelog_node.server import lifecycle
+from tidelog_node.server.config import NodeConfig
+from tidelog_node.server.process import Node
+from tidelog_quorum.metadata import (
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    MetadataImage,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from tidelog_quorum.metadata.codec import to_message
+from tidelog_quorum.server.metadata_feed import MetadataFeed
+
+TOPIC_ID = b"0123456789abcdef"
+
+
+class FakeController(ControllerServiceServicer):
+    """Registers and unfences whoever asks; ``silent`` answers nothing, ``cut_streams`` ends the metadata streams."""
+
+    def __init__(self):
+        self.image = MetadataImage()
+        self.feed = MetadataFeed(max_entries=1)
+        self.silent = False
+        self.streams = set()
+        self.registrations = []
+        self.heartbeats = []
+        self.snapshots = 0
+
+    def change(self, *records):
+        self.image = self.image.apply(self.image.offset + 1, 1, records)
+        messages = [to_message(r) for r in records]
+        self.feed.publish(pb.MetadataEntry(offset=self.image.offset, epoch=1, records=messages), self.image)
+        self.feed.wake()
+
+    def create_topic(self, name="t", topic_id=TOPIC_ID):
+        self.change(TopicRecord(name, topic_id), PartitionRecord(topic_id, 0, (1,), (1,), 1))
+
+    def cut_streams(self):
+        for stream in self.streams:
+            stream.cancel()
+
+    async def RegisterBroker(self, request, context):
+        await self._answer()
+        self.registrations.append(request)
+        epoch = self.image.offset + 1
+        endpoint = Endpoint(request.endpoint.host, request.endpoint.port)
+        self.change(RegisterBrokerRecord(request.broker_id, request.incarnation_id, epoch, endpoint))
+        return pb.RegisterBrokerResponse(broker_epoch=epoch)
+
+    async def BrokerHeartbeat(self, request, context):
+        await self._answer()
+        self.heartbeats.append(request)
+        broker = self.image.brokers[request.broker_id]
+        if broker.broker_epoch != request.broker_epoch:
+            await abort_with(context, error_for(ErrorCode.STALE_BROKER_EPOCH, "there is a newer registration"))
+        if broker.fenced and request.current_metadata_offset >= broker.broker_epoch:
+            self.change(BrokerRegistrationChangeRecord(1, broker.broker_epoch, fenced=False))
+        fenced = self.image.brokers[request.broker_id].fenced
+        return pb.BrokerHeartbeatResponse(is_fenced=fenced, should_shut_down=request.want_shut_down)
+
+    async def FollowMetadata(self, request, context):
+        self.streams.add(asyncio.current_task())
+        try:
+            async for response in self.feed.follow(request.from_offset):
+                self.snapshots += response.snapshot_begin
+                yield response
+        finally:
+            self.streams.discard(asyncio.current_task())
+
+    async def _answer(self):
+        if self.silent:
+            await asyncio.sleep(60)
+
+
+class FailingFiles(OperatingSystemFiles):
+    """The real disk until ``broken``: then no file reaches it any more."""
+
+    def __init__(self):
+        self.broken = False
+
+    def fsync(self, handle):
+        if self.broken:
+            raise OSError(errno.EIO, "Input/output error")
+        super().fsync(handle)
+
+
+class RunningNode:
+    def __init__(self, controller_port, path, **settings):
+        keys = {
+            "node.id": "1",
+            "cluster.id": "c",
+            "listeners": "GRPC://127.0.0.1:0",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "log.dirs": str(path / "data"),
+            "broker.heartbeat.interval.ms": "50",
+            "log.flush.interval.ms": "50",
+        }
+        config = parse_config(NodeConfig, keys | {k.replace("_", "."): v for k, v in settings.items()})
+        self.files = FailingFiles()
+        self.directories = LogDirectories.open(config.log_dirs, "c", 1, self.files)
+        server = grpc.aio.server(options=server_options())
+        self.port = server.add_insecure_port("127.0.0.1:0")
+        self.node = Node(config, server, self.port, self.directories)
+        self.stop = asyncio.Event()
+        self.running = asyncio.create_task(self.node.run(self.stop), name="node")
+
+    @property
+    def registry(self):
+        return self.node._registry
+
+    async def ended(self):
+        """Return the error that the node ended with, None for a clean stop."""
+        try:
+            await asyncio.wait_for(self.running, 10)
+        except TidelogError as error:
+            return error
+        finally:
+            self.directories.close(clean=False)
+        return None
+
+
+@pytest.fixture
+def running_node(tmp_path, wait_for):
+    """Return an async context manager that gives a node that serves, and its controller."""
+
+    @contextlib.asynccontextmanager
+    async def start(**settings):
+        controller = FakeController()
+        server = grpc.aio.server(options=server_options())
+        add_ControllerServiceServicer_to_server(controller, server)
+        node = RunningNode(server.add_insecure_port("127.0.0.1:0"), tmp_path, **settings)
+        await server.start()
+        try:
+            await wait_for(lambda: controller.image.brokers and not controller.image.brokers[1].fenced)
+            yield node, controller
+        finally:
+            await server.stop(0)
+            node.running.cancel()
+            await asyncio.gather(node.running, return_exceptions=True)
+            node.directories.close(clean=False)
+
+    return start
+
+
+async def produce(node, make_produce_request, records):
+    async with open_channel(f"127.0.0.1:{node.port}") as channel:
+        response = await LogServiceStub(channel).Produce(make_produce_request(records))
+    return response.topics[0].partitions[0]
+
+
+def test_node_stops_and_says_why_when_a_disk_fails(running_node, make_batch, make_produce_request, tmp_path, wait_for):
+    async def run():
+        async with running_node() as (node, controller):
+            controller.create_topic()
+            await wait_for(lambda: node.registry.get("t", 0) is not None)
+            node.files.broken = True
+            assert (await produce(node, make_produce_request, make_batch(b"a"))).base_offset == 0
+
+            error = await node.ended()
+            assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert "Input/output error" in error.message
+            assert not any(h.want_shut_down for h in controller.heartbeats)
+            assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+    asyncio.run(run())
+
+
+def test_node_stops_cleanly_when_told_to(running_node, tmp_path):
+    async def run():
+        async with running_node() as (node, controller):
+            node.stop.set()
+
+            assert await node.ended() is None
+            assert controller.heartbeats[-1].want_shut_down
+            assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+    asyncio.run(run())
+
+
+def test_node_stops_soon_when_no_controller_answers_its_shut_down(running_node, monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr(lifecycle, "_CALL_TIMEOUT_S", 0.3)
+
+    async def run():
+        async with running_node() as (node, controller):
+            controller.silent = True
+            node.stop.set()
+            started = asyncio.get_running_loop().time()
+
+            assert await node.ended() is None
+            assert asyncio.get_running_loop().time() - started < 4
+            assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert "no controller answered" in caplog.text
+
+
+def test_node_takes_over_a_snapshot_that_comes_while_it_runs(running_node, make_batch, make_produce_request, wait_for):
+    async def run():
+        async with running_node() as (node, controller):
+            for name, topic_id in (("t", TOPIC_ID), ("gone", b"g" * 16), ("again", b"1" * 16)):
+                controller.create_topic(name, topic_id)
+            await wait_for(lambda: all(node.registry.get(n, 0) for n in ("t", "gone", "again")))
+            kept, replaced = node.registry.get("t", 0), node.registry.get("again", 0)
+            assert (await produce(node, make_produce_request, make_batch(b"a"))).base_offset == 0
+
+            snapshots = controller.snapshots
+            controller.cut_streams()
+            controller.change(RemoveTopicRecord(b"g" * 16))
+            controller.change(RemoveTopicRecord(b"1" * 16))
+            controller.create_topic("again", b"2" * 16)
+            controller.change(PartitionChangeRecord(TOPIC_ID, 0, leader=1))
+            controller.create_topic("new", b"n" * 16)
+            await wait_for(lambda: node.node._follower.applied_offset == controller.image.offset)
+
+            assert controller.snapshots > snapshots, "the controller's tail had dropped what the node lacked"
+            assert node.registry.get("t", 0) is kept
+            assert (kept.state.leader_epoch, kept.log.log_end_offset, kept.high_watermark) == (1, 1, 1)
+            assert node.registry.get("gone", 0) is None
+            assert node.registry.get("again", 0) is not replaced
+            assert node.registry.get("again", 0).topic_id == b"2" * 16
+
+    asyncio.run(run())
+
+
+def test_node_stops_when_another_process_has_registered_with_its_id(running_node):
+    async def run():
+        async with running_node() as (node, controller):
+            controller.silent = True
+            epoch = controller.image.offset + 1
+            controller.change(RegisterBrokerRecord(1, b"another process.", epoch, Endpoint("elsewhere", 9)))
+            controller.create_topic()
+
+            error = await node.ended()
+            assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            assert "elsewhere:9" in error.message
+            assert node.registry.get("t", 0) is None, "it must not lead what the other process leads"
+
+    asyncio.run(run())

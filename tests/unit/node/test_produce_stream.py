@@ -1,0 +1,140 @@
+import asyncio
+import contextlib
+
+import grpc.aio
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog.transport import open_channel, server_options
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog.v1.log_service_pb2_grpc import LogServiceStub, add_LogServiceServicer_to_server
+from tidelog_node.server import listener
+from tidelog_node.server.budget import ByteBudget
+from tidelog_node.server.listener import LogService
+
+
+class Requests:
+    """A client that always has one more request; counts how many were taken."""
+
+    def __init__(self, request, limit=1_000_000):
+        self.request = request
+        self.limit = limit
+        self.taken = 0
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        await asyncio.sleep(0)
+        if self.taken >= self.limit:
+            raise StopAsyncIteration
+        self.taken += 1
+        return pb.ProduceStreamRequest(correlation_id=self.taken, request=self.request)
+
+
+@contextlib.asynccontextmanager
+async def serving(context, budget):
+    server = grpc.aio.server(options=server_options())
+    add_LogServiceServicer_to_server(LogService(context, budget), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            yield LogServiceStub(channel)
+    finally:
+        await server.stop(0)
+
+
+def stream_tasks():
+    return [t for t in asyncio.all_tasks() if t.get_name().startswith("produce-")]
+
+
+def test_stream_reads_no_more_while_its_client_takes_no_responses(
+    cluster_of, make_batch, make_produce_request, monkeypatch
+):
+    monkeypatch.setattr(listener, "_MAX_PIPELINED", 10)
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            requests = Requests(make_produce_request(make_batch(b"a")))
+            service = LogService(cluster.nodes[1].context, ByteBudget(1 << 20))
+            responses = service.ProduceStream(requests, None)
+            assert (await anext(responses)).correlation_id == 1
+            await asyncio.sleep(0.1)
+
+            assert requests.taken <= 12, "the responses that nobody takes must not pile up"
+            assert [(await anext(responses)).correlation_id for _ in range(30)] == list(range(2, 32))
+            await responses.aclose()
+
+    asyncio.run(run())
+
+
+def test_stream_that_breaks_gives_back_what_its_requests_took(
+    cluster_of, make_batch, make_produce_request, wait_for
+):
+    async def run():
+        async with cluster_of(1, 2, min_isr=2) as cluster:
+            await cluster.create_topic(replicas=(1, 2))
+            cluster.transport.cut_off.add(2)
+            budget = ByteBudget(1 << 20)
+            async with serving(cluster.nodes[1].context, budget) as stub:
+                call = stub.ProduceStream(Requests(make_produce_request(make_batch(b"a" * 100)), limit=50))
+                await wait_for(lambda: cluster.partition(1).log.log_end_offset == 50)
+                assert budget.taken > 50 * 100
+
+                call.cancel()
+                await wait_for(lambda: budget.taken == 0 and not stream_tasks())
+
+    asyncio.run(run())
+
+
+def test_stream_ends_with_an_error_and_gives_back_everything_after_a_defect(
+    cluster_of, make_batch, make_produce_request, monkeypatch, wait_for
+):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            monkeypatch.setattr(cluster.partition(1).log, "append_as_leader", lambda *_: 1 // 0)
+            budget = ByteBudget(1 << 20)
+            async with serving(cluster.nodes[1].context, budget) as stub:
+                call = stub.ProduceStream(Requests(make_produce_request(make_batch(b"a")), limit=1))
+                with pytest.raises(grpc.aio.AioRpcError) as raised:
+                    await call.read()
+
+                trailing = dict(raised.value.trailing_metadata())
+                assert trailing["tidelog-error-code"] == str(ErrorCode.UNKNOWN_SERVER_ERROR.code)
+                await wait_for(lambda: budget.taken == 0 and not stream_tasks())
+
+    asyncio.run(run())
+
+
+def test_stream_answers_each_request_and_keeps_their_order(cluster_of, make_batch, make_produce_request):
+    async def run():
+        async with cluster_of(1, 2, min_isr=2) as cluster:
+            await cluster.create_topic(replicas=(1, 2))
+            async with serving(cluster.nodes[1].context, ByteBudget(1 << 20)) as stub:
+                call = stub.ProduceStream(Requests(make_produce_request(make_batch(b"a")), limit=40))
+                offsets = {r.correlation_id: r.response.topics[0].partitions[0].base_offset async for r in call}
+
+            assert offsets == {i + 1: i for i in range(40)}
+
+    asyncio.run(run())
+
+
+def test_stream_tells_all_its_waiting_requests_when_leadership_moves(cluster_of, make_batch, make_produce_request):
+    async def run():
+        async with cluster_of(1, 2, min_isr=2) as cluster:
+            await cluster.create_topic(replicas=(1, 2))
+            cluster.transport.cut_off.add(2)
+            async with serving(cluster.nodes[1].context, ByteBudget(1 << 20)) as stub:
+                call = stub.ProduceStream(Requests(make_produce_request(make_batch(b"a")), limit=5))
+                while cluster.partition(1).log.log_end_offset < 5:
+                    await asyncio.sleep(0.005)
+                await cluster.elect(2)
+                results = [r.response.topics[0].partitions[0] async for r in call]
+
+            assert {r.error.code for r in results} == {ErrorCode.NOT_LEADER_OR_FOLLOWER.code}
+            assert {r.base_offset for r in results} == {-1}
+
+    asyncio.run(run())
