@@ -28,7 +28,7 @@ from tidelog.testing import LocalCluster
 TOPIC = "orders"
 PARTITIONS = 4
 HEALED_S = 60.0
-DEFAULT_ROUNDS, DEFAULT_SEED = 2, 61
+DEFAULT_ROUNDS, DEFAULT_SEED = 2, 97
 
 Print = Callable[..., None]
 
@@ -42,7 +42,7 @@ def test_nothing_acknowledged_is_lost_whatever_happens_to_the_processes(tmp_path
     show(f"{rounds} rounds of seed {seed}")
     with explained(seed, rounds, tmp_path), LocalCluster(3, 3, data_dir=tmp_path) as cluster:
         create_topic(cluster, TOPIC, PARTITIONS, 3, min_insync_replicas="2", segment_bytes=str(1 << 20))
-        load = Load(cluster.bootstrap_servers, TOPIC, keys=31, records_per_s=2_000, value_size=200)
+        load = Load(cluster.bootstrap_servers, TOPIC, keys=31, producers=3, records_per_s=2_000, value_size=200)
         with TopicReader(load, PARTITIONS) as reader:
             with load:
                 Chaos(cluster, load, reader, random.Random(seed), show).run(rounds)

@@ -41,10 +41,10 @@ def raw_produce(cluster: Deployment, topic: str, records: bytes) -> pb.ProducePa
     return run_sync(call(), 20).topics[0].partitions[0]
 
 
-def raw_fetch(cluster: Deployment, topic: str, **fields: Any) -> pb.FetchResponse:
+def raw_fetch(cluster: Deployment, topic: str, offset: int = 0, **fields: Any) -> pb.FetchResponse:
     async def call() -> pb.FetchResponse:
         leader = await cluster.client.leader(topic, 0)
-        item = pb.FetchPartition(index=0, fetch_offset=0, partition_max_bytes=1_000)
+        item = pb.FetchPartition(index=0, fetch_offset=offset, partition_max_bytes=1_000)
         request = pb.FetchRequest(topics=[pb.FetchTopic(name=topic, partitions=[item])], max_bytes=1_000, **fields)
         response: pb.FetchResponse = await cluster.client.fetch(leader.node_id, request)
         return response
@@ -251,6 +251,19 @@ def test_a_damaged_batch_is_refused_and_nothing_is_stored(
     assert end_offset(cluster, topic) == 0
     assert raw_produce(cluster, topic, one_batch()).base_offset == 0
     assert_still_works(cluster, topic, [b"value"])
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 99, 2**63 - 1])
+def test_a_fetch_outside_of_the_log_is_refused_and_names_the_bounds(cluster: Deployment, offset: int) -> None:
+    topic = cluster.topic()
+    cluster.send(topic, [b"a"])
+    result = raw_fetch(cluster, topic, offset).topics[0].partitions[0]
+    assert ErrorCode.of(result.error.code) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert str(offset) in result.error.message
+    assert not result.records
+    at_end = raw_fetch(cluster, topic, 1).topics[0].partitions[0]
+    assert (at_end.HasField("error"), at_end.records, at_end.high_watermark) == (False, b"", 1)
+    assert_still_works(cluster, topic, [b"a"])
 
 
 def test_a_fetch_for_another_cluster_is_refused(cluster: Deployment) -> None:

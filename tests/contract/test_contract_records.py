@@ -59,7 +59,17 @@ def test_acks_0_reports_no_offset_and_stores_the_record(cluster: Deployment) -> 
     topic = cluster.topic()
     [delivered] = cluster.send(topic, [b"v"], acks="0")
     assert delivered.offset() is None
+    # The report does not wait for the record to be stored, but a close does not take the record back.
     assert [m.value() for m in cluster.read(topic, 1)] == [b"v"]
+
+
+def test_acks_0_loses_nothing_when_the_producer_is_closed_at_once(cluster: Deployment) -> None:
+    topic = cluster.topic()
+    for first in range(0, 200, 20):
+        with cluster.producer(acks="0", batch_num_messages=3, linger_ms=0) as producer:
+            for n in range(first, first + 20):
+                producer.produce(topic, b"%d" % n)
+    assert [m.value() for m in cluster.read(topic, 200)] == [b"%d" % n for n in range(200)]
 
 
 def test_records_with_the_same_key_share_a_partition_in_order(cluster: Deployment) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog import AdminClient, Consumer, KafkaError, Message, NewTopic, Producer, TopicPartition
@@ -29,12 +30,14 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = _DEADL
 class Load:
     """Produces unique, numbered records from a thread of its own until it is stopped; remembers every answer.
 
-    ``newest`` is the highest number that was acknowledged, by partition. Values are padded to ``value_size`` bytes.
+    ``newest`` is the highest number that was acknowledged, by partition. Several producers, each with keys of its own,
+    bring records into another order after a failure than before. Values are padded to ``value_size`` bytes.
     """
 
     bootstrap_servers: str
     topic: str
     keys: int = 7
+    producers: int = 1
     records_per_s: float = math.inf
     value_size: int = 0
     sent: int = 0
@@ -75,18 +78,25 @@ class Load:
             "linger.ms": 2,
             "request.timeout.ms": 5000,
         }
-        started_s = time.monotonic()
-        with Producer(config) as producer:
-            while not self._stopping.is_set():
-                waiting = self.sent - len(self.acknowledged) - len(self.failed)
-                is_due = waiting < 2_000 and self.sent < self.records_per_s * (time.monotonic() - started_s)
-                if is_due:
-                    value = str(self.sent).ljust(self.value_size)
-                    producer.produce(self.topic, value, self.key_of(self.sent), on_delivery=self._delivered)
-                    self.sent += 1
-                producer.poll(0 if is_due and self.sent % 50 else 0.001)
-            remaining = producer.flush(_DEADLINE_S)
+        with contextlib.ExitStack() as stack:
+            producers = [stack.enter_context(Producer(config)) for _ in range(self.producers)]
+            self._produce(producers)
+            remaining = sum(producer.flush(_DEADLINE_S) for producer in producers)
             assert remaining == 0, f"{remaining} records were never reported"
+
+    def _produce(self, producers: Sequence[Producer]) -> None:
+        started_s = time.monotonic()
+        while not self._stopping.is_set():
+            waiting = self.sent - len(self.acknowledged) - len(self.failed)
+            is_due = waiting < 2_000 and self.sent < self.records_per_s * (time.monotonic() - started_s)
+            if is_due:
+                # A key belongs to one producer, or its records would have no order.
+                producer = producers[self.sent % self.keys % len(producers)]
+                value = str(self.sent).ljust(self.value_size)
+                producer.produce(self.topic, value, self.key_of(self.sent), on_delivery=self._delivered)
+                self.sent += 1
+            for producer in producers:
+                producer.poll(0 if is_due and self.sent % 50 else 0.001)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         number = int(message.value() or b"")

@@ -35,6 +35,7 @@ class Faults:
         return [
             self.kill_leader,
             self.kill_everything,
+            self.kill_leader_ahead_of_followers,
             self.kill_node,
             self.kill_leading_controller,
             self.kill_leader_and_leading_controller,
@@ -76,6 +77,19 @@ class Faults:
         self._dice.shuffle(processes)
         self._start(*processes)
         return "kill all processes, start them"
+
+    def kill_leader_ahead_of_followers(self) -> str:
+        """A leader dies with records that nobody else has; it must give them up, and no reader may have seen them."""
+        leader = self._leader()
+        followers = [node for node in self._cluster.nodes.values() if node is not leader]
+        for follower in followers:
+            follower.pause()
+        time.sleep(self._dice.uniform(0.3, 1.2))
+        self._kill(leader)
+        for follower in followers:
+            follower.resume()
+        self._start(leader)
+        return f"pause the others, kill {leader.name}, go on with all"
 
     def stop_node(self) -> str:
         """A controlled stop."""

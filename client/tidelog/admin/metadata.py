@@ -31,6 +31,9 @@ class PartitionMetadata:
     leader_epoch: int = -1
     error: KafkaError | None = None
 
+    def __str__(self) -> str:
+        return str(self.id)
+
 
 @dataclass(slots=True)
 class TopicMetadata:
@@ -53,6 +56,9 @@ class ClusterMetadata:
     controller_id: int = -1
     brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.cluster_id
 
 
 async def list_topics(client: known.ClusterClient, topic: str | None, timeout_s: float) -> ClusterMetadata:

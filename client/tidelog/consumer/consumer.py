@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -20,6 +19,7 @@ from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.records import RecordQueue
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
+from tidelog.monitor import Monitor
 from tidelog.transport import call_soon, run_sync
 
 _OVERDUE_MS = 1_000
@@ -45,7 +45,8 @@ class Consumer:
         refuse_missing(config, MISSING)
         self._config = parse_config(ConsumerConfig, config)
         self._cluster = self._config.cluster_client()
-        self._lock = threading.Condition(threading.RLock())
+        monitor = Monitor()
+        self._lock = monitor.lock
         settings = PositionSettings(
             queue_bytes=self._config.queued_max_messages_kbytes * 1024,
             reset_timestamp_ms=self._config.reset_timestamp_ms,
@@ -55,7 +56,7 @@ class Consumer:
         self._positions = Positions(settings, self._cluster.backoff.wait_ms)
         awake = asyncio.Event()
         self._wake: Callable[[], None] = lambda: call_soon(awake.set)
-        self._queue = RecordQueue(self._lock, self._positions, self._wake)
+        self._queue = RecordQueue(monitor, self._positions, self._wake)
         self._fetcher = Fetcher(self._config, self._cluster, self._positions, self._queue, self._lock, awake)
         run_sync(self._fetcher.start())
         self._lifetime = Lifetime(self, "consumer", functools.partial(_stop, self._fetcher, self._cluster))

@@ -51,7 +51,7 @@ class Fetcher:
         cluster: ClusterClient,
         positions: Positions,
         queue: RecordQueue,
-        lock: threading.Condition,
+        lock: threading.RLock,
         awake: asyncio.Event,
     ) -> None:
         self._config = config

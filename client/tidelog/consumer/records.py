@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -14,6 +13,7 @@ from tidelog.message import (
     TIMESTAMP_NOT_AVAILABLE,
     Message,
 )
+from tidelog.monitor import Monitor
 from tidelog.records import Record, RecordBatchHeader, iter_headers, read_records
 
 _TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
@@ -22,9 +22,10 @@ _TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
 class RecordQueue:
     """Filled on the network thread, emptied by one application thread at a time; ``lock`` guards both ends."""
 
-    def __init__(self, lock: threading.Condition, positions: Positions, on_room: Callable[[], None]) -> None:
+    def __init__(self, monitor: Monitor, positions: Positions, on_room: Callable[[], None]) -> None:
         """``on_room`` is called when a delivery is used up while the queue counts as full."""
-        self._lock = lock
+        self._lock = monitor.lock
+        self._news = monitor.changed
         self._on_room = on_room
         self._positions = positions
         self._items: deque[Deliver | Report] = deque()
@@ -34,7 +35,7 @@ class RecordQueue:
     def put(self, item: Deliver | Report) -> None:
         """Add what was fetched. The caller holds the lock."""
         self._items.append(item)
-        self._lock.notify_all()
+        self._news.notify_all()
 
     def drop_stale(self) -> None:
         """Drop what was fetched before a seek, pause or assignment. The caller holds the lock."""
@@ -49,7 +50,7 @@ class RecordQueue:
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until there is something to read; returns whether there is. :meth:`close` ends the wait."""
         with self._lock:
-            self._lock.wait_for(lambda: bool(self._items) or self._closed, timeout_s)
+            self._news.wait_for(lambda: bool(self._items) or self._closed, timeout_s)
             return bool(self._items)
 
     def close(self) -> None:
@@ -58,7 +59,7 @@ class RecordQueue:
             self._closed = True
             self._items.clear()
             self._reading = None
-            self._lock.notify_all()
+            self._news.notify_all()
 
     def next_message(self) -> Message | None:
         """Return the next record or event, or None when nothing is there; moves the application's position."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import random
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -16,6 +15,7 @@ from tidelog.cluster import ClusterClient, Lifetime
 from tidelog.cluster.config import refuse_missing
 from tidelog.config import parse_config
 from tidelog.errors import ErrorCode, error_for
+from tidelog.monitor import Monitor
 from tidelog.producer.config import MISSING, ProducerConfig
 from tidelog.producer.core import Accumulator, AccumulatorLimits, DeliveryCallback
 from tidelog.producer.reports import DeliveryReports
@@ -54,9 +54,10 @@ class Producer:
         refuse_missing(settings, MISSING)
         self._config = parse_config(ProducerConfig, settings)
         self._cluster = self._config.cluster_client()
-        self._lock = threading.Condition(threading.Lock())
+        monitor = Monitor()
+        self._lock = monitor.lock
         self._accumulator = Accumulator(_limits(self._config), self._cluster.backoff.wait_ms, random.randrange)
-        self._reports = DeliveryReports(self._accumulator, self._lock)
+        self._reports = DeliveryReports(self._accumulator, monitor)
         self._sender = Sender(self._config, self._cluster, self._accumulator, self._lock, self._reports.add)
         run_sync(self._sender.start())
         self._lifetime = Lifetime(self, "producer", functools.partial(_stop, self._sender, self._cluster))
@@ -67,11 +68,13 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Close; Ctrl-C and the like give up what is not acknowledged instead of waiting for it."""
+        is_interrupted = kind is not None and not issubclass(kind, Exception)
+        self.close(0 if is_interrupted else -1)
 
     def __len__(self) -> int:
         """Return how many records are not acknowledged, plus the callbacks not yet served."""
-        return len(self._accumulator)
+        return self._reports.total
 
     def __bool__(self) -> bool:
         return True

@@ -9,6 +9,7 @@ from collections import deque
 
 from tidelog.errors import ErrorCode
 from tidelog.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
+from tidelog.monitor import Monitor
 from tidelog.producer.core import Accumulator, Delivery, Settle
 
 logger = logging.getLogger(__name__)
@@ -17,9 +18,10 @@ logger = logging.getLogger(__name__)
 class DeliveryReports:
     """Settled records whose callbacks wait for ``poll()`` or ``flush()``, in the order they were settled."""
 
-    def __init__(self, accumulator: Accumulator, lock: threading.Condition) -> None:
+    def __init__(self, accumulator: Accumulator, monitor: Monitor) -> None:
         self._accumulator = accumulator
-        self._lock = lock
+        self._lock = monitor.lock
+        self._changed = monitor.changed
         self._waiting: deque[tuple[Settle, float, Delivery]] = deque()
         self._closed = False
         self._serving = threading.local()
@@ -27,7 +29,12 @@ class DeliveryReports:
     @property
     def left(self) -> int:
         """How many records are not settled or not served; without those that this thread is serving just now."""
-        return len(self._accumulator) - self._mine
+        return max(self.total - self._mine, 0)
+
+    @property
+    def total(self) -> int:
+        """How many records are not settled or not served. Ctrl-C inside of ``serve`` may have miscounted some."""
+        return max(self._accumulator.count + self._accumulator.unserved, 0)
 
     def add(self, settle: Settle) -> None:
         """Take what was settled, and let those waiting know. On the network thread."""
@@ -43,7 +50,7 @@ class DeliveryReports:
         now_ms = time.monotonic() * 1000
         with self._lock:
             self._waiting.extend((settle, now_ms, delivery) for delivery in settle.deliveries)
-            self._lock.notify_all()
+            self._changed.notify_all()
 
     def serve(self) -> int:
         """Call the callbacks that wait, on the calling thread; returns how many.
@@ -66,25 +73,25 @@ class DeliveryReports:
             self._serving.count = outer
             with self._lock:
                 self._accumulator.unserved -= served
-                self._lock.notify_all()
+                self._changed.notify_all()
         return served
 
     def close(self) -> None:
         """Nothing more will come: wake those who wait."""
         with self._lock:
             self._closed = True
-            self._lock.notify_all()
+            self._changed.notify_all()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until there is a report to serve; returns whether there is."""
         with self._lock:
-            self._lock.wait_for(lambda: bool(self._waiting) or self._closed, timeout_s)
+            self._changed.wait_for(lambda: bool(self._waiting) or self._closed, timeout_s)
             return bool(self._waiting)
 
     def wait_for_progress(self, timeout_s: float | None) -> bool:
         """Wait until there is a report to serve or nothing is left; returns False when the time is over."""
         with self._lock:
-            return self._lock.wait_for(lambda: bool(self._waiting) or not self.left, timeout_s)
+            return self._changed.wait_for(lambda: bool(self._waiting) or not self.left, timeout_s)
 
     @property
     def _mine(self) -> int:

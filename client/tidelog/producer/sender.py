@@ -43,7 +43,7 @@ class Sender:
         config: ProducerConfig,
         cluster: ClusterClient,
         accumulator: Accumulator,
-        lock: threading.Condition,
+        lock: threading.RLock,
         report: Callable[[Settle], None],
     ) -> None:
         self._config = config
@@ -84,8 +84,7 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for stream in self._streams.values():
-            await stream.close()
+        await asyncio.gather(*(stream.finish() for stream in self._streams.values()))
         self._streams.clear()
 
     def wake(self) -> None:

@@ -11,6 +11,8 @@ from tidelog.cluster.connections import Connection, rpc_error
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
 
+_FINISH_TIMEOUT_S = 1.0
+
 
 class StreamRefusedError(Exception):
     """The node ended the stream with an error that a retry does not heal; which request it meant is not known."""
@@ -58,6 +60,18 @@ class NodeStream:
             raise error from None
         finally:
             self._answers.pop(correlation_id, None)
+
+    async def finish(self) -> None:
+        """Let the node take all that was sent, for a moment, then close.
+
+        Without it the requests that nobody waits for (acks=0) would be dropped with the stream.
+        """
+        if self._failure is None and not self._answers:
+            with contextlib.suppress(TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                async with asyncio.timeout(_FINISH_TIMEOUT_S):
+                    await self._call.done_writing()
+                    await self._reader
+        await self.close()
 
     async def close(self) -> None:
         """Cancel the call and wait for the reader."""

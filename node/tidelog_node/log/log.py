@@ -277,12 +277,14 @@ class PartitionLog:
         """Flush, write the indexes and close the files; a second call does nothing.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the files are closed, but the log was not closed cleanly.
+            TidelogError: KAFKA_STORAGE_ERROR; the files are closed, but the log was not closed cleanly, which is so
+                for every log that is offline.
         """
+        if self._is_closed:
+            return
         try:
-            if self.failure is None and not self._is_closed:
-                self.flush()
-                self._save_indexes()
+            self.flush()
+            self._save_indexes()
         finally:
             self._close_files()
 

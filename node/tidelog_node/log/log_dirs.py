@@ -158,7 +158,6 @@ class LogDirectory:
         finally:
             self._files.close(lock)
 
-
     def _forget_checkpoints(self, key: TopicPartitionKey) -> None:
         """Nothing of a new partition is committed or flushed, whatever an earlier one of its name had."""
         if key in self.recovery_points:
@@ -172,8 +171,8 @@ def _check_owner_is_told(files: Files, path: Path) -> None:
     held = sorted(filter(_PARTITION_DIRECTORY.fullmatch, names))
     if held and META_PROPERTIES not in names:
         raise ConfigError(
-            f"the log directory {path} holds partitions ({held[0]}, ...) but no {META_PROPERTIES}, which says whose they "
-            f"are: restore it, or move the partitions away"
+            f"the log directory {path} holds partitions ({held[0]}, ...) but no {META_PROPERTIES}, which says whose "
+            f"they are: restore it, or move the partitions away"
         )
 
 

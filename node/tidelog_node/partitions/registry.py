@@ -84,6 +84,8 @@ class PartitionRegistry:
         for change in delta.changed_partitions:
             if change.after is not None and self.broker_id in change.after.replicas:
                 await self._ensure(change, change.after, image)
+                # A new leader epoch is written to the disk: many in a row must not hold up heartbeats and requests.
+                await asyncio.sleep(0)
         self._change_configs(image, delta)
 
     async def discard_unknown(self) -> None:
@@ -106,15 +108,15 @@ class PartitionRegistry:
         return high_watermarks, recovery_points
 
     async def close(self) -> None:
-        """Close every log.
+        """Close every log, also when one cannot be closed.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, at least one was not closed cleanly.
         """
-        for partition in self:
-            await partition.close()
-        for found in self._found.values():
-            await asyncio.to_thread(found.log.close)
+        closings = [p.close() for p in self] + [asyncio.to_thread(f.log.close) for f in self._found.values()]
+        for outcome in await asyncio.gather(*closings, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Send a proposal to the controller (PartitionEffects)."""

@@ -25,6 +25,12 @@ logger = logging.getLogger(__name__)
 _CALL_TIMEOUT_S = 4.0
 _RETRY_S = 0.25
 _SHUTDOWN_HEARTBEAT_S = 0.1
+_TRY_TO_REGISTER = (
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+"""Refusals that end: the session of an earlier start of this node, or trouble of the controller's own."""
 _REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
@@ -104,8 +110,7 @@ class BrokerLifecycle:
             try:
                 response = await self._controller.register_broker(self._registration, _CALL_TIMEOUT_S)
             except TidelogError as error:
-                is_duplicate = error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-                if not (is_duplicate or is_transient(error)):
+                if not (error.code in _TRY_TO_REGISTER or is_transient(error)):
                     raise
                 if not was_refused:
                     logger.warning("Registering failed, trying again: %s", error)

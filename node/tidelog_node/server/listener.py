@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import grpc.aio
 
@@ -52,7 +52,8 @@ class LogService(LogServiceServicer):
                 async for response in responses:
                     yield response
         except Exception as error:
-            await _abort_unnamed(context, error)
+            logger.exception("A stream of produce requests failed for a reason that has no name")
+            await abort_with(context, _unnamed(error))
 
     async def Fetch(self, request: pb.FetchRequest, context: _Context) -> pb.FetchResponse:  # noqa: N802, D102
         return await _answer(context, handlers.fetch, self._context, request)
@@ -168,11 +169,11 @@ async def _answer(
     except TidelogError as error:
         await abort_with(call, error)
     except Exception as error:
-        await _abort_unnamed(call, error)
+        logger.exception("A request failed for a reason that has no name")
+        await abort_with(call, _unnamed(error))
 
 
-async def _abort_unnamed(call: _Context, error: Exception) -> NoReturn:
+def _unnamed(error: Exception) -> TidelogError:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
-    logger.error("A request failed for a reason that has no name", exc_info=error)
-    await abort_with(call, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
+    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")

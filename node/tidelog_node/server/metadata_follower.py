@@ -1,9 +1,9 @@
 """Follows the committed metadata log from any controller and applies it to this node, one image after the other.
 
 The partitions take an image over before it is published to the handlers, and only an image with this process's own
-registration is applied: an older one may still say that the node leads partitions that it led in an earlier life, a later
-one speaks of another process that has taken the node's id. This process then stops, for what the node leads is
-led there.
+registration is applied: an older one may still say that the node leads partitions that it led in an earlier life, a
+later one speaks of another process that has taken the node's id. This process then stops, for what the node leads
+is led there.
 """
 
 from __future__ import annotations

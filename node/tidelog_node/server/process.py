@@ -2,7 +2,8 @@
 
 The order of a start: the port and the log directories are claimed, the logs opened, the node registered, the first
 image applied; only then are clients answered and the controller told that the node has caught up. A stop first moves
-the leaderships away, then ends what is under way, closes the logs and marks the directories clean.
+the leaderships away, then ends what is under way, closes the logs and marks the directories clean. When a disk fails
+the leaderships are moved as well, but nothing is marked.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from tidelog_node.server.metadata_follower import MetadataFollower
 logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 1.0
+_HANDOVER_AFTER_FAILURE_S = 3.0
 _NOT_CAUGHT_UP = -1
 
 
@@ -141,6 +143,7 @@ class Node:
             await stopped
         current.cancel()
         if self._storage_failure is not None:
+            await self._lifecycle.shut_down(_HANDOVER_AFTER_FAILURE_S)
             for task in background:
                 task.cancel()
             fetchers.stop_all()

@@ -61,6 +61,9 @@ class PeerLink:
                 except asyncio.InvalidStateError:
                     # The stream ended between two writes; the next one tells why.
                     pass
+                except Exception:
+                    # Without this task the peer would never hear of this voter again.
+                    logger.exception("the stream to controller %s met a defect", self._hello.receiver_id)
                 await asyncio.sleep(_RETRY_PAUSE_S)
 
     async def _exchange(self, stub: RaftServiceAsyncStub) -> None:

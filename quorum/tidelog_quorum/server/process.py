@@ -14,7 +14,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 
 from tidelog.config.endpoints import format_address
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import TopicId
 from tidelog.transport import server_options
 from tidelog.transport.binding import bind_port
@@ -36,6 +36,7 @@ async def serve(config: QuorumConfig) -> None:
 
     Raises:
         ConfigError: the port is in use, or the folder cannot be written.
+        TidelogError: the disk failed, or the metadata log is damaged.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -75,12 +76,21 @@ def _add_services(server: grpc.aio.Server, config: QuorumConfig, quorum: QuorumC
 
 
 async def _run_until(stop: asyncio.Event, quorum: QuorumController, engine: TidelogRaft) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        expiry = tasks.create_task(quorum.run(), name="expire-sessions")
-        failure = tasks.create_task(engine.wait_failed(), name="raft-failure")
-        await stop.wait()
-        expiry.cancel()
-        failure.cancel()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            expiry = tasks.create_task(quorum.run(), name="expire-sessions")
+            failure = tasks.create_task(engine.wait_failed(), name="raft-failure")
+            await stop.wait()
+            expiry.cancel()
+            failure.cancel()
+    except* TidelogError as group:
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[TidelogError]) -> TidelogError:
+    for error in group.exceptions:
+        return error if isinstance(error, TidelogError) else _first(error)
+    raise AssertionError("an exception group is never empty")
 
 
 def _writable(path: str) -> Path:

@@ -235,6 +235,64 @@ def test_accumulator_forgives_a_topic_that_appears_in_time() -> None:
     assert accumulator.handle(unknown, 400) == []
 
 
+def test_accumulator_asks_for_metadata_when_an_answer_is_overdue_and_waits_for_the_same_leader() -> None:
+    accumulator = make(replace(LIMITS, message_timeout_ms=60_000))
+    put(accumulator, b"a")
+    [batch] = sends(accumulator.poll(5, leader))
+    assert accumulator.next_timer_ms(5) == 1_005
+    assert accumulator.poll(1_004, leader) == []
+    for now_ms, leader_of in ((1_005, leader), (1_500, lambda t, p: None)):
+        assert accumulator.poll(now_ms, leader_of) == [AskMetadata(frozenset(["t"]))]
+    assert accumulator.next_timer_ms(1_500) == 60_000
+    [settle] = accumulator.handle(BatchAcknowledged(batch.batch_id, 0, 7), 1_600)
+    assert isinstance(settle, Settle)
+    assert (settle.error, settle.base_offset) == (None, 7)
+
+
+def test_accumulator_sends_an_overdue_batch_to_the_new_leader_and_ignores_the_old_one() -> None:
+    accumulator = make(replace(LIMITS, message_timeout_ms=60_000, batch_num_messages=1))
+    put(accumulator, b"a")
+    put(accumulator, b"b")
+    [first] = sends(accumulator.poll(5, leader))
+    [send] = accumulator.poll(2_000, lambda t, p: 2)
+    assert isinstance(send, Send)
+    assert (send.node_id, send.batches, send.attempts) == (2, [first], [1])
+    assert accumulator.handle(BatchAcknowledged(first.batch_id, 0, 7), 2_001) == []
+    assert accumulator.handle(BatchFailed(first.batch_id, 0, FATAL), 2_001) == []
+    assert accumulator.poll(2_001, lambda t, p: 2) == []
+    [settle] = accumulator.handle(BatchAcknowledged(first.batch_id, 1, 3), 2_002)
+    assert isinstance(settle, Settle)
+    assert settle.base_offset == 3
+    assert [values(b) for b in sends(accumulator.poll(2_002, lambda t, p: 2))] == [[b"b"]]
+
+
+def test_accumulator_waits_for_an_overdue_answer_when_no_retry_is_left() -> None:
+    accumulator = make(replace(LIMITS, message_timeout_ms=60_000, retries=0))
+    put(accumulator, b"a")
+    accumulator.poll(5, leader)
+    assert accumulator.next_timer_ms(5) == 60_000
+    assert accumulator.poll(2_000, lambda t, p: 2) == []
+
+
+def test_accumulator_gives_a_topic_that_was_given_up_its_time_again() -> None:
+    unknown = TopicRefused("t", error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 'there is no topic "t"'))
+    accumulator = make(partitions=None)
+    put(accumulator, b"a")
+    accumulator.handle(unknown, 10)
+    assert len(accumulator.handle(unknown, 400)) == 1
+    put(accumulator, b"b", now_ms=5_000)
+    assert accumulator.handle(unknown, 5_001) == []
+    assert accumulator.handle(TopicLearned("t", 1, (0,)), 5_002) == []
+    assert [values(b) for b in sends(accumulator.poll(6_000 - 1, leader))] == [[b"b"]]
+
+
+def test_accumulator_names_the_limits_when_it_is_full() -> None:
+    accumulator = make(replace(LIMITS, max_messages=1, max_bytes=2_048))
+    put(accumulator, b"a")
+    with pytest.raises(BufferError, match=r"queue\.buffering\.max\.messages=1 or queue\.buffering\.max\.kbytes=2"):
+        put(accumulator, b"b")
+
+
 def test_accumulator_purges_what_waits_and_what_is_in_flight() -> None:
     accumulator = make(replace(LIMITS, batch_num_messages=1))
     for _ in range(3):
@@ -267,8 +325,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0.0
-        self.accumulator = make(partitions=None)
-        self.in_flight: dict[int, Batch] = {}
+        self.accumulator = make(replace(LIMITS, overdue_ms=20), partitions=None)
+        self.in_flight: dict[tuple[int, int], Batch] = {}
+        self.node = 1
         self.logs: dict[int, list[bytes]] = defaultdict(list)
         self.produced: dict[int, list[bytes]] = defaultdict(list)
         self.settled: dict[bytes, KafkaException | None] = {}
@@ -279,11 +338,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def do(self, commands: list[Command]) -> None:
         for command in commands:
             match command:
-                case Send(batches=batches):
-                    for batch in batches:
-                        assert batch.batch_id not in self.in_flight
-                        assert all(b.partition != batch.partition for b in self.in_flight.values())
-                        self.in_flight[batch.batch_id] = batch
+                case Send(node_id=node_id, batches=batches, attempts=attempts):
+                    assert node_id == self.node
+                    for batch, attempt in zip(batches, attempts, strict=True):
+                        earlier = [b for b in self.in_flight.values() if b.partition == batch.partition]
+                        assert all(b is batch for b in earlier), "two batches of a partition are in flight"
+                        self.in_flight[batch.batch_id, attempt] = batch
                 case Settle() as settle:
                     self.settle(settle)
                 case AskMetadata():
@@ -313,7 +373,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @rule(elapsed=st.sampled_from([0, 1, 5, 20, 300]))
     def poll(self, elapsed: int) -> None:
         self.now_ms += elapsed
-        self.do(self.accumulator.poll(self.now_ms, lambda t, p: 1 if self.has_leader else None))
+        self.do(self.accumulator.poll(self.now_ms, lambda t, p: self.node if self.has_leader else None))
 
     @rule()
     def learn(self) -> None:
@@ -323,19 +383,27 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def toggle_leader(self) -> None:
         self.has_leader = not self.has_leader
 
+    @rule()
+    def move_leader(self) -> None:
+        self.node += 1
+
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data(), outcome=st.sampled_from(["ack", "lost request", "lost answer", "refused"]))
     def answer(self, data: st.DataObject, outcome: str) -> None:
-        batch = self.in_flight.pop(data.draw(st.sampled_from(sorted(self.in_flight))))
-        if outcome in ("ack", "lost answer"):
+        batch_id, attempt = data.draw(st.sampled_from(sorted(self.in_flight)))
+        batch = self.in_flight.pop((batch_id, attempt))
+        # The answer to an attempt that was given up: what it has written goes with its leader.
+        if attempt != batch.attempts:
+            outcome = "lost request" if outcome == "lost answer" else outcome
+        if outcome in ("ack", "lost answer") and attempt == batch.attempts:
             self.logs[batch.partition].extend(v for v in values(batch) if v is not None)
         match outcome:
             case "ack":
-                event: Any = BatchAcknowledged(batch.batch_id, batch.attempts, 0)
+                event: Any = BatchAcknowledged(batch_id, attempt, 0)
             case "refused":
-                event = BatchFailed(batch.batch_id, batch.attempts, FATAL)
+                event = BatchFailed(batch_id, attempt, FATAL)
             case _:
-                event = BatchFailed(batch.batch_id, batch.attempts, RETRIABLE)
+                event = BatchFailed(batch_id, attempt, RETRIABLE)
         self.do(self.accumulator.handle(event, self.now_ms))
 
     @invariant()
@@ -358,10 +426,11 @@ class AccumulatorMachine(RuleBasedStateMachine):
             self.poll(20)
             if not self.in_flight and not self.accumulator.count:
                 break
-            for batch in list(self.in_flight.values()):
-                del self.in_flight[batch.batch_id]
-                self.logs[batch.partition].extend(v for v in values(batch) if v is not None)
-                self.do(self.accumulator.handle(BatchAcknowledged(batch.batch_id, batch.attempts, 0), self.now_ms))
+            for (batch_id, attempt), batch in list(self.in_flight.items()):
+                del self.in_flight[batch_id, attempt]
+                if attempt == batch.attempts:
+                    self.logs[batch.partition].extend(v for v in values(batch) if v is not None)
+                self.do(self.accumulator.handle(BatchAcknowledged(batch_id, attempt, 0), self.now_ms))
         assert len(self.settled) == self.serial, "not every record was settled"
         assert len(self.accumulator) == 0
         self.invariants_hold()

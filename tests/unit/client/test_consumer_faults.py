@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -141,6 +143,39 @@ def _delivery(consumer: Consumer, records: bytes) -> Any:
     return Deliver("t", 0, state.generation, 0, records)
 
 
+def test_consumer_reads_other_partitions_while_the_offset_of_one_cannot_be_found(cluster: FakeCluster) -> None:
+    with make(cluster, auto_offset_reset="earliest", request_timeout_ms=60_000) as consumer:
+        consumer.assign([TopicPartition("missing", 0), TopicPartition("t", 0)])
+        values = [m.value() for m in consumer.consume(11, 5) if not m.error()]
+    assert values[:10] == [b"%d" % n for n in range(10)]
+
+
+def test_consumer_close_ends_a_poll_in_another_thread(cluster: FakeCluster) -> None:
+    consumer = make(cluster)
+    consumer.assign([TopicPartition("t", 0, 100)])
+    thread = threading.Thread(target=consumer.poll)
+    thread.start()
+    consumer.close()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_consumer_asks_for_metadata_again_when_it_is_old(cluster: FakeCluster) -> None:
+    with make(cluster, metadata_max_age_ms=100) as consumer:
+        consumer.assign(BOTH)
+        assert len(consumer.consume(10, 20)) == 10
+        before = cluster.calls("GetMetadata")
+        deadline = time.monotonic() + 10
+        while cluster.calls("GetMetadata") < before + 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_consumer_refuses_settings_of_groups_and_says_what_to_do() -> None:
+    with pytest.raises(KafkaException, match=r'"group\.id" is not supported: .*assign\(\)'):
+        Consumer({"bootstrap.servers": "a:1", "group.id": "g"})
+
+
 def test_consumer_refuses_what_is_not_assigned_or_invalid_and_use_after_close(cluster: FakeCluster) -> None:
     consumer = make(cluster)
     for call in (consumer.seek, lambda p: consumer.pause([p]), lambda p: consumer.resume([p])):
@@ -150,6 +185,14 @@ def test_consumer_refuses_what_is_not_assigned_or_invalid_and_use_after_close(cl
         consumer.assign([TopicPartition("t")])
     with pytest.raises(KafkaException, match=r"_INVALID_ARG.*offset -77"):
         consumer.assign([TopicPartition("t", 0, -77)])
+    with pytest.raises(KafkaException, match=f"_INVALID_ARG.*offset {2**63}"):
+        consumer.assign([TopicPartition("t", 0, 2**63)])
+    with pytest.raises(KafkaException, match=f"_INVALID_ARG.*partition {2**31}"):
+        consumer.assign([TopicPartition("t", 2**31, 0)])
+    with pytest.raises(KafkaException, match=f"_INVALID_ARG.*timestamp {2**70}"):
+        consumer.offsets_for_times([TopicPartition("t", 0, 2**70)])
+    with pytest.raises(ValueError, match="num_messages must be at least 0, not -1"):
+        consumer.consume(-1, 0)
     assert consumer.position([TopicPartition("t", 0)])[0].offset == OFFSET_INVALID
     consumer.close()
     consumer.close()

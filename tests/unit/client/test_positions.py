@@ -185,6 +185,31 @@ def test_positions_stop_at_bytes_that_have_no_record() -> None:
     assert positions.poll(2, leader) == []
 
 
+def test_positions_ask_for_metadata_when_a_fetch_is_overdue_and_go_to_the_new_leader() -> None:
+    positions = make(4)
+    fetch = fetch_of(positions.poll(0, leader))
+    assert positions.next_timer_ms(0) == 1_500
+    assert positions.poll(1_499, lambda t, p: (2, 5)) == []
+    assert positions.poll(1_500, leader) == [AskMetadata(frozenset(["t"]))]
+    assert positions.poll(1_600, lambda t, p: (2, 5)) == [Interrupt(1)]
+    assert positions.poll(1_700, lambda t, p: (2, 5)) == []
+    assert positions.handle(FetchFailed(1, fetch.specs, None), 1_701) == []
+    again = fetch_of(positions.poll(1_701, lambda t, p: (2, 5)))
+    assert (again.node_id, again.specs[0].offset) == (2, 4)
+
+
+def test_positions_ignore_the_answer_of_a_partition_that_an_error_has_stopped() -> None:
+    positions = make(0)
+    positions.add([(("t", 1), 0, None)])
+    fetch = fetch_of(positions.poll(0, leader))
+    refused = Refused("t", 0, error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, "another cluster"))
+    assert [type(c) for c in positions.handle(refused, 1)] == [Report]
+    results = [FetchedPartition(spec, batch(0), 1, 0) for spec in fetch.specs]
+    assert [c.partition for c in positions.handle(Fetched(1, results), 2) if isinstance(c, Deliver)] == [1]
+    positions.check_invariants()
+    assert [spec.partition for spec in fetch_of(positions.poll(3, leader)).specs] == [1]
+
+
 class PositionsMachine(RuleBasedStateMachine):
     """Leaders that move, answers that come late or never, seeks and pauses at any moment.
 
@@ -197,7 +222,8 @@ class PositionsMachine(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0.0
         self.positions = Positions(
-            PositionSettings(queue_bytes=400, reset_timestamp_ms=-2, report_end=False), lambda attempt: 10.0
+            PositionSettings(queue_bytes=400, reset_timestamp_ms=-2, report_end=False, overdue_ms=15),
+            lambda attempt: 10.0,
         )
         self.leaders: dict[int, int] = defaultdict(lambda: 1)
         self.fetches: dict[int, Fetch] = {}

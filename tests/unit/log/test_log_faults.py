@@ -54,7 +54,8 @@ def test_append_takes_the_log_offline_when_its_rest_cannot_be_cut(log, disk, con
         log.append_as_leader(batch_of(b"d"), 0, now_ms=0)
     with pytest.raises(RefreshMetadataError, match="offline"):
         log.read(0, 100, 2)
-    log.close()
+    with pytest.raises(RefreshMetadataError, match="offline"):
+        log.close()
     again = PartitionLog.open(DIRECTORY, config, files=disk)
     assert (again.log_end_offset, again.recovery.truncated_bytes) == (2, 30)
 
@@ -115,3 +116,14 @@ def test_open_that_cannot_read_cuts_nothing(log, disk, config):
         PartitionLog.open(DIRECTORY, config, files=disk)
     assert disk.read_bytes(FIRST_SEGMENT) == before
     assert disk.handle_count == 0
+
+
+def test_close_of_a_log_that_went_offline_is_not_clean(log, disk):
+    disk.fail = _failing({"fsync"}, errno.EIO)
+    with pytest.raises(RefreshMetadataError, match="Flushing"):
+        log.flush()
+    disk.fail = _failing((), 0)
+    with pytest.raises(RefreshMetadataError, match="offline: Flushing"):
+        log.close()
+    assert disk.handle_count == 0
+    log.close()

@@ -72,8 +72,10 @@ class FakeTransport:
 
     nodes: dict
     cut_off: set = field(default_factory=set)
+    calls: int = 0
 
     async def fetch(self, address, request, timeout_s):
+        self.calls += 1
         node_id = int(address.rpartition(":")[2])
         self._check(node_id, request.replica.replica_id)
         response = await handlers.fetch(self.nodes[node_id].context, request)

@@ -42,6 +42,7 @@ class FakeController(ControllerServiceServicer):
         self.image = MetadataImage()
         self.feed = MetadataFeed(max_entries=1)
         self.silent = False
+        self.leads_something = False
         self.streams = set()
         self.registrations = []
         self.heartbeats = []
@@ -77,7 +78,8 @@ class FakeController(ControllerServiceServicer):
         if broker.fenced and request.current_metadata_offset >= broker.broker_epoch:
             self.change(BrokerRegistrationChangeRecord(1, broker.broker_epoch, fenced=False))
         fenced = self.image.brokers[request.broker_id].fenced
-        return pb.BrokerHeartbeatResponse(is_fenced=fenced, should_shut_down=request.want_shut_down)
+        should_shut_down = request.want_shut_down and not self.leads_something
+        return pb.BrokerHeartbeatResponse(is_fenced=fenced, should_shut_down=should_shut_down)
 
     async def FollowMetadata(self, request, context):
         self.streams.add(asyncio.current_task())
@@ -180,7 +182,29 @@ def test_node_stops_and_says_why_when_a_disk_fails(running_node, make_batch, mak
             error = await node.ended()
             assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
             assert "Input/output error" in error.message
-            assert not any(h.want_shut_down for h in controller.heartbeats)
+            assert controller.heartbeats[-1].want_shut_down, "others lead sooner than when its session ends"
+            assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+    asyncio.run(run())
+
+
+def test_stop_is_not_clean_when_a_disk_fails_during_it(
+    running_node, make_batch, make_produce_request, tmp_path, wait_for
+):
+    async def run():
+        async with running_node(log_flush_interval_ms="10", broker_heartbeat_interval_ms="5000") as (node, controller):
+            controller.create_topic()
+            await wait_for(lambda: node.registry.get("t", 0) is not None)
+            controller.leads_something = True
+            node.stop.set()
+            await wait_for(lambda: controller.heartbeats[-1].want_shut_down)
+            node.files.broken = True
+            assert (await produce(node, make_produce_request, make_batch(b"a"))).base_offset == 0
+            await wait_for(lambda: node.registry.get("t", 0).log.failure is not None)
+            node.files.broken = False
+            controller.leads_something = False
+
+            assert (await node.ended()).code is ErrorCode.KAFKA_STORAGE_ERROR
             assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
     asyncio.run(run())

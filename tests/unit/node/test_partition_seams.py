@@ -80,6 +80,17 @@ def test_truncation_that_waited_is_dropped_when_the_replica_leads_by_then(cluste
     asyncio.run(run())
 
 
+def test_divergence_of_another_log_end_than_the_present_one_cuts_nothing(cluster_of):
+    async def run():
+        async with cluster_of(1, 2, min_isr=2) as cluster:
+            partition = await become_follower_with_a_tail(cluster)
+
+            await partition.truncate_diverging(1, 7, EpochEnd(0, 1))
+            assert partition.log.log_end_offset == 2
+
+    asyncio.run(run())
+
+
 def test_answer_of_the_old_leader_is_not_appended_after_the_replica_became_leader(cluster_of, make_batch):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
@@ -217,5 +228,27 @@ def test_topic_that_is_deleted_and_created_again_between_two_images_starts_empty
             assert cluster.partition(1) is not old
             assert cluster.partition(1).topic_id == again
             assert (await cluster.produce(1, b"b")).base_offset == 0
+
+    asyncio.run(run())
+
+
+def test_other_tasks_go_on_while_an_image_changes_many_partitions(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,), partitions=50)
+            turns = 0
+
+            async def heart():
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            beating = asyncio.create_task(heart())
+            await asyncio.sleep(0)
+            turns = 0
+            await cluster.controller.change(*(PartitionChangeRecord(TOPIC_ID, i, leader=1) for i in range(50)))
+            beating.cancel()
+            assert turns >= 50, "each new leader epoch is a write to the disk"
 
     asyncio.run(run())

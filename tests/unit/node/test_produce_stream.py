@@ -70,9 +70,7 @@ def test_stream_reads_no_more_while_its_client_takes_no_responses(
     asyncio.run(run())
 
 
-def test_stream_that_breaks_gives_back_what_its_requests_took(
-    cluster_of, make_batch, make_produce_request, wait_for
-):
+def test_stream_that_breaks_gives_back_what_its_requests_took(cluster_of, make_batch, make_produce_request, wait_for):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
             await cluster.create_topic(replicas=(1, 2))
@@ -122,15 +120,16 @@ def test_stream_answers_each_request_and_keeps_their_order(cluster_of, make_batc
     asyncio.run(run())
 
 
-def test_stream_tells_all_its_waiting_requests_when_leadership_moves(cluster_of, make_batch, make_produce_request):
+def test_stream_tells_all_its_waiting_requests_when_leadership_moves(
+    cluster_of, make_batch, make_produce_request, wait_for
+):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
             await cluster.create_topic(replicas=(1, 2))
             cluster.transport.cut_off.add(2)
             async with serving(cluster.nodes[1].context, ByteBudget(1 << 20)) as stub:
                 call = stub.ProduceStream(Requests(make_produce_request(make_batch(b"a")), limit=5))
-                while cluster.partition(1).log.log_end_offset < 5:
-                    await asyncio.sleep(0.005)
+                await wait_for(lambda: cluster.partition(1).log.log_end_offset == 5)
                 await cluster.elect(2)
                 results = [r.response.topics[0].partitions[0] async for r in call]
 

@@ -1,6 +1,6 @@
 """The producer's decisions, without I/O, clock or randomness."""
 
-from tidelog.producer.core.accumulator import Accumulator, AccumulatorLimits
+from tidelog.producer.core.accumulator import Accumulator
 from tidelog.producer.core.batch import Batch, Delivery, DeliveryCallback
 from tidelog.producer.core.events import (
     AskMetadata,
@@ -13,6 +13,7 @@ from tidelog.producer.core.events import (
     TopicLearned,
     TopicRefused,
 )
+from tidelog.producer.core.limits import AccumulatorLimits
 
 __all__ = [
     "Accumulator",

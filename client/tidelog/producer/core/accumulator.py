@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -38,6 +37,7 @@ from tidelog.producer.core.events import (
     TopicLearned,
     TopicRefused,
 )
+from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog.producer.core.partitioner import TopicPartitioner
 from tidelog.records import RecordBatchBuilder
 
@@ -46,26 +46,6 @@ RECORD_OVERHEAD = 36
 HEADER_OVERHEAD = 10
 REQUEST_BYTES = 1_048_576
 """Batches for one node share a request up to this size (Kafka's max.request.size)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccumulatorLimits:
-    """The settings that the accumulator decides by; names as in the producer's configuration."""
-
-    linger_ms: float
-    batch_size: int
-    batch_num_messages: int
-    max_messages: int
-    max_bytes: int
-    message_max_bytes: int
-    message_timeout_ms: float
-    propagation_max_ms: float
-    """How long a topic may be unknown to the cluster before its records are given up."""
-    retries: int
-    overdue_ms: float = 1_000
-    compression: str = "none"
-    compression_level: int | None = None
-    partitioner: str = "murmur2_random"
 
 
 class Accumulator:
