@@ -139,12 +139,27 @@ def test_producing_to_an_unknown_topic_is_reported(cluster: Deployment) -> None:
 
 def test_producing_to_an_invalid_topic_is_reported(cluster: Deployment) -> None:
     reports: list[KafkaError] = []
-    with cluster.producer(topic_metadata_propagation_max_ms=200) as producer:
+    with cluster.producer() as producer:
         producer.produce("bad name", b"v", on_delivery=lambda e, m: reports.append(e))
-        assert producer.flush(30) == 0
+        assert producer.flush(10) == 0
     [error] = reports
-    assert error.name() in ("INVALID_TOPIC_EXCEPTION", "_UNKNOWN_TOPIC")
+    assert error.name() == "INVALID_TOPIC_EXCEPTION"
     assert "bad name" in error.str()
+
+
+@pytest.mark.parametrize("name", ["bad name", "..", "x" * 250])
+def test_metadata_of_an_invalid_topic_is_refused_and_others_are_answered(cluster: Deployment, name: str) -> None:
+    good = cluster.topic()
+    topics = run_sync(cluster.client.refresh([name, good])).topics
+    assert topics[name].error is not None
+    assert topics[name].error.name() == "INVALID_TOPIC_EXCEPTION"
+    assert topics[good].error is None
+    with cluster.consumer() as consumer:
+        assert consumer.list_topics(name).topics[name].error.name() == "INVALID_TOPIC_EXCEPTION"
+        consumer.assign([TopicPartition(name, 0, OFFSET_BEGINNING)])
+        event = consumer.poll(10)
+        assert event is not None
+        assert event.error().name() == "INVALID_TOPIC_EXCEPTION"
 
 
 def test_producing_to_an_unknown_partition_is_refused(cluster: Deployment) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from raft_simulation import Letter, SimulatedCluster, SimulatedDisk
 
 from tidelog_quorum.raft.core import (
     AppendRequest,
@@ -34,7 +35,6 @@ from tidelog_quorum.raft.core import (
     VoteRequest,
     VoteResponse,
 )
-from tidelog_quorum.raft.simulation import Letter, SimulatedCluster, SimulatedDisk
 
 ELECTION_TIMEOUT_MS = 1000
 LATER_MS = 10

@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -21,6 +23,13 @@ from tidelog.testing import FakeCluster
 def cluster() -> Iterator[FakeCluster]:
     with FakeCluster() as running:
         yield running
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def run(cluster: FakeCluster, *args: str, stdin: str | bytes | None = None) -> Result:
@@ -120,6 +129,25 @@ def test_cli_says_how_many_records_were_not_acknowledged(cluster: FakeCluster) -
     assert len(cluster.records("t")) == 2
 
 
+@pytest.mark.parametrize("args", [("topic", "list"), ("consume", "t", "--from-beginning", "-e")])
+def test_cli_says_that_its_output_cannot_be_written(cluster: FakeCluster, args: tuple[str, ...]) -> None:
+    cluster.create_topic("t", 1)
+    run(cluster, "produce", "t", stdin="v\n")
+    with open("/dev/full", "wb") as full:
+        ended = process(cluster, *args, stdout=full)
+        _, errors = ended.communicate(timeout=20)
+    assert (ended.returncode, errors) == (1, b"error: output: No space left on device\n")
+
+
+def test_cli_refuses_numbers_that_no_request_can_carry(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 1)
+    for args in (("topic", "create", "x", "-p", "99999999999"), ("consume", "t", "-o", "99999999999999999999")):
+        result = run(cluster, *args)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("error: _INVALID_ARG: ")
+        assert args[-1] in result.stderr
+
+
 def test_cli_refuses_a_partition_that_the_topic_does_not_have(cluster: FakeCluster) -> None:
     cluster.create_topic("t", 1)
     for command in ("produce", "consume"):
@@ -138,10 +166,12 @@ def test_cli_shows_the_cluster(cluster: FakeCluster) -> None:
     assert f"1  {address}  -     ready      2" in result.stdout
 
 
-def process(cluster: FakeCluster, *args: str) -> subprocess.Popen[bytes]:
+def process(
+    cluster: FakeCluster, *args: str, stdin: int = subprocess.DEVNULL, stdout: Any = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", "from tidelog.cli.main import main; main()", *args]
     environment = {**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": cluster.bootstrap_servers}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, env=environment)
 
 
 def test_cli_consume_ends_quietly_when_its_reader_goes(cluster: FakeCluster) -> None:
@@ -167,6 +197,50 @@ def test_cli_consume_ends_quietly_at_ctrl_c(cluster: FakeCluster) -> None:
         consumer.send_signal(signal.SIGINT)
         assert consumer.wait(20) == 130
         assert consumer.stderr.read() == b""
+
+
+def test_cli_produce_ends_soon_at_ctrl_c_and_says_what_was_acknowledged(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 1)
+    with process(cluster, "produce", "t", stdin=subprocess.PIPE) as producer:
+        assert producer.stdin is not None
+        assert producer.stderr is not None
+        producer.stdin.write(b"one\n")
+        producer.stdin.flush()
+        wait_for(lambda: cluster.end_offset("t") == 1)
+        cluster.pause()
+        producer.stdin.write(b"two\n")
+        producer.stdin.flush()
+        wait_for(lambda: cluster.calls("Produce") == 1)
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait(20) == 130
+        assert b"Traceback" not in producer.stderr.read()
+        cluster.resume()
+
+
+_SLOW_START = """
+import importlib.abc, sys, time
+from tidelog.cli.main import main
+
+class SlowImport(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "typer":
+            print("loading", flush=True)
+            time.sleep(60)
+
+sys.meta_path.insert(0, SlowImport())
+main()
+"""
+
+
+def test_cli_ends_quietly_at_ctrl_c_while_it_is_loaded() -> None:
+    command = [sys.executable, "-c", _SLOW_START, "topic", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as starting:
+        assert starting.stdout is not None
+        assert starting.stderr is not None
+        assert starting.stdout.readline() == b"loading\n"
+        starting.send_signal(signal.SIGINT)
+        assert starting.wait(20) == -signal.SIGINT
+        assert starting.stderr.read() == b""
 
 
 def test_message_format_knows_every_field_and_escape() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from raft_simulation import Letter, SimulatedCluster
 from seeds import reproducible, seed_blocks
 
 from tidelog_quorum.raft.core import RaftConfig
-from tidelog_quorum.raft.simulation import Letter, SimulatedCluster
 
 CONFIG = RaftConfig(election_timeout_ms=100, heartbeat_interval_ms=20, max_append_bytes=6, max_inflight_appends=3)
 SEEDS_PER_BLOCK = 30

@@ -1,0 +1,100 @@
+"""``tidelog dev`` and the first steps that it and the README show."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tidelog.testing.ports import free_ports
+
+COMMAND = [sys.executable, "-c", "from tidelog.cli.main import main; main()"]
+
+
+@contextmanager
+def running_dev(output: Path, *args: str) -> Iterator[str]:
+    """Run ``tidelog dev`` until its how-to is there; yields what it has printed."""
+    with output.open("wb") as file:
+        dev = subprocess.Popen([*COMMAND, "dev", *args], stdout=file, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + 40
+        while "Ctrl-C stops the cluster" not in output.read_text():
+            assert dev.poll() is None, output.read_text()
+            assert time.monotonic() < deadline, output.read_text()
+            time.sleep(0.05)
+        yield output.read_text()
+        dev.send_signal(signal.SIGINT)
+        assert dev.wait(30) == 0
+        assert output.read_text().endswith("stopping\n")
+    finally:
+        dev.kill()
+        dev.wait()
+
+
+def tidelog(environment: dict[str, str], args: Sequence[str], stdin: str = "") -> str:
+    done = subprocess.run(
+        [*COMMAND, *args], input=stdin, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_dev_prints_steps_that_work_as_printed(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    with running_dev(tmp_path / "out", "--controllers", "1", "--nodes", "1", "--port", str(port)) as printed:
+        assert printed.startswith(f"1 controller and 1 node are ready at 127.0.0.1:{port}; ")
+        exported = dict(re.findall(r"export (\w+)=(\S+)", printed))
+        assert exported == {"TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
+        create, produce, consume = re.findall(r"^  (?:echo \w+ \| )?tidelog (.*)$", printed, re.MULTILINE)
+        assert tidelog(exported, shlex.split(create)) == "created hello\n"
+        assert tidelog(exported, shlex.split(produce), "world\n") == ""
+        assert tidelog(exported, shlex.split(consume)) == "world\n"
+
+
+def test_dev_goes_elsewhere_when_its_port_is_in_use_and_says_so(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with running_dev(tmp_path / "out", "--controllers", "1", "--nodes", "1", "--port", str(port)) as printed:
+            assert f"port {port} is in use" in printed
+            [other] = re.findall(r"BOOTSTRAP_SERVERS=127\.0\.0\.1:(\d+)", printed)
+            assert int(other) != port
+
+
+def test_dev_starts_again_with_the_data_that_it_kept(tmp_path: Path) -> None:
+    sizes = ["--controllers", "1", "--nodes", "1", "--data-dir", str(tmp_path / "data")]
+    for expected in ("", "kept   "):
+        [port] = free_ports(1)
+        environment = {"TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
+        with running_dev(tmp_path / "out", *sizes, "--port", str(port)):
+            topics = tidelog(environment, ["topic", "list"]).splitlines()[1:]
+            assert [line[:7] for line in topics] == ([expected] if expected else [])
+            if not expected:
+                tidelog(environment, ["topic", "create", "kept"])
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("--set", "no.such.key=1"), "no.such.key"),
+        (("--set", "num.partitions=none", "--controllers", "1", "--nodes", "1"), "num.partitions"),
+        (("--nodes", "0"), "nodes"),
+        (("--data-dir", "/proc/nowhere"), "/proc/nowhere"),
+    ],
+)
+def test_dev_says_what_is_wrong_without_a_traceback(args: tuple[str, ...], text: str) -> None:
+    done = subprocess.run([*COMMAND, "dev", *args], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (1, 2)
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
