@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_admin_client_fails_what_is_under_way_when_it_is_closed(cluster: FakeClu
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     assert admin.describe_cluster().result(10).cluster_id == cluster.cluster_id
     cluster.pause()
-    futures = [admin.create_topics([NewTopic("x", 1, 1)])["x"], admin.describe_cluster()]
+    futures: list[Any] = [admin.create_topics([NewTopic("x", 1, 1)])["x"], admin.describe_cluster()]
     admin.close()
     for future in futures:
         with pytest.raises(KafkaException) as caught:
