@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import filecmp
+import os
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,8 @@ def main() -> int:
 
 def _generate(target: Path) -> None:
     sources = sorted(str(path) for path in (ROOT / "proto").rglob("*.proto"))
+    # protoc looks for the stubs' plugins on the PATH; they are beside this interpreter.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     outputs = [f"--python_out={target}", f"--grpc_python_out={target}"]
     stubs = [f"--mypy_out=quiet:{target}", f"--mypy_grpc_out=quiet:{target}"]
     if protoc.main(["protoc", f"-I{ROOT / 'proto'}", *outputs, *stubs, *sources]) != 0:
