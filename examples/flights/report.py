@@ -49,6 +49,7 @@ def print_summary(
     )
     table.add_row("produced in (failover included)", f"{seconds:.1f} s")
     table.add_row("ack latency p50 / p99", f"{p50:.1f} ms / {p99:.0f} ms")
+    table.add_row("broker.session.timeout.ms", f"{session_timeout_ms:,}")
     table.add_row(
         "node killed / started again",
         f"{timeline.killed_node} / {timeline.restarted_s - timeline.killed_s:.1f} s later",
