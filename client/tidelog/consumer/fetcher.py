@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import assert_never
@@ -34,6 +32,7 @@ from tidelog.consumer.core import (
 )
 from tidelog.consumer.records import RecordQueue
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -83,21 +82,11 @@ class Fetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
-        while True:
-            self._awake.clear()
-            try:
-                timer_ms = self._step()
-            except Exception:
-                logger.exception("the consumer's fetcher failed; it goes on")
-                timer_ms = _monotonic_ms() + self._config.retry_backoff_max_ms
-            timeout_s = None if timer_ms is None else max(timer_ms - _monotonic_ms(), 0) / 1000
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._awake.wait()
+        await step_when_due(self._step, self._awake, self._config.retry_backoff_max_ms, "the consumer's fetcher")
 
     def _step(self) -> float | None:
         with self._lock:
-            now_ms = _monotonic_ms()
+            now_ms = monotonic_ms()
             commands = self._positions.poll(now_ms, self._leader_of)
             timer_ms = self._positions.next_timer_ms(now_ms)
         self._execute(commands)
@@ -110,7 +99,7 @@ class Fetcher:
 
     def _handle(self, events: Iterable[Event]) -> None:
         with self._lock:
-            now_ms = _monotonic_ms()
+            now_ms = monotonic_ms()
             commands = [c for event in events for c in self._positions.handle(event, now_ms)]
         self._execute(commands)
         self._awake.set()
@@ -246,7 +235,3 @@ class Fetcher:
                 self._handle(self._refusals(topics, None))
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
-
-
-def _monotonic_ms() -> float:
-    return time.monotonic() * 1000

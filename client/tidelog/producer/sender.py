@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, assert_never
 
@@ -27,6 +25,7 @@ from tidelog.producer.core import (
 )
 from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request, unconfirmed
 from tidelog.producer.stream import NodeStream, StreamRefusedError
+from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -98,17 +97,7 @@ class Sender:
             self._report(command)
 
     async def _run(self) -> None:
-        while True:
-            self._awake.clear()
-            try:
-                timer_ms = self._step()
-            except Exception:
-                logger.exception("the producer's sender failed; it goes on")
-                timer_ms = monotonic_ms() + self._config.retry_backoff_max_ms
-            timeout_s = None if timer_ms is None else max(timer_ms - monotonic_ms(), 0) / 1000
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._awake.wait()
+        await step_when_due(self._step, self._awake, self._config.retry_backoff_max_ms, "the producer's sender")
 
     def _step(self) -> float | None:
         with self._lock:
@@ -210,11 +199,6 @@ class Sender:
                 self._handle([_topic_event(name, metadata.topics.get(name)) for name in topics])
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
-
-
-def monotonic_ms() -> float:
-    """Return the clock that the accumulator runs on, in milliseconds."""
-    return time.monotonic() * 1000
 
 
 def _topic_event(name: str, topic: Topic | None) -> Event:
