@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parent / "configuration.md"
 SECTIONS = (
     ("Controllers", "The properties file of `tidelog-quorum`.", "tidelog_quorum.server.config:QuorumConfig"),
     ("Storage nodes", "The properties file of `tidelog-node`.", "tidelog_node.server.config:NodeConfig"),
-    ("Topics", "Given when a topic is created.", "tidelog_quorum.metadata.topic_config:TopicConfig"),
+    ("Topics", "Given when a topic is created.", "tidelog.config.topic:TopicConfig"),
     ("Producer", "Given to `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
     ("Consumer", "Given to `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
     ("Admin client", "Given to `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),

@@ -28,12 +28,39 @@ def between(minimum: float, maximum: float) -> Validator:
     return check
 
 
-def one_of(*choices: str) -> Validator:
-    """Refuse words that are not among ``choices``."""
+def one_of(*choices: str | int) -> Validator:
+    """Refuse values that are not among ``choices``."""
 
-    def check(value: str) -> None:
+    def check(value: str | int) -> None:
         if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
+            raise ValueError(f"must be one of {', '.join(map(str, choices))}")
+
+    return check
+
+
+def each_of(*choices: str) -> Validator:
+    """Refuse lists with a member that is not among ``choices``, or with one twice."""
+
+    def check(values: tuple[str, ...]) -> None:
+        if set(values) - set(choices) or len(set(values)) != len(values):
+            raise ValueError(f"must be a list of {', '.join(choices)}, each at most once")
+
+    return check
+
+
+def any_of(*checks: Validator) -> Validator:
+    """Refuse values that every one of ``checks`` refuses."""
+
+    def check(value: Any) -> None:
+        faults = []
+        for each in checks:
+            try:
+                each(value)
+            except ValueError as fault:
+                faults.append(str(fault))
+            else:
+                return
+        raise ValueError(" or ".join(faults))
 
     return check
 

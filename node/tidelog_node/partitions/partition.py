@@ -8,7 +8,6 @@ takes ``disk`` first.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Protocol, assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
-from tidelog_node.log import AppendInfo, LogConfig, PartitionLog, TimestampAndOffset
+from tidelog_node.log import AppendInfo, PartitionLog, TimestampAndOffset
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.purgatory import ProduceWaiters, ReadWaiters
 from tidelog_node.replication import EpochEnd, PartitionState, find_divergence
@@ -134,7 +133,7 @@ class Partition:
 
     def change_config(self, config: TopicConfig) -> None:
         """Take over the topic's settings."""
-        self.log.config = log_config(config)
+        self.log.config = config
         self.step(MinIsrChanged(config.min_insync_replicas))
 
     def change_eligible(self, epochs: Mapping[BrokerId, BrokerEpoch]) -> None:
@@ -378,11 +377,6 @@ class _DiskWatch:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TidelogError) and self._partition.log.failure is not None:
             self._effects.storage_failed(self._partition, self._partition.log.failure)
-
-
-def log_config(config: TopicConfig) -> LogConfig:
-    """Return the part of a topic's settings that its logs need."""
-    return LogConfig(**{f.name: getattr(config, f.name) for f in dataclasses.fields(LogConfig)})
 
 
 def _epoch_end(answer: tuple[int, int]) -> EpochEnd | None:

@@ -18,7 +18,7 @@ from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.fetcher import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.log_directories import FoundPartition, LogDirectories, PartitionKey
-from tidelog_node.partitions.partition import Partition, log_config
+from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import ProposeIsr
 from tidelog_quorum.metadata import (
@@ -170,11 +170,11 @@ class PartitionRegistry:
         """A log that was found changes hands without a pause, so that no checkpoint is written without it."""
         found = self._found.pop(key, None)
         if found is not None and found.topic_id == topic_id:
-            found.log.config = log_config(config)
+            found.log.config = config
             return found.log, found.high_watermark
         if found is not None:
             await self._set_aside(found)
-        return await asyncio.to_thread(self._directories.open_partition, key, topic_id, log_config(config)), 0
+        return await asyncio.to_thread(self._directories.open_partition, key, topic_id, config), 0
 
     async def _set_aside(self, found: FoundPartition) -> None:
         await asyncio.to_thread(found.log.close)

@@ -29,7 +29,6 @@ from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegi
 from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
 from tidelog_node.partitions.housekeeping import flush_logs, watch_lag, write_checkpoints
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.partition import log_config
 from tidelog_node.partitions.transport import GrpcReplicaTransport
 from tidelog_node.server.budget import ByteBudget
 from tidelog_node.server.config import NodeConfig
@@ -103,7 +102,7 @@ class Node:
         """
         self._stop = stop
         defaults = self._config.topic_defaults()
-        found = await asyncio.to_thread(self._directories.load, log_config(defaults))
+        found = await asyncio.to_thread(self._directories.load, defaults)
         self._registry = PartitionRegistry(
             self._broker_id,
             self._directories,

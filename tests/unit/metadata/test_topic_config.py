@@ -21,7 +21,7 @@ IMAGE = MetadataImage().apply(
 
 
 def test_topic_config_has_kafkas_defaults() -> None:
-    assert TopicConfig() == TopicConfig(1, 1_048_588, 1_073_741_824, 4_096, 10_485_760, "CreateTime")
+    assert TopicConfig() == TopicConfig(min_insync_replicas=1, max_message_bytes=1_048_588, segment_bytes=1_073_741_824)
 
 
 def test_topic_config_prefers_the_topics_setting_over_the_brokers() -> None:

@@ -15,7 +15,6 @@ from tidelog_node.handlers import NodeContext
 from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
 from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.partition import log_config
 from tidelog_quorum.metadata import (
     Endpoint,
     MetadataImage,
@@ -97,7 +96,7 @@ class InProcessNode:
         self.failures = []
         self.directories = LogDirectories.open([str(path)], CLUSTER_ID, node_id)
         defaults = config or TopicConfig()
-        found = self.directories.load(log_config(defaults))
+        found = self.directories.load(defaults)
         clock = SystemClock()
         self.registry = PartitionRegistry(
             node_id, self.directories, found, defaults, lag_ms, clock, self.failures.append

@@ -1,0 +1,130 @@
+"""The settings of a topic and of its partitions' logs, with Kafka's names, defaults and limits (TopicConfig, LogConfig)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.config.settings import setting
+from tidelog.config.validators import any_of, at_least, between, each_of, one_of
+
+CLEANUP_DELETE = "delete"
+CLEANUP_COMPACT = "compact"
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+PRODUCER_COMPRESSION = "producer"
+UNLIMITED = 2**63 - 1
+"""What Kafka writes for "never" in milliseconds and "all" in messages."""
+
+_COMPRESSION_TYPES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", PRODUCER_COMPRESSION)
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """How the partitions of a topic behave, and how their logs are kept.
+
+    Raises:
+        ValueError: values that do not fit each other; :func:`~tidelog.config.parse_config` makes it a ConfigError.
+    """
+
+    min_insync_replicas: int = setting(
+        1, check=at_least(1), doc="The in-sync replicas that acks=all needs at least.", dynamic=True
+    )
+    cleanup_policy: tuple[str, ...] = setting(
+        (CLEANUP_DELETE,),
+        check=each_of(CLEANUP_DELETE, CLEANUP_COMPACT),
+        doc="What is done with old segments: delete, compact, or both (compact,delete).",
+        dynamic=True,
+    )
+    compression_type: str = setting(
+        PRODUCER_COMPRESSION,
+        check=one_of(*_COMPRESSION_TYPES),
+        doc="The codec that batches are stored with; producer keeps them as they came.",
+        dynamic=True,
+    )
+    compression_gzip_level: int = setting(
+        -1, check=any_of(one_of(-1), between(1, 9)), doc="The level for gzip; -1 is the codec's default.", dynamic=True
+    )
+    compression_lz4_level: int = setting(9, check=between(1, 17), doc="The level for lz4.", dynamic=True)
+    compression_zstd_level: int = setting(3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True)
+    delete_retention_ms: int = setting(
+        86_400_000, check=at_least(0), doc="How long compaction keeps a tombstone, in milliseconds.", dynamic=True
+    )
+    file_delete_delay_ms: int = setting(
+        60_000, check=at_least(0), doc="How long a deleted file stays before it is removed from the disk.", dynamic=True
+    )
+    flush_messages: int = setting(
+        UNLIMITED, check=at_least(1), doc="After how many records the log is put on the disk.", dynamic=True
+    )
+    flush_ms: int = setting(
+        UNLIMITED, check=at_least(0), doc="After how many milliseconds a record is put on the disk.", dynamic=True
+    )
+    index_interval_bytes: int = setting(
+        4096, check=at_least(0), doc="The bytes of log between two entries of its index.", dynamic=True
+    )
+    max_compaction_lag_ms: int = setting(
+        UNLIMITED, check=at_least(1), doc="How long a record may wait at most to be compacted.", dynamic=True
+    )
+    max_message_bytes: int = setting(
+        1_048_588, check=at_least(0), doc="The largest record batch accepted, in bytes.", dynamic=True
+    )
+    message_timestamp_after_max_ms: int = setting(
+        3_600_000,
+        check=at_least(0),
+        doc="How far a record's timestamp may be ahead of the leader's time.",
+        dynamic=True,
+    )
+    message_timestamp_before_max_ms: int = setting(
+        UNLIMITED, check=at_least(0), doc="How far a record's timestamp may be behind the leader's time.", dynamic=True
+    )
+    message_timestamp_type: str = setting(
+        CREATE_TIME,
+        check=one_of(CREATE_TIME, LOG_APPEND_TIME),
+        doc="Whether a record's time is its producer's or the leader's.",
+        dynamic=True,
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        0.5, check=between(0, 1), doc="The share of a log that is not compacted yet at which it is.", dynamic=True
+    )
+    min_compaction_lag_ms: int = setting(
+        0, check=at_least(0), doc="How long a record stays at least before it can be compacted.", dynamic=True
+    )
+    preallocate: bool = setting(False, doc="Whether a segment's file gets its full size at once.", dynamic=True)
+    retention_bytes: int = setting(
+        -1, check=at_least(-1), doc="The size of a partition at which its oldest segments go; -1: none.", dynamic=True
+    )
+    retention_ms: int = setting(
+        604_800_000, check=at_least(-1), doc="The age at which segments go, in milliseconds; -1: never.", dynamic=True
+    )
+    segment_bytes: int = setting(
+        1024**3,
+        check=between(14, _INT32_MAX),
+        doc="A log segment is closed before it grows beyond this, in bytes.",
+        dynamic=True,
+    )
+    segment_index_bytes: int = setting(
+        10 * 1024**2, check=at_least(24), doc="The largest index of a segment, in bytes.", dynamic=True
+    )
+    segment_jitter_ms: int = setting(
+        0, check=at_least(0), doc="At most so much earlier, at random, is segment.ms over.", dynamic=True
+    )
+    segment_ms: int = setting(
+        604_800_000, check=at_least(1), doc="The age at which a segment is closed though it is not full.", dynamic=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ValueError(
+                f"min.compaction.lag.ms {self.min_compaction_lag_ms} is above max.compaction.lag.ms"
+                f" {self.max_compaction_lag_ms}"
+            )
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleaner keeps the last record of each key."""
+        return CLEANUP_COMPACT in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether retention deletes old segments."""
+        return CLEANUP_DELETE in self.cleanup_policy
