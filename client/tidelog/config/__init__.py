@@ -2,14 +2,16 @@
 
 from tidelog.config.settings import config_key, describe, parse_config, setting
 from tidelog.config.topic import TopicConfig
-from tidelog.config.validators import at_least, between, not_empty, one_of
+from tidelog.config.validators import any_of, at_least, between, each_of, not_empty, one_of
 
 __all__ = [
     "TopicConfig",
+    "any_of",
     "at_least",
     "between",
     "config_key",
     "describe",
+    "each_of",
     "not_empty",
     "one_of",
     "parse_config",

@@ -1,4 +1,4 @@
-"""The settings of a topic and of its partitions' logs, with Kafka's names, defaults and limits (TopicConfig, LogConfig)."""
+"""The settings of a topic and of its partitions' logs, with Kafka's names, defaults and limits."""
 
 from __future__ import annotations
 

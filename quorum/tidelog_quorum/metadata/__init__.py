@@ -1,5 +1,6 @@
 """The metadata of a cluster: the records of its log, their codec, and the image they add up to."""
 
+from tidelog.config import TopicConfig
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch, from_message, to_message
 from tidelog_quorum.metadata.delta import MetadataDelta, PartitionChange, delta_between
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage, TopicImage
@@ -20,7 +21,7 @@ from tidelog_quorum.metadata.records import (
     UnregisterBrokerRecord,
 )
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
-from tidelog_quorum.metadata.topic_config import TopicConfig, override_topic_config, topic_config
+from tidelog_quorum.metadata.topic_config import override_topic_config, topic_config
 
 __all__ = [
     "BrokerRegistration",
