@@ -39,8 +39,8 @@ proto: $(VENV)/.dev ## Generate client/tidelog/v1 from proto/
 docs: $(VENV)/.dev ## Generate the configuration reference
 	@$(BIN)/python docs/generate_configuration.py --write
 
-bench: $(VENV)/.dev ## Run the benchmarks and print their table
-	@for b in benchmarks/*_bench.py; do echo "== $$b"; $(BIN)/python $$b; done
+bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only log", ARGS=--quick)
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 sim: $(VENV)/.dev ## Run the simulations of the cores over many seeds (SEEDS=2000), or over one again (SEED=7)
 	@TIDELOG_SIM_SEED=$(SEED) TIDELOG_SIM_SEEDS=$(or $(SEEDS),2000) $(BIN)/python -m pytest -m sim --timeout 3600 $(ARGS)

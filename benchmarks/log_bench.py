@@ -1,86 +1,143 @@
-"""Appends to a partition's log, as a ratio to plain ``os.write`` of the same bytes in the same run.
+"""Appends to a partition's log and reads from it, next to the bare system calls on the same bytes.
 
-    python benchmarks/log_bench.py [--batches 1000] [--batch-kib 64]
-
-Both sides write to the page cache of the same file system, in turns, so that the machine's noise meets both. The
-log's side validates each batch with its CRC, assigns offsets, keeps the indexes and rolls segments.
+Both sides use the page cache of the same file system. The log's side of an append validates the batch with its
+CRC, assigns offsets, keeps the indexes and rolls segments; that of a read finds the batch and cuts at whole ones.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import statistics
-import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-from tidelog.records import COMPILED, RecordBatchBuilder, iter_headers
+from benchmarks.options import Options
+from benchmarks.result import Bar, Result
+from benchmarks.rounds import alternate, quantile, seconds_of
+from benchmarks.suite import run_alone
+from benchmarks.workload import TIMESTAMP_MS, fill, random_batch, repeat
+from tidelog.records import parse_header
 from tidelog_node.log import LogConfig, PartitionLog
 
-_ROUNDS = 7
+_BATCH_BYTES = 64 << 10
+_READ_BYTES = 1 << 20
+_SEGMENT_BYTES = 16 << 20
+_READ_LOG_BYTES = 64 << 20
+_LATENCY_ROUND = 250
+_WRITE, _APPEND, _PREAD, _READ = "os.write", "append", "os.pread", "read"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", type=int, default=1000, help="batches per round")
-    parser.add_argument("--batch-kib", type=int, default=64, help="size of a batch in KiB")
-    parser.add_argument("--compression", default="lz4", help="codec of the batches")
-    arguments = parser.parse_args()
-    batch = _batch(arguments.batch_kib * 1024, arguments.compression)
-    with tempfile.TemporaryDirectory() as directory:
-        plain, log, read = _measure(Path(directory), batch, arguments.batches)
-    print(f"batch {len(batch)} bytes ({arguments.compression}), compiled record engine: {COMPILED}")
-    for name, seconds in (("os.write", plain), ("append_as_leader", log), ("read 1 MiB", read)):
-        rate = len(batch) * arguments.batches / seconds / 1e6
-        print(f"{name:18} {seconds / arguments.batches * 1e6:8.1f} us/batch {rate:8.0f} MB/s")
-    print(f"append_as_leader reaches {plain / log:.0%} of os.write")
+def run(options: Options) -> list[Result]:
+    """Measure appends, reads and the latency of one append."""
+    usual = random_batch(_BATCH_BYTES, 1000, "lz4")
+    results = []
+    with options.scratch() as directory:
+        for name, batch, bar in (
+            ("append 64 KiB batches, lz4, 1 KB values", usual, Bar.on_ratio(at_least=0.6)),
+            ("append 64 KiB batches, uncompressed, 1 KB values", random_batch(_BATCH_BYTES, 1000), None),
+            ("append 64 KiB batches, uncompressed, 100 B values", random_batch(_BATCH_BYTES, 100), None),
+        ):
+            options.say(name)
+            results.append(_append_result(name, batch, bar, directory, options))
+        options.say("sequential reads")
+        results.append(_read_result(usual, directory, options))
+        options.say("latency of one append")
+        results += _latency_results(usual, "64 KiB", directory, options)
+        results += _latency_results(random_batch(1 << 10, 100), "1 KiB", directory, options)
+    return results
 
 
-def _batch(size: int, compression: str) -> bytes:
-    builder = RecordBatchBuilder(compression)
-    while builder.size_in_bytes < size - 1100:
-        builder.append(b"key", os.urandom(1000), (), 1_700_000_000_000)
-    return builder.build()
+def _append_result(name: str, batch: bytes, bar: Bar | None, directory: Path, options: Options) -> Result:
+    count = options.pick(1000, 250)
+    variants = {
+        _WRITE: lambda: _write_round(directory / "plain", batch, count),
+        _APPEND: lambda: _append_round(directory / "log", batch, count),
+    }
+    rounds = alternate(variants, rounds=options.pick(31, 7), warm_up=2)
+    rate = len(batch) * count / rounds.median(_APPEND) / 1e6
+    return Result(name, rate, "MB/s", "os.write", rounds.speed_ratio(_APPEND, _WRITE), bar)
 
 
-def _measure(directory: Path, batch: bytes, count: int) -> tuple[float, float, float]:
-    """Return the median seconds of a round of plain writes, of appends, and of reads of all that was appended."""
-    plain, appended, read = [], [], []
-    for index in range(_ROUNDS):
-        handle = os.open(directory / f"plain-{index}", os.O_RDWR | os.O_CREAT)
-        plain.append(_seconds(_repeat, partial(os.write, handle, batch), count))
+def _write_round(path: Path, batch: bytes, count: int) -> float:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        return seconds_of(lambda: repeat(lambda: os.write(handle, batch), count))
+    finally:
         os.close(handle)
-        log = PartitionLog.open(directory / f"log-{index}", LogConfig())
-        appended.append(_seconds(_repeat, partial(log.append_as_leader, batch, 0, 0), count))
-        read.append(_seconds(_read_all, log))
+        path.unlink()
+
+
+def _append_round(directory: Path, batch: bytes, count: int) -> float:
+    log = PartitionLog.open(directory, LogConfig())
+    try:
+        return seconds_of(lambda: repeat(lambda: log.append_as_leader(batch, 0, TIMESTAMP_MS), count))
+    finally:
         log.delete()
-        (directory / f"plain-{index}").unlink()
-    return statistics.median(plain), statistics.median(appended), statistics.median(read)
 
 
-def _seconds(work: Callable[..., None], *arguments: object) -> float:
-    started = time.perf_counter()
-    work(*arguments)
-    return time.perf_counter() - started
+def _read_result(batch: bytes, directory: Path, options: Options) -> Result:
+    log = PartitionLog.open(directory / "read", LogConfig(segment_bytes=_SEGMENT_BYTES))
+    fill(log, batch, _READ_LOG_BYTES)
+    paths = sorted((directory / "read").glob("*.log"))
+    variants = {_PREAD: lambda: _pread_round(paths), _READ: lambda: seconds_of(lambda: _read_all(log, batch))}
+    rounds = alternate(variants, rounds=options.pick(31, 7), warm_up=2)
+    rate = log.size_in_bytes / rounds.median(_READ) / 1e6
+    log.delete()
+    ratio = rounds.speed_ratio(_READ, _PREAD)
+    return Result("read whole segments, 1 MiB a read", rate, "MB/s", "os.pread", ratio, Bar.on_ratio(at_least=0.7))
 
 
-def _repeat(action: Callable[[], object], count: int) -> None:
-    for _ in range(count):
-        action()
+def _pread_round(paths: list[Path]) -> float:
+    handles = [os.open(path, os.O_RDONLY) for path in paths]
+    try:
+        return seconds_of(lambda: _pread_all(handles))
+    finally:
+        for handle in handles:
+            os.close(handle)
 
 
-def _read_all(log: PartitionLog) -> None:
-    offset = 0
-    while offset < log.log_end_offset:
-        offset = _end_of(log.read(offset, 1 << 20, log.log_end_offset))
+def _pread_all(handles: list[int]) -> None:
+    for handle in handles:
+        position = 0
+        while size := len(os.pread(handle, _READ_BYTES, position)):
+            position += size
 
 
-def _end_of(chunk: bytes) -> int:
-    return max(header.next_offset for _, header in iter_headers(chunk))
+def _read_all(log: PartitionLog, batch: bytes) -> None:
+    """Read as a fetch does; where the next one begins follows from the length, since all batches are alike."""
+    offset, end_offset, records = 0, log.log_end_offset, parse_header(batch).record_count
+    while offset < end_offset:
+        offset += len(log.read(offset, _READ_BYTES, end_offset)) // len(batch) * records
+
+
+def _latency_results(batch: bytes, size: str, directory: Path, options: Options) -> list[Result]:
+    plain: list[float] = []
+    appended: list[float] = []
+    for _ in range(options.pick(20, 4)):
+        _take_latencies(batch, directory, plain, appended)
+    results = []
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        theirs, ours = quantile(plain, share), quantile(appended, share)
+        results.append(Result(f"latency of one append of {size}, {name}", ours * 1e6, "us", "os.write", theirs / ours))
+    return results
+
+
+def _take_latencies(batch: bytes, directory: Path, plain: list[float], appended: list[float]) -> None:
+    """Add the seconds of single writes and of single appends, taken in turns, to files that begin empty."""
+    clock = time.perf_counter
+    path = directory / "plain"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    log = PartitionLog.open(directory / "log", LogConfig())
+    for _ in range(_LATENCY_ROUND):
+        begun = clock()
+        os.write(handle, batch)
+        written = clock()
+        log.append_as_leader(batch, 0, TIMESTAMP_MS)
+        appended.append(clock() - written)
+        plain.append(written - begun)
+    os.close(handle)
+    path.unlink()
+    log.delete()
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(run)

@@ -118,6 +118,7 @@ class ErrorCode(enum.Enum):
     INVALID_PRODUCER_ID_MAPPING = _Row(49, "The producer id is not the transactional id's")
     INVALID_TRANSACTION_TIMEOUT = _bad(50, "The transaction timeout is out of bounds")
     CONCURRENT_TRANSACTIONS = _retry(51, "The transaction is being completed")
+    TRANSACTION_COORDINATOR_FENCED = _Row(52, "A newer transaction coordinator has taken over")
     KAFKA_STORAGE_ERROR = _refresh(56, "A disk error while accessing the log")
     LOG_DIR_NOT_FOUND = _Row(57, "The log directory does not exist", grpc_status="NOT_FOUND")
     UNKNOWN_PRODUCER_ID = _Row(59, "The node knows nothing of the producer id")

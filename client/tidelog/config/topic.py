@@ -15,7 +15,8 @@ PRODUCER_COMPRESSION = "producer"
 UNLIMITED = 2**63 - 1
 """What Kafka writes for "never" in milliseconds and "all" in messages."""
 
-_COMPRESSION_TYPES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", PRODUCER_COMPRESSION)
+COMPRESSION_TYPES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", PRODUCER_COMPRESSION)
+"""What ``compression.type`` of a topic may be."""
 _INT32_MAX = 2**31 - 1
 
 
@@ -38,7 +39,7 @@ class TopicConfig:
     )
     compression_type: str = setting(
         PRODUCER_COMPRESSION,
-        check=one_of(*_COMPRESSION_TYPES),
+        check=one_of(*COMPRESSION_TYPES),
         doc="The codec that batches are stored with; producer keeps them as they came.",
         dynamic=True,
     )

@@ -4,6 +4,7 @@ from tidelog.records._engine import COMPILED, Record
 from tidelog.records.arrow import to_arrow
 from tidelog.records.builder import Headers, RecordBatchBuilder, record_size_upper_bound
 from tidelog.records.compression import CODECS, MAX_DECOMPRESSED_SIZE
+from tidelog.records.control import ControlRecord, ControlType, control_batch, read_control
 from tidelog.records.header import (
     CREATE_TIME,
     HEADER_SIZE,
@@ -16,11 +17,21 @@ from tidelog.records.header import (
     NO_TIMESTAMP,
     RecordBatchHeader,
     assign_offsets,
+    encode_batch,
     iter_headers,
     parse_header,
 )
 from tidelog.records.reader import read_records
-from tidelog.records.validation import check_records, validate_batch, validate_produced
+from tidelog.records.recompression import recompress
+from tidelog.records.validation import (
+    ProducedBatch,
+    RecordsSummary,
+    check_records,
+    inspect_produced,
+    summarize_records,
+    validate_batch,
+    validate_produced,
+)
 
 __all__ = [
     "CODECS",
@@ -35,16 +46,26 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
+    "ControlRecord",
+    "ControlType",
     "Headers",
+    "ProducedBatch",
     "Record",
     "RecordBatchBuilder",
     "RecordBatchHeader",
+    "RecordsSummary",
     "assign_offsets",
     "check_records",
+    "control_batch",
+    "encode_batch",
+    "inspect_produced",
     "iter_headers",
     "parse_header",
+    "read_control",
     "read_records",
+    "recompress",
     "record_size_upper_bound",
+    "summarize_records",
     "to_arrow",
     "validate_batch",
     "validate_produced",

@@ -432,15 +432,24 @@ cdef class _Walk:
         return 0
 
 
-def check_records(data, header):
-    """Walk the records. Raises CorruptRecordError unless they are ``record_count`` well-formed ones, increasing."""
+def summarize_records(data, header):
+    """Return whether a key is null, and the least and greatest timestamp other than -1 (-1 where there is none)."""
     cdef _Walk walk = _Walk(data, header)
+    cdef int64_t least = -1, greatest = -1
+    cdef bint has_keyless = False
     while walk.step():
-        pass
+        has_keyless |= walk.fields.key_size < 0
+        if walk.timestamp_ms == -1:
+            continue
+        if least == -1 or walk.timestamp_ms < least:
+            least = walk.timestamp_ms
+        if greatest == -1 or walk.timestamp_ms > greatest:
+            greatest = walk.timestamp_ms
+    return has_keyless, least, greatest
 
 
 def decode_records(data, header):
-    """Return the records. Raises CorruptRecordError as :func:`check_records` does."""
+    """Return the records. Raises CorruptRecordError as :func:`summarize_records` does."""
     cdef _Walk walk = _Walk(data, header)
     cdef list records = []
     cdef Record record

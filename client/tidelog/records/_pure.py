@@ -99,14 +99,23 @@ class RecordEncoder:
         return memoryview(self._buffer)
 
 
-def check_records(data: Buffer, header: RecordBatchHeader) -> None:
-    """Walk the records. Raises CorruptRecordError unless they are ``record_count`` well-formed ones, increasing."""
-    for _ in _walk(bytes(data), header):
-        pass
+def summarize_records(data: Buffer, header: RecordBatchHeader) -> tuple[bool, int, int]:
+    """Return whether a key is null, and the least and greatest timestamp other than -1 (-1 where there is none).
+
+    Raises:
+        CorruptRecordError: they are not ``record_count`` well-formed records with increasing offsets.
+    """
+    has_keyless, least, greatest = False, NO_TIMESTAMP, NO_TIMESTAMP
+    for _, timestamp_ms, key, _, _ in _walk(bytes(data), header):
+        has_keyless = has_keyless or key is None
+        if timestamp_ms != NO_TIMESTAMP:
+            least = timestamp_ms if least == NO_TIMESTAMP else min(least, timestamp_ms)
+            greatest = timestamp_ms if greatest == NO_TIMESTAMP else max(greatest, timestamp_ms)
+    return has_keyless, least, greatest
 
 
 def decode_records(data: Buffer, header: RecordBatchHeader) -> list[Record]:
-    """Return the records. Raises CorruptRecordError as :func:`check_records` does."""
+    """Return the records. Raises CorruptRecordError as :func:`summarize_records` does."""
     base_offset, timestamp_type = header.base_offset, header.timestamp_type
     return [
         Record(base_offset + offset_delta, timestamp_ms, timestamp_type, key, value, _decoded(headers))
@@ -128,7 +137,7 @@ class ColumnDecoder:
         """Add the records of a batch whose offset is in [start_offset, end_offset).
 
         Raises:
-            CorruptRecordError: as :func:`check_records`, also for records outside of the range; use no more of this
+            CorruptRecordError: as :func:`summarize_records`, also for records outside of the range; use no more of this
                 decoder then.
             TidelogError: RECORD_LIST_TOO_LARGE when one column would pass 2 GiB.
         """

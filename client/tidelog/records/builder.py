@@ -8,7 +8,7 @@ from crc32c import crc32c
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.records._engine import engine
-from tidelog.records.compression import check_level, codec_id, compress
+from tidelog.records.compression import CODECS, check_level, codec_id, compress
 from tidelog.records.header import (
     COVERED_STRUCT,
     HEADER_SIZE,
@@ -18,6 +18,7 @@ from tidelog.records.header import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    TRANSACTIONAL_MASK,
     UNCOVERED_STRUCT,
 )
 
@@ -44,8 +45,8 @@ class RecordBatchBuilder:
 
     def __init__(self, compression: str = "none", level: int | None = None) -> None:
         self._codec = codec_id(compression)
-        self._compression = compression
-        self._level = check_level(compression, level)
+        self._compression = CODECS[self._codec]
+        self._level = check_level(self._compression, level)
         self._encoder = engine.RecordEncoder()
         self.append = self._encoder.append
 
@@ -64,19 +65,23 @@ class RecordBatchBuilder:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
     ) -> bytes:
         """Return the batch. May be called again, for instance with another sequence.
 
         Raises:
-            TidelogError: _STATE when no record was appended.
+            TidelogError: _STATE when no record was appended, or for a transaction without a producer id.
         """
         encoder = self._encoder
         if not encoder.count:
             raise error_for(ErrorCode._STATE, "a batch is built of at least one record, none was appended")
+        if is_transactional and producer_id == NO_PRODUCER_ID:
+            raise error_for(ErrorCode._STATE, "a transactional batch needs a producer id")
         codec, records = self._compressed()
+        attributes = codec | TRANSACTIONAL_MASK if is_transactional else codec
         timestamps = (encoder.base_timestamp, encoder.max_timestamp)
         producer = (producer_id, producer_epoch, base_sequence)
-        covered = COVERED_STRUCT.pack(codec, encoder.count - 1, *timestamps, *producer, encoder.count)
+        covered = COVERED_STRUCT.pack(attributes, encoder.count - 1, *timestamps, *producer, encoder.count)
         length = HEADER_SIZE - LOG_OVERHEAD + len(records)
         crc = crc32c(records, crc32c(covered))
         return b"".join((UNCOVERED_STRUCT.pack(0, length, NO_PARTITION_LEADER_EPOCH, MAGIC, crc), covered, records))

@@ -20,8 +20,15 @@ MAX_DECOMPRESSED_SIZE = 256 * 1024 * 1024
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """The values of ``compression.type``; the index is the id in the attributes of a batch."""
 
+UNCOMPRESSED = "uncompressed"
+"""What ``compression.type`` of a topic calls ``none``."""
+
+DEFAULT_LEVELS = {"gzip": -1, "lz4": 9, "zstd": 3}
+"""The codecs that have levels, with Kafka's defaults (KIP-390)."""
+
 _LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
-_DEFAULT_LEVELS = {"gzip": 6, "lz4": 1, "zstd": 3}
+_GZIP_DEFAULT = 6
+_LZ4_FAST, _LZ4_LEAST_HIGH, _LZ4_GREATEST_HIGH = 1, 3, 12
 
 _FIRST_GUESS = 64 * 1024
 _GUESSED_RATIO = 8
@@ -36,7 +43,9 @@ _Bytes = bytes | bytearray | memoryview
 
 
 def codec_id(name: str) -> int:
-    """Return the id of a codec's name. Raises INVALID_CONFIG for a name that is not in ``CODECS``."""
+    """Return the id of a codec's name, ``UNCOMPRESSED`` included. Raises INVALID_CONFIG for any other name."""
+    if name == UNCOMPRESSED:
+        return 0
     if name not in CODECS:
         raise ConfigError(f"compression.type={name!r}: expected one of {', '.join(CODECS)}")
     return CODECS.index(name)
@@ -62,20 +71,22 @@ def check_level(name: str, level: int | None) -> int | None:
             raise ConfigError(f"compression level {level}: {name} has no levels")
         return None
     low, high = _LEVELS[name]
-    if level is not None and not low <= level <= high:
+    if level is None or level == DEFAULT_LEVELS[name]:
+        return DEFAULT_LEVELS[name]
+    if not low <= level <= high:
         raise ConfigError(f"compression level {level}: {name} has levels {low} to {high}")
-    return _DEFAULT_LEVELS[name] if level is None else level
+    return level
 
 
 def compress(name: str, data: _Bytes, level: int | None) -> bytes:
     """Return the data in the form that Kafka's clients write for the codec; ``level`` is :func:`check_level`'s."""
     match name:
         case "gzip":
-            return bytes(cramjam.gzip.compress(data, level=level))
+            return bytes(cramjam.gzip.compress(data, level=_GZIP_DEFAULT if level == -1 else level))
         case "snappy":
             return _xerial_compress(data)
         case "lz4":
-            compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+            compressor = cramjam.lz4.Compressor(level=_lz4_level(level), content_checksum=False, block_linked=False)
             compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case "zstd":
@@ -101,6 +112,13 @@ def decompress(name: str, data: _Bytes) -> _Bytes:
             return _decompress_growing(name, cramjam.zstd.decompress_into, data)
         case _:
             return data
+
+
+def _lz4_level(level: int | None) -> int:
+    """Return the library's level: Kafka's default, 9, is the fast compressor and every other one a high one."""
+    if level is None or level == DEFAULT_LEVELS["lz4"]:
+        return _LZ4_FAST
+    return min(max(level, _LZ4_LEAST_HIGH), _LZ4_GREATEST_HIGH)
 
 
 def _decompress_growing(name: str, into: Callable[[_Bytes, bytearray], int], data: _Bytes) -> memoryview:

@@ -112,6 +112,11 @@ class RecordBatchHeader:
         """Whether the base timestamp is the time after which tombstones may go (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_MASK)
 
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones and markers of this batch may go, None where no cleaner has set it (KIP-534)."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
+
 
 def parse_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     """Return the header at a position; the rest of the batch need not be there.
@@ -149,22 +154,52 @@ def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Recor
 
 
 def assign_offsets(
-    batch: bytearray, base_offset: int, leader_epoch: int, log_append_time_ms: int | None = None
+    batch: bytearray,
+    base_offset: int,
+    leader_epoch: int,
+    log_append_time_ms: int | None = None,
+    max_timestamp: int | None = None,
 ) -> None:
     """Write what a leader assigns into one whole batch, in place.
 
-    With ``log_append_time_ms`` the batch becomes one of LogAppendTime: the flag and the max timestamp are set and the
-    CRC is computed again. Otherwise the CRC stays as it came, because it covers neither field.
+    With ``log_append_time_ms`` the batch becomes one of LogAppendTime: the flag and the max timestamp are set.
+    ``max_timestamp`` is what the leader found in the records: a producer's that differs is put right, as Kafka's
+    LogValidator does. The CRC is computed again only where one of these changes the batch, because it covers neither
+    the base offset nor the epoch.
     """
     _INT64.pack_into(batch, 0, base_offset)
     _INT32.pack_into(batch, _LEADER_EPOCH_POSITION, leader_epoch)
-    if log_append_time_ms is None:
+    if log_append_time_ms is not None:
+        (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+        _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_MASK)
+        max_timestamp = log_append_time_ms
+    elif max_timestamp is None or _INT64.unpack_from(batch, _MAX_TIMESTAMP_POSITION)[0] == max_timestamp:
         return
-    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
-    _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_MASK)
-    _INT64.pack_into(batch, _MAX_TIMESTAMP_POSITION, log_append_time_ms)
+    _INT64.pack_into(batch, _MAX_TIMESTAMP_POSITION, max_timestamp)
     with memoryview(batch) as view, view[ATTRIBUTES_POSITION:] as covered:
         _UINT32.pack_into(batch, CRC_POSITION, crc32c(covered))
+
+
+def encode_batch(header: RecordBatchHeader, records: Buffer) -> bytes:
+    """Return the batch of a header and the bytes behind it, compressed as the header's attributes say.
+
+    Length and CRC are computed; the header's own are not looked at. With :func:`dataclasses.replace` that is how a
+    batch is written again with other records, another codec or a delete horizon (then ``base_timestamp``).
+    """
+    covered = COVERED_STRUCT.pack(
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+    length = HEADER_SIZE - LOG_OVERHEAD + len(records)
+    crc = crc32c(records, crc32c(covered))
+    uncovered = UNCOVERED_STRUCT.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, crc)
+    return b"".join((uncovered, covered, records))
 
 
 def _header_fault(header: RecordBatchHeader) -> str | None:

@@ -7,9 +7,11 @@ length that the bytes only claim.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from crc32c import crc32c
 
-from tidelog.errors import CorruptRecordError, ErrorCode, error_for
+from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog.records._engine import engine
 from tidelog.records.compression import decompress
 from tidelog.records.header import (
@@ -17,10 +19,32 @@ from tidelog.records.header import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     Buffer,
     RecordBatchHeader,
     parse_header,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsSummary:
+    """What a leader must know of the records of one batch.
+
+    ``min_timestamp`` and ``max_timestamp`` in ms leave out records without a timestamp (-1) and are -1 where no record
+    has one; in a batch of LogAppendTime both are the append time.
+    """
+
+    has_keyless: bool
+    min_timestamp: int
+    max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedBatch:
+    """A batch that a client may write; ``summary`` is None where its compressed records were not looked at."""
+
+    header: RecordBatchHeader
+    summary: RecordsSummary | None
 
 
 def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
@@ -47,13 +71,19 @@ def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
 
 
 def validate_produced(buffer: Buffer) -> RecordBatchHeader:
-    """Return the header of the one batch that a client sends to a partition, after checking all that a leader asks.
+    """Return the header of a batch that a leader may take from a client: see :func:`inspect_produced`."""
+    return inspect_produced(buffer).header
 
-    Uncompressed records are walked, so that none can be written that no consumer can read. Compressed ones stay
-    compressed here; :func:`check_records` walks them where it is worth the time.
+
+def inspect_produced(buffer: Buffer, decompressing: bool = False) -> ProducedBatch:
+    """Check the one batch that a client sends to a partition for all that a leader asks, and return what was seen.
+
+    Uncompressed records are walked, so that none can be written that no consumer can read; the summary comes with it.
+    Compressed ones stay compressed, and the summary is None, unless the caller asks: a leader must where the topic is
+    compacted, limits timestamps, or has a codec of its own.
 
     Raises:
-        CorruptRecordError: not a whole, unchanged batch, or uncompressed records that do not decode.
+        CorruptRecordError: not a whole, unchanged batch, or walked records that do not decode.
         TidelogError: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE for one that clients may not
             write.
     """
@@ -64,9 +94,24 @@ def validate_produced(buffer: Buffer) -> RecordBatchHeader:
         raise error_for(ErrorCode.INVALID_RECORD, fault)
     if header.timestamp_type == LOG_APPEND_TIME:
         raise error_for(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
-    if compression == "none":
-        engine.check_records(record_section(buffer, 0, header), header)
-    return header
+    if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < NO_TIMESTAMP:
+        raise _negative_timestamp(min(header.base_timestamp, header.max_timestamp))
+    if compression != "none" and not decompressing:
+        return ProducedBatch(header, None)
+    summary = _summary(buffer, 0, header)
+    if summary.min_timestamp < NO_TIMESTAMP:
+        raise _negative_timestamp(summary.min_timestamp)
+    return ProducedBatch(header, summary)
+
+
+def summarize_records(buffer: Buffer, position: int = 0) -> RecordsSummary:
+    """Return what the records of the batch at a position have in common, after walking them, compressed or not.
+
+    Raises:
+        CorruptRecordError: see :func:`check_records`.
+        TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    return _summary(buffer, position, validate_batch(buffer, position))
 
 
 def check_records(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
@@ -77,13 +122,22 @@ def check_records(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
         TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
     """
     header = validate_batch(buffer, position)
-    engine.check_records(decompress(header.compression, record_section(buffer, position, header)), header)
+    _summary(buffer, position, header)
     return header
 
 
 def record_section(buffer: Buffer, position: int, header: RecordBatchHeader) -> memoryview:
     """Return the bytes behind the header of the whole batch at a position, still compressed, without a copy."""
     return memoryview(buffer)[position + HEADER_SIZE : position + header.size_in_bytes]
+
+
+def _summary(buffer: Buffer, position: int, header: RecordBatchHeader) -> RecordsSummary:
+    records = decompress(header.compression, record_section(buffer, position, header))
+    return RecordsSummary(*engine.summarize_records(records, header))
+
+
+def _negative_timestamp(timestamp_ms: int) -> TidelogError:
+    return error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp_ms}: the least is 0, or -1 for none")
 
 
 def _produced_fault(header: RecordBatchHeader, size: int) -> str | None:
@@ -99,4 +153,8 @@ def _produced_fault(header: RecordBatchHeader, size: int) -> str | None:
         return "a client may not write control batches"
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         return f"base sequence {header.base_sequence} with producer id {header.producer_id}"
+    if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
+        return "a transactional batch has no producer id"
+    if header.has_delete_horizon:
+        return "a client may not set a delete horizon"
     return None

@@ -64,6 +64,11 @@ class LogServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_log__service__pb2.OffsetForLeaderEpochRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_log__service__pb2.OffsetForLeaderEpochResponse.FromString,
                 _registered_method=True)
+        self.DeleteRecords = channel.unary_unary(
+                '/tidelog.v1.LogService/DeleteRecords',
+                request_serializer=tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsResponse.FromString,
+                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -112,6 +117,13 @@ class LogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteRecords(self, request, context):
+        """Moves the start of partitions up; answers when every live replica's log starts there (KIP-107).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -144,6 +156,11 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.OffsetForLeaderEpoch,
                     request_deserializer=tidelog_dot_v1_dot_log__service__pb2.OffsetForLeaderEpochRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_log__service__pb2.OffsetForLeaderEpochResponse.SerializeToString,
+            ),
+            'DeleteRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRecords,
+                    request_deserializer=tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -308,6 +325,33 @@ class LogService(object):
             '/tidelog.v1.LogService/OffsetForLeaderEpoch',
             tidelog_dot_v1_dot_log__service__pb2.OffsetForLeaderEpochRequest.SerializeToString,
             tidelog_dot_v1_dot_log__service__pb2.OffsetForLeaderEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.LogService/DeleteRecords',
+            tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsRequest.SerializeToString,
+            tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,8 @@ class LogServiceStub:
     """Brokers, topics, partitions and their leaders, as this node's metadata image has them."""
     OffsetForLeaderEpoch: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.OffsetForLeaderEpochRequest, _log_service_pb2.OffsetForLeaderEpochResponse]
     """The end offset of a leader epoch (KIP-101, KIP-320)."""
+    DeleteRecords: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.DeleteRecordsRequest, _log_service_pb2.DeleteRecordsResponse]
+    """Moves the start of partitions up; answers when every live replica's log starts there (KIP-107)."""
 
 @_typing.type_check_only
 class LogServiceAsyncStub(LogServiceStub):
@@ -63,6 +65,8 @@ class LogServiceAsyncStub(LogServiceStub):
     """Brokers, topics, partitions and their leaders, as this node's metadata image has them."""
     OffsetForLeaderEpoch: _aio.UnaryUnaryMultiCallable[_log_service_pb2.OffsetForLeaderEpochRequest, _log_service_pb2.OffsetForLeaderEpochResponse]  # type: ignore[assignment]
     """The end offset of a leader epoch (KIP-101, KIP-320)."""
+    DeleteRecords: _aio.UnaryUnaryMultiCallable[_log_service_pb2.DeleteRecordsRequest, _log_service_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
+    """Moves the start of partitions up; answers when every live replica's log starts there (KIP-107)."""
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -114,5 +118,13 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.OffsetForLeaderEpochResponse, _abc.Awaitable[_log_service_pb2.OffsetForLeaderEpochResponse]]:
         """The end offset of a leader epoch (KIP-101, KIP-320)."""
+
+    @_abc_1.abstractmethod
+    def DeleteRecords(
+        self,
+        request: _log_service_pb2.DeleteRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_service_pb2.DeleteRecordsResponse, _abc.Awaitable[_log_service_pb2.DeleteRecordsResponse]]:
+        """Moves the start of partitions up; answers when every live replica's log starts there (KIP-107)."""
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

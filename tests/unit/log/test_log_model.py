@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import memory_disk as support
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -16,19 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tidelog.records import iter_headers, read_records
 from tidelog_node.log import LogConfig, PartitionLog
 
-
-def _support() -> ModuleType:
-    """The conftest of this directory: hypothesis' state machines take no fixtures."""
-    name = "log_model_support"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("conftest.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-support: Any = _support()
 DIRECTORY = Path("/data/topic-0")
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=90, segment_index_bytes=64, max_message_bytes=380)
 

@@ -1,9 +1,11 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 import tidelog_node.server
-from tidelog.config import describe, parse_config
+from tidelog.config import TopicConfig, describe, parse_config
+from tidelog.config.topic import UNLIMITED
 from tidelog.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 
@@ -25,6 +27,35 @@ def test_node_config_reads_kafkas_keys_and_aliases():
     assert config.advertised == ("127.0.0.1", 9092)
 
 
+def test_node_config_gives_topics_kafkas_defaults_but_flushes_every_few_seconds():
+    defaults = parse_config(NodeConfig, REQUIRED).topic_defaults()
+
+    assert dataclasses.replace(defaults, flush_ms=UNLIMITED) == TopicConfig()
+    assert defaults.flush_ms == 5_000
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "expected"),
+    [
+        ({"log.retention.hours": "2"}, "retention_ms", 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, "retention_ms", 180_000),
+        ({"log.retention.minutes": "3", "log.retention.ms": "4"}, "retention_ms", 4),
+        ({"log.retention.hours": "-1"}, "retention_ms", -1),
+        ({"log.retention.ms": "-1", "log.retention.minutes": "3"}, "retention_ms", -1),
+        ({"log.roll.hours": "1"}, "segment_ms", 3_600_000),
+        ({"log.roll.hours": "1", "log.roll.ms": "5"}, "segment_ms", 5),
+        ({"log.roll.jitter.hours": "1"}, "segment_jitter_ms", 3_600_000),
+        ({"log.roll.jitter.hours": "1", "log.roll.jitter.ms": "0"}, "segment_jitter_ms", 0),
+        ({"log.cleanup.policy": "compact,delete"}, "cleanup_policy", ("compact", "delete")),
+        ({"log.segment.delete.delay.ms": "7"}, "file_delete_delay_ms", 7),
+        ({"log.cleaner.min.cleanable.ratio": "0.1"}, "min_cleanable_dirty_ratio", 0.1),
+        ({"compression.type": "zstd"}, "compression_type", "zstd"),
+    ],
+)
+def test_node_config_turns_broker_settings_into_topic_defaults(given, field, expected):
+    assert getattr(parse_config(NodeConfig, REQUIRED | given).topic_defaults(), field) == expected
+
+
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
@@ -36,11 +67,20 @@ def test_node_config_reads_kafkas_keys_and_aliases():
         ("log.dirs", "", "must not be empty"),
         ("replica.lag.time.max.m", "3", "did you mean"),
         ("fetch.max.bytes", "1", "from 1024"),
+        ("log.retention.hours", "0", "must be one of -1 or must be at least 1"),
+        ("log.cleanup.policy", "compact,shred", "delete, compact"),
+        ("log.cleaner.threads", "1000", "below 1 MiB for each of 1000 cleaner threads"),
     ],
 )
 def test_node_config_refuses_what_cannot_work_and_says_why(key, value, text):
     with pytest.raises(ConfigError, match=text):
         parse_config(NodeConfig, REQUIRED | {key: value})
+
+
+def test_node_config_refuses_compaction_lags_that_contradict_each_other():
+    lags = {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"}
+    with pytest.raises(ConfigError, match=r"min.compaction.lag.ms 2 is above max.compaction.lag.ms 1"):
+        parse_config(NodeConfig, REQUIRED | lags)
 
 
 def test_every_setting_of_a_node_is_used():

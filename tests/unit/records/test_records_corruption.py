@@ -180,7 +180,7 @@ RECORD = b"\x0c\0\0\0\1\1\0"
 def test_error_names_offset_and_reason_for_malformed_records(
     engine: ModuleType, data: bytes, count: int, text: str
 ) -> None:
-    for read in (engine.decode_records, engine.check_records):
+    for read in (engine.decode_records, engine.summarize_records):
         with pytest.raises(CorruptRecordError, match=f"batch at offset 5: record . of {count}.*{text}"):
             read(data, replace(_header(1), record_count=count))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -11,10 +12,16 @@ from crc32c import crc32c
 
 from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog.records import (
+    CODECS,
     HEADER_SIZE,
     RecordBatchBuilder,
+    RecordsSummary,
     assign_offsets,
     check_records,
+    encode_batch,
+    inspect_produced,
+    parse_header,
+    summarize_records,
     validate_batch,
     validate_produced,
 )
@@ -53,6 +60,8 @@ def test_produced_batch_is_accepted_from_any_buffer(engine: ModuleType, kind: An
         (23, ">i", 3, "last offset delta 3 does not fit 3 records"),
         (21, ">h", 0x20, "control"),
         (43, ">q", 7, "base sequence -1 with producer id 7"),
+        (21, ">h", 0x10, "transactional batch has no producer id"),
+        (21, ">h", 0x40, "delete horizon"),
     ],
 )
 def test_produced_batch_is_invalid_record_when_client_may_not_write_it(
@@ -110,3 +119,77 @@ def test_batch_with_gaps_and_without_records_is_valid_on_disk(engine: ModuleType
 def test_produced_batch_with_producer_is_accepted(engine: ModuleType) -> None:
     header = validate_produced(batch_of(producer_id=7, producer_epoch=0, base_sequence=2**31 - 1))
     assert (header.producer_id, header.base_sequence) == (7, 2**31 - 1)
+
+
+def records_of(rows: list[tuple[bytes | None, int]], compression: str = "none") -> bytes:
+    builder = RecordBatchBuilder(compression)
+    for key, timestamp_ms in rows:
+        builder.append(key, b"value " * 20, (), timestamp_ms)
+    return builder.build()
+
+
+@pytest.mark.parametrize("compression", CODECS)
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(b"k", 5)], RecordsSummary(False, 5, 5)),
+        ([(b"k", 50), (b"", 7), (b"k", -1), (b"k", 90), (b"k", 8)], RecordsSummary(False, 7, 90)),
+        ([(b"k", -1), (None, -1), (b"k", -1)], RecordsSummary(True, -1, -1)),
+        ([(None, -1), (b"k", 0)], RecordsSummary(True, 0, 0)),
+    ],
+)
+def test_summary_tells_of_keys_and_timestamps(
+    engine: ModuleType, rows: Any, expected: RecordsSummary, compression: str
+) -> None:
+    batch = records_of(rows, compression)
+    assert summarize_records(b"before" + batch, 6) == expected
+    produced = inspect_produced(batch, decompressing=True)
+    assert (produced.header, produced.summary) == (parse_header(batch), expected)
+    plain = parse_header(batch).compression == "none"
+    assert inspect_produced(batch).summary == (expected if plain else None)
+
+
+def test_summary_of_log_append_time_is_the_append_time(engine: ModuleType) -> None:
+    batch = batch_of()
+    assign_offsets(batch, 0, 0, log_append_time_ms=77)
+    assert summarize_records(batch) == RecordsSummary(False, 77, 77)
+
+
+def _shifted(batch: bytes, **times: int) -> bytes:
+    """Return the batch with other times in its header; those of the records follow the base."""
+    return encode_batch(replace(parse_header(batch), **times), batch[HEADER_SIZE:])
+
+
+@pytest.mark.parametrize("times", [{"base_timestamp": -2}, {"max_timestamp": -2}, {"base_timestamp": -(2**63)}])
+def test_produced_batch_is_invalid_timestamp_when_its_header_has_one_below_minus_one(
+    engine: ModuleType, times: dict[str, int]
+) -> None:
+    assert refusal(_shifted(records_of([(b"k", 5)]), **times))[0] is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_produced_batch_is_invalid_timestamp_when_a_record_has_one_below_minus_one(engine: ModuleType) -> None:
+    code, message = refusal(_shifted(records_of([(b"k", 500), (b"k", 100)]), base_timestamp=300))
+    assert code is ErrorCode.INVALID_TIMESTAMP
+    assert "timestamp -100" in message
+    wrapped = _shifted(records_of([(b"k", 0), (b"k", 2**62)]), base_timestamp=2**62 + 2**61, max_timestamp=0)
+    assert refusal(wrapped)[0] is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_compressed_records_are_looked_at_only_when_asked(engine: ModuleType) -> None:
+    header = parse_header(records_of([(b"k", 1), (b"k", 2)], "gzip"))
+    batch = encode_batch(header, b"not gzip at all")
+    assert inspect_produced(batch).summary is None
+    with pytest.raises(CorruptRecordError, match="gzip data"):
+        inspect_produced(batch, decompressing=True)
+
+
+def test_max_timestamp_is_put_right_with_the_offsets(engine: ModuleType) -> None:
+    batch = bytearray(_shifted(records_of([(b"k", 500), (b"k", 100)]), max_timestamp=9_000))
+    summary = inspect_produced(batch).summary
+    assert summary is not None
+    assign_offsets(batch, 40, 3, max_timestamp=summary.max_timestamp)
+    header = validate_batch(batch)
+    assert (header.base_offset, header.partition_leader_epoch, header.max_timestamp) == (40, 3, 500)
+    before = bytes(batch)
+    assign_offsets(batch, 40, 3, max_timestamp=500)
+    assert batch == before

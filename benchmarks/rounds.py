@@ -1,0 +1,62 @@
+"""Alternating measurement: what is compared runs in turns, so that the noise of a shared machine meets all alike.
+
+A ratio is the median over the rounds of the ratio within a round, never a ratio of two figures taken at
+different times. The order within a round turns about from round to round, which cancels a drift.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The seconds of every variant in every round, in the same order for all."""
+
+    seconds: Mapping[str, Sequence[float]]
+
+    def median(self, name: str) -> float:
+        """Return the median seconds of a variant."""
+        return statistics.median(self.seconds[name])
+
+    def speed_ratio(self, name: str, reference: str) -> float:
+        """Return how many times as fast a variant is as the reference: the median of the rounds' ratios."""
+        pairs = zip(self.seconds[name], self.seconds[reference], strict=True)
+        return statistics.median(theirs / ours for ours, theirs in pairs)
+
+
+def alternate(variants: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1) -> Rounds:
+    """Run all variants once per round, after ``warm_up`` rounds that do not count.
+
+    A variant does one round's work and returns the seconds of the part that counts; :func:`timed` makes one of work
+    that counts whole.
+    """
+    names = list(variants)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for index in range(-warm_up, rounds):
+        for name in names if index % 2 else reversed(names):
+            taken = variants[name]()
+            if index >= 0:
+                seconds[name].append(taken)
+    return Rounds(seconds)
+
+
+def timed(work: Callable[[], object]) -> Callable[[], float]:
+    """Return a variant for :func:`alternate` that does the work and counts all of it."""
+    return lambda: seconds_of(work)
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Do the work and return the seconds it took."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least ``share`` of the values do not exceed, e.g. 0.99."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

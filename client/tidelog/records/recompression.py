@@ -1,0 +1,36 @@
+"""Gives a batch another codec and keeps everything else: what a leader does for a topic's ``compression.type``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.records.compression import CODECS, check_level, codec_id, compress, decompress
+from tidelog.records.header import COMPRESSION_MASK, Buffer, encode_batch
+from tidelog.records.validation import record_section, validate_batch
+
+
+def recompress(batch: Buffer, compression: str, level: int | None = None) -> bytes:
+    """Return the one batch at the start of a buffer with its records in another codec.
+
+    Records, offsets, leader epoch, producer, timestamps and the other attributes stay. A batch that has the codec
+    stays byte for byte, whatever the level, and so does a control batch. Where the codec would not make the records
+    smaller than they are without one, they get none, as by :class:`RecordBatchBuilder`. The records are not walked:
+    :func:`inspect_produced` does that.
+
+    ``compression`` is one of ``CODECS`` or ``uncompressed``; ``level`` None is the codec's default (KIP-390).
+
+    Raises:
+        CorruptRecordError: the batch is torn or changed, or its records do not decompress within the limit.
+        TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
+        ConfigError: no such codec or level.
+    """
+    codec = codec_id(compression)
+    level = check_level(CODECS[codec], level)
+    header = validate_batch(buffer=batch)
+    if codec == header.attributes & COMPRESSION_MASK or header.is_control:
+        return bytes(memoryview(batch)[: header.size_in_bytes])
+    plain = decompress(header.compression, record_section(batch, 0, header))
+    packed = compress(CODECS[codec], plain, level) if codec else plain
+    if codec and len(packed) >= len(plain):
+        codec, packed = 0, plain
+    return encode_batch(replace(header, attributes=header.attributes & ~COMPRESSION_MASK | codec), packed)

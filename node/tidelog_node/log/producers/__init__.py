@@ -1,0 +1,26 @@
+"""Idempotent and transactional producers of a partition: the rules, the snapshots, the markers."""
+
+from tidelog_node.log.producers.markers import read_marker
+from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
+from tidelog_node.log.producers.state import (
+    CompletedTransaction,
+    Duplicate,
+    EndTransactionMarker,
+    ProducerEntry,
+    ProducerState,
+)
+from tidelog_node.log.producers.states import ProducerStates, snapshot_offset, snapshot_path
+
+__all__ = [
+    "CompletedTransaction",
+    "Duplicate",
+    "EndTransactionMarker",
+    "ProducerEntry",
+    "ProducerState",
+    "ProducerStates",
+    "decode_snapshot",
+    "encode_snapshot",
+    "read_marker",
+    "snapshot_offset",
+    "snapshot_path",
+]

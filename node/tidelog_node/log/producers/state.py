@@ -1,0 +1,361 @@
+"""The rules of idempotent and transactional producers on one partition, without I/O (KIP-98, KIP-360).
+
+Owns what the log says of each producer id: its epoch, its last five batches, its open transaction. It decides about a
+batch that a client sends (:meth:`ProducerState.check`) and takes in every batch that is in the log
+(:meth:`ProducerState.append`), whoever appended it. The rules are those of Kafka's ProducerStateManager:
+
+- A batch with the epoch and the exact first and last sequence of one of the producer's last five is a duplicate.
+- An epoch below the producer's is refused with INVALID_PRODUCER_EPOCH; a higher one begins with sequence 0.
+- In one epoch the first sequence follows the last one, 0 follows 2^31 - 1; else OUT_OF_ORDER_SEQUENCE_NUMBER. Where the
+  epoch has no batch yet, as after a marker that raised it, it begins with 0.
+- A producer that is not known, because it is new or expired, may begin with any sequence.
+- A batch outside of a transaction is refused with INVALID_TXN_STATE while the producer has one open.
+- A transaction begins with its first batch and ends with its marker. A marker of an older epoch, or of an older
+  coordinator epoch, is refused. A marker without a transaction raises the epochs and completes nothing.
+- The first unstable offset is that of the oldest transaction which is open, or whose marker the high watermark has not
+  passed. An aborted transaction is noted with the last stable offset at its end.
+- A producer expires when it has been idle for the expiration time, never while it has a transaction open.
+
+What is in the log is never refused: a follower and a replay take it as the leader wrote it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatchHeader
+
+RETAINED_BATCHES = 5
+MAX_SEQUENCE = 2**31 - 1
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+NO_TIME = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A batch that is in the log already: where, and its max timestamp (the append time under LogAppendTime)."""
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """What a COMMIT or ABORT control record says."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    """A transaction that a marker ended: its first record's offset and the marker's.
+
+    ``last_stable_offset`` is the least offset that was undecided right after the marker: the start of the oldest
+    transaction of another producer, or the offset behind the marker.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEntry:
+    """One producer as a snapshot and DescribeProducers have it (ProducerSnapshot.json, ``ProducerEntry``).
+
+    Sequence and offset are those of its last batch, -1 when there is none. ``offset_delta`` is last minus first offset
+    of that batch. ``last_timestamp`` is the last append's time: the later of the batch's max timestamp and the clock.
+    ``current_txn_first_offset`` is -1 without an open transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+class ProducerState:
+    """All producers of one partition; each call is one step, in the order of the log.
+
+    A fresh one is at the log's start; :meth:`restore` puts a snapshot in place of all.
+    """
+
+    __slots__ = ("_expiration_ms", "_ongoing", "_producers", "_unreplicated")
+
+    def __init__(self, expiration_ms: int) -> None:
+        self._expiration_ms = expiration_ms
+        self._producers: dict[int, _Producer] = {}
+        # First offset to producer id, ascending: a transaction's first offset is the newest when it begins.
+        self._ongoing: dict[int, int] = {}
+        # (marker's offset, first offset), ascending by marker.
+        self._unreplicated: deque[tuple[int, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is open or ends at or above the high watermark."""
+        undecided = next(iter(self._ongoing), None)
+        if not self._unreplicated:
+            return undecided
+        unreplicated = min(first_offset for _, first_offset in self._unreplicated)
+        return unreplicated if undecided is None else min(undecided, unreplicated)
+
+    def check(self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None) -> Duplicate | None:
+        """Say whether a leader may append a client's batch: None, or where the log has it already.
+
+        The batch's offsets are not looked at. ``marker`` is that of a control batch, from a transaction coordinator.
+        Nothing changes.
+
+        Raises:
+            TidelogError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE; for a marker
+                INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None or header.producer_id < 0:
+            return None
+        if marker is not None or header.is_control:
+            _check_marker(producer, header, marker)
+            return None
+        sequence = header.base_sequence
+        if header.producer_epoch == producer.epoch:
+            for batch in producer.batches:
+                if batch.first_sequence == sequence and batch.last_sequence == _last_sequence(header):
+                    return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp_ms)
+        _check_sequence(producer, header)
+        if producer.txn_first_offset != NO_OFFSET and not header.is_transactional:
+            raise error_for(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open since offset {producer.txn_first_offset}:"
+                " it may not write outside of it",
+            )
+        return None
+
+    def append(
+        self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None, now_ms: int = NO_TIME
+    ) -> CompletedTransaction | None:
+        """Take in a batch of the log, with its final offsets; the transaction that it ends, if any.
+
+        That one stays open until :meth:`complete`. ``marker`` is that of a control batch; one whose marker was
+        compacted away has none and changes nothing. ``now_ms`` keeps producers of old timestamps from expiring at once;
+        -1 in a replay.
+        """
+        producer_id = header.producer_id
+        if producer_id < 0 or (header.is_control and marker is None):
+            return None
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = _Producer()
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches = ()
+        producer.last_timestamp = max(header.max_timestamp, now_ms)
+        if marker is not None:
+            return self._end_transaction(producer, header, marker)
+        base_offset, last_offset = header.base_offset, header.last_offset
+        batch = _RetainedBatch(
+            header.base_sequence, _last_sequence(header), base_offset, last_offset, header.max_timestamp
+        )
+        producer.batches = (*producer.batches[1 - RETAINED_BATCHES :], batch)
+        if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
+            producer.txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+        return None
+
+    def complete(self, transaction: CompletedTransaction) -> None:
+        """Close a transaction, after the index has it when it was aborted; it is stable when its marker is replicated.
+
+        Raises:
+            ValueError: it is not open.
+        """
+        if self._ongoing.pop(transaction.first_offset, None) != transaction.producer_id:
+            raise ValueError(f"{transaction} is not open")
+        self._unreplicated.append((transaction.last_offset, transaction.first_offset))
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Note that all below ``offset`` is replicated."""
+        while self._unreplicated and self._unreplicated[0][0] < offset:
+            self._unreplicated.popleft()
+
+    def expire(self, now_ms: int) -> int:
+        """Forget the producers that have been idle for the expiration time, and return how many."""
+        limit = now_ms - self._expiration_ms
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.last_timestamp <= limit and producer.txn_first_offset == NO_OFFSET
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def entries(self) -> list[ProducerEntry]:
+        """Return every producer, in no particular order."""
+        return [producer.entry(producer_id) for producer_id, producer in self._producers.items()]
+
+    def restore(self, entries: Iterable[ProducerEntry], offset: int, now_ms: int) -> None:
+        """Put a snapshot of the log below ``offset`` in place of all that was known.
+
+        Producers that have expired are left out. Transactions that ended below ``offset`` and wait for the high
+        watermark still do: those markers are in the log as before.
+        """
+        self._producers = {entry.producer_id: _Producer.of(entry) for entry in entries}
+        started = [(p.txn_first_offset, i) for i, p in self._producers.items() if p.txn_first_offset != NO_OFFSET]
+        self._ongoing = dict(sorted(started))
+        self._unreplicated = deque(ended for ended in self._unreplicated if ended[0] < offset)
+        self.expire(now_ms)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+
+    def check_invariants(self) -> None:
+        """Assert what holds between the producers and the transactions."""
+        assert list(self._ongoing) == sorted(self._ongoing), self._ongoing
+        assert list(self._unreplicated) == sorted(self._unreplicated), self._unreplicated
+        assert all(first < last for last, first in self._unreplicated), self._unreplicated
+        open_transactions = {
+            producer.txn_first_offset: producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.txn_first_offset != NO_OFFSET
+        }
+        assert open_transactions.items() <= self._ongoing.items(), (open_transactions, self._ongoing)
+        for producer_id, producer in self._producers.items():
+            assert producer_id >= 0, producer_id
+            producer.check_invariants()
+
+    def _end_transaction(
+        self, producer: _Producer, header: RecordBatchHeader, marker: EndTransactionMarker
+    ) -> CompletedTransaction | None:
+        producer.coordinator_epoch = marker.coordinator_epoch
+        first_offset, producer.txn_first_offset = producer.txn_first_offset, NO_OFFSET
+        if first_offset == NO_OFFSET:
+            return None
+        others = (start for start in self._ongoing if start != first_offset)
+        last_offset = header.base_offset
+        return CompletedTransaction(
+            header.producer_id, first_offset, last_offset, next(others, last_offset + 1), marker.is_commit
+        )
+
+
+class _RetainedBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class _Producer:
+    """One producer id; ``batches`` are the last five of ``epoch``, oldest first."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+
+    def __init__(self) -> None:
+        self.epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp = NO_TIME
+        self.txn_first_offset = NO_OFFSET
+        self.batches: tuple[_RetainedBatch, ...] = ()
+
+    @classmethod
+    def of(cls, entry: ProducerEntry) -> _Producer:
+        producer = cls()
+        producer.epoch = entry.producer_epoch
+        producer.coordinator_epoch = entry.coordinator_epoch
+        producer.last_timestamp = entry.last_timestamp
+        producer.txn_first_offset = entry.current_txn_first_offset
+        if entry.last_offset >= 0:
+            first_sequence = (entry.last_sequence - entry.offset_delta) % (MAX_SEQUENCE + 1)
+            base_offset = entry.last_offset - entry.offset_delta
+            producer.batches = (
+                _RetainedBatch(
+                    first_sequence, entry.last_sequence, base_offset, entry.last_offset, entry.last_timestamp
+                ),
+            )
+        return producer
+
+    def entry(self, producer_id: int) -> ProducerEntry:
+        last = self.batches[-1] if self.batches else None
+        return ProducerEntry(
+            producer_id=producer_id,
+            producer_epoch=self.epoch,
+            last_sequence=last.last_sequence if last else NO_SEQUENCE,
+            last_offset=last.last_offset if last else NO_OFFSET,
+            offset_delta=last.last_offset - last.base_offset if last else 0,
+            last_timestamp=self.last_timestamp,
+            coordinator_epoch=self.coordinator_epoch,
+            current_txn_first_offset=self.txn_first_offset,
+        )
+
+    def check_invariants(self) -> None:
+        assert len(self.batches) <= RETAINED_BATCHES, self.batches
+        for batch in self.batches:
+            assert batch.base_offset <= batch.last_offset, batch
+        for earlier, later in zip(self.batches, self.batches[1:], strict=False):
+            assert earlier.last_offset < later.base_offset, (earlier, later)
+
+
+def _last_sequence(header: RecordBatchHeader) -> int:
+    """Return the sequence of a batch's last record; numbers go on at 0 behind 2^31 - 1."""
+    sequence = header.base_sequence
+    if sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return (sequence + header.last_offset_delta) & MAX_SEQUENCE
+
+
+def _check_sequence(producer: _Producer, header: RecordBatchHeader) -> None:
+    epoch, sequence = header.producer_epoch, header.base_sequence
+    if epoch < producer.epoch:
+        raise _stale_epoch(producer, header)
+    if producer.epoch == NO_PRODUCER_EPOCH:
+        return
+    if epoch > producer.epoch:
+        if sequence != 0:
+            raise error_for(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} begins epoch {epoch} (after {producer.epoch}) with sequence"
+                f" {sequence}, expected 0",
+            )
+        return
+    last = producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE
+    expected = 0 if last == MAX_SEQUENCE else last + 1
+    if sequence != expected:
+        raise error_for(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {header.producer_id} in epoch {epoch} sends sequence {sequence}, expected {expected}",
+        )
+
+
+def _check_marker(producer: _Producer, header: RecordBatchHeader, marker: EndTransactionMarker | None) -> None:
+    if header.producer_epoch < producer.epoch:
+        raise _stale_epoch(producer, header)
+    if marker is not None and marker.coordinator_epoch < producer.coordinator_epoch:
+        raise error_for(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"a marker for producer {header.producer_id} of coordinator epoch {marker.coordinator_epoch},"
+            f" the log has {producer.coordinator_epoch}",
+        )
+
+
+def _stale_epoch(producer: _Producer, header: RecordBatchHeader) -> TidelogError:
+    return error_for(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {header.producer_id} sends epoch {header.producer_epoch}, the log has {producer.epoch}",
+    )

@@ -1,0 +1,293 @@
+"""Producer state with its snapshot files: what a :class:`PartitionLog` calls.
+
+Owns the ``%020d.snapshot`` files of a partition's directory; the rules are :class:`ProducerState`'s. A snapshot named
+``offset`` says what the batches below ``offset`` made of the producers. Property: a snapshot that is loaded describes
+the log that is there, since one above the log's end is removed, durably, before anything else is appended there. A
+snapshot may be lost at any time: an older one and a replay of more batches give the same.
+
+How a log uses it::
+
+    states = ProducerStates(files, directory, expiration_ms)
+    replay_from = states.load(start_offset, end_offset, now_ms)     # at open, once the log's end is known
+    for each batch with header.producer_id >= 0 in [replay_from, end_offset): states.append(header, read_marker(batch))
+    states.retain_snapshots(segment base offsets)                   # at open: removes strays of earlier closes
+
+    leader:   duplicate = states.check(header)      # before offsets are assigned; only when header.producer_id >= 0
+              ... write the batch ...
+    all:      ended = states.append(header, read_marker(batch) if header.is_control else None, now_ms)
+              if ended is not None:
+                  if not ended.is_commit:
+                      transaction_index.append(AbortedTransaction.of(ended))
+                  states.complete(ended)
+    lso:      states.advance_high_watermark(high_watermark)
+              unstable = states.first_unstable_offset   # may lie below the log start: use max(unstable, log start)
+    roll:     states.take_snapshot(new_base_offset)     # page cache only; states.flush() makes it durable
+    close:    states.take_snapshot(log_end_offset, durable=True)
+    truncate: replay_from = states.truncate_from(new_end_offset, start_offset, now_ms), then replay as at open
+    retention: states.delete_snapshots_below(first segment's base offset)
+    start anew: states.clear()
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidelog.records import RecordBatchHeader
+from tidelog_node.log.files import (
+    TEMPORARY_SUFFIX,
+    Files,
+    read_file,
+    replace_file,
+    storage_errors,
+    write_fully,
+)
+from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
+from tidelog_node.log.producers.state import (
+    NO_TIME,
+    CompletedTransaction,
+    Duplicate,
+    EndTransactionMarker,
+    ProducerEntry,
+    ProducerState,
+)
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_SUFFIX = ".snapshot"
+_OFFSET_DIGITS = 20
+
+
+def snapshot_path(directory: Path, offset: int) -> Path:
+    """Return the path of the snapshot at an offset."""
+    return directory / f"{offset:0{_OFFSET_DIGITS}d}{SNAPSHOT_SUFFIX}"
+
+
+def snapshot_offset(name: str) -> int | None:
+    """Return the offset in the name of a snapshot file; None for any other name."""
+    stem = name.removesuffix(SNAPSHOT_SUFFIX)
+    is_snapshot = stem != name and len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdigit()
+    return int(stem) if is_snapshot else None
+
+
+class ProducerStates:
+    """The producers of one partition and their snapshots; on the log's thread, but for :meth:`flush`.
+
+    Methods that touch the disk raise KAFKA_STORAGE_ERROR when it refuses. ``directory`` may be set anew when the log
+    moves.
+    """
+
+    def __init__(self, files: Files, directory: Path, expiration_ms: int) -> None:
+        self.directory = directory
+        self._files = files
+        self._state = ProducerState(expiration_ms)
+        self._snapshots: list[int] = []
+        self._unsynced: list[int] = []
+        self._has_unsynced_removals = False
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """See :attr:`ProducerState.first_unstable_offset`."""
+        return self._state.first_unstable_offset
+
+    @property
+    def snapshot_offsets(self) -> tuple[int, ...]:
+        """The offsets of the snapshots that are there, ascending."""
+        return tuple(self._snapshots)
+
+    def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> int:
+        """Load the newest good snapshot between the log's start and its end, and return where to replay from.
+
+        ``log_start_offset`` is the first offset whose batches can be replayed, which may be the first segment's base;
+        it is returned when no snapshot is good. Snapshots outside of the range, or corrupt, are removed.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        with storage_errors("Reading the producer snapshots of", self.directory):
+            self._list_snapshots()
+            self._delete(o for o in self._snapshots if o < log_start_offset)
+            self._delete_durably(o for o in self._snapshots if o > log_end_offset)
+            while self._snapshots:
+                entries = self._read(self._snapshots[-1])
+                if entries is not None:
+                    self._state.restore(entries, self._snapshots[-1], now_ms)
+                    return self._snapshots[-1]
+                self._delete(self._snapshots[-1:])
+        self._state.restore((), log_start_offset, now_ms)
+        return log_start_offset
+
+    def check(self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None) -> Duplicate | None:
+        """See :meth:`ProducerState.check`."""
+        return self._state.check(header, marker)
+
+    def append(
+        self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None, now_ms: int = NO_TIME
+    ) -> CompletedTransaction | None:
+        """See :meth:`ProducerState.append`."""
+        return self._state.append(header, marker, now_ms)
+
+    def complete(self, transaction: CompletedTransaction) -> None:
+        """See :meth:`ProducerState.complete`."""
+        self._state.complete(transaction)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """See :meth:`ProducerState.advance_high_watermark`."""
+        self._state.advance_high_watermark(offset)
+
+    def expire(self, now_ms: int) -> int:
+        """See :meth:`ProducerState.expire`."""
+        return self._state.expire(now_ms)
+
+    def entries(self) -> list[ProducerEntry]:
+        """Return every producer, in no particular order."""
+        return self._state.entries()
+
+    def take_snapshot(self, offset: int, *, durable: bool = False) -> None:
+        """Write the snapshot at ``offset``, the log's end, in one step; one that is there already is right.
+
+        It is on the disk after :meth:`flush`, or at once when ``durable``.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; no snapshot, or a whole one, is there.
+        """
+        if offset in self._snapshots:
+            return
+        path = snapshot_path(self.directory, offset)
+        data = encode_snapshot(self._state.entries())
+        with storage_errors("Writing", path):
+            if durable:
+                replace_file(self._files, path, data)
+            else:
+                self._write(path, data)
+                self._unsynced.append(offset)
+        bisect.insort(self._snapshots, offset)
+
+    def flush(self) -> None:
+        """Put the snapshots on the disk; safe in a thread beside everything else.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        unsynced, self._unsynced = self._unsynced, []
+        if not unsynced:
+            return
+        with storage_errors("Flushing the producer snapshots of", self.directory):
+            for offset in unsynced:
+                with contextlib.suppress(FileNotFoundError):
+                    self._fsync(snapshot_path(self.directory, offset))
+            self._files.fsync_directory(self.directory)
+
+    def truncate_from(self, offset: int, log_start_offset: int, now_ms: int) -> int:
+        """Forget what the batches from ``offset`` on did, and return from where to replay, up to ``offset``.
+
+        ``offset`` is the log's end after the truncation. Snapshots above it are gone from the disk on return.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        return self.load(log_start_offset, offset, now_ms)
+
+    def retain_snapshots(self, base_offsets: Iterable[int]) -> None:
+        """Remove the snapshots that are not at the base of a segment, except the newest of all.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        kept = {*base_offsets, *self._snapshots[-1:]}
+        with storage_errors("Removing producer snapshots of", self.directory):
+            self._delete(o for o in self._snapshots if o not in kept)
+
+    def delete_snapshots_below(self, offset: int) -> None:
+        """Remove the snapshots below ``offset``, after the segments there are gone.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        with storage_errors("Removing producer snapshots of", self.directory):
+            self._delete(o for o in self._snapshots if o < offset)
+
+    def delete_snapshots_from(self, offset: int) -> None:
+        """Remove the snapshots at ``offset`` and above; they are gone from the disk on return.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        with storage_errors("Removing producer snapshots of", self.directory):
+            self._delete_durably(o for o in self._snapshots if o >= offset)
+
+    def clear(self) -> None:
+        """Forget all producers and remove all snapshots.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        self._state.clear()
+        self.delete_snapshots_from(0)
+
+    def check_invariants(self) -> None:
+        """Assert that the files are those that are known of, and what :class:`ProducerState` says."""
+        self._state.check_invariants()
+        names = self._files.listdir(self.directory)
+        there = sorted(offset for offset in map(snapshot_offset, names) if offset is not None)
+        assert there == self._snapshots, (there, self._snapshots)
+
+    def _list_snapshots(self) -> None:
+        offsets = []
+        for name in self._files.listdir(self.directory):
+            if name.endswith(SNAPSHOT_SUFFIX + TEMPORARY_SUFFIX):
+                self._files.remove(self.directory / name)
+            elif (offset := snapshot_offset(name)) is not None:
+                offsets.append(offset)
+        self._snapshots = sorted(offsets)
+
+    def _read(self, offset: int) -> list[ProducerEntry] | None:
+        path = snapshot_path(self.directory, offset)
+        data = read_file(self._files, path)
+        try:
+            return decode_snapshot(data or b"")
+        except ValueError as cause:
+            logger.warning("The producer snapshot %s is damaged and is removed: %s", path, cause)
+            return None
+
+    def _write(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        try:
+            handle = self._files.open(temporary, create=True)
+            try:
+                self._files.truncate(handle, 0)
+                write_fully(self._files, handle, data, 0)
+            finally:
+                self._files.close(handle)
+            self._files.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._files.remove(temporary)
+            raise
+
+    def _fsync(self, path: Path) -> None:
+        handle = self._files.open(path)
+        try:
+            self._files.fsync(handle)
+        finally:
+            self._files.close(handle)
+
+    def _delete_durably(self, offsets: Iterable[int]) -> None:
+        """Remove snapshots so that neither they nor those removed before come back after a crash."""
+        self._delete(offsets)
+        if self._has_unsynced_removals:
+            self._files.fsync_directory(self.directory)
+            self._has_unsynced_removals = False
+
+    def _delete(self, offsets: Iterable[int]) -> None:
+        for offset in sorted(offsets, reverse=True):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.remove(snapshot_path(self.directory, offset))
+            self._snapshots.remove(offset)
+            self._has_unsynced_removals = True

@@ -1,0 +1,113 @@
+"""A real file system of a few megabytes: ext4 in a file, mounted through a loop device."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+_KEEPER = """
+set -e
+mount -o loop "$1" "$2"
+trap '' INT TERM HUP
+echo mounted
+cat > /dev/null
+umount "$2" 2> /dev/null || umount -l "$2"
+"""
+_BALLAST = "ballast"
+
+
+class SmallDisk:
+    """A context manager; ``path`` is where it is mounted.
+
+    A process of its own holds the mount and ends it as soon as this one closes the pipe between them or ends in
+    whatever way, so that no mount outlives a test, also when the test is killed.
+    """
+
+    def __init__(self, directory: Path, size_mib: int) -> None:
+        self.path = directory / "disk"
+        self._image = directory / "disk.img"
+        self._size = size_mib << 20
+        self._keeper: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> SmallDisk:
+        """Make the file system and mount it."""
+        self.path.mkdir(parents=True)
+        with self._image.open("wb") as image:
+            image.truncate(self._size)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(self._image)], check=True, capture_output=True)
+        self.mount()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Unmount it, at once or when the last process that uses it ends."""
+        self.unmount()
+        self._image.unlink()
+
+    def mount(self) -> None:
+        """Mount the file system, as after :meth:`unmount`; raises RuntimeError with what ``mount`` says."""
+        self._keeper = subprocess.Popen(
+            ["sh", "-c", _KEEPER, "sh", str(self._image), str(self.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        if _stream(self._keeper.stdout).readline() != "mounted\n":
+            raise RuntimeError(self._end_keeper() or "mount said nothing")
+
+    def unmount(self) -> None:
+        """Unmount the file system; a second call does nothing."""
+        self._end_keeper()
+
+    def make_read_only(self) -> None:
+        """Turn every write into EROFS under those who have files open, as the kernel does after an error of the disk.
+
+        Nothing but :meth:`unmount` and :meth:`mount` ends it.
+        """
+        subprocess.run(["mount", "-o", "remount,abort", str(self.path)], check=True, capture_output=True)
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes that can be written."""
+        return shutil.disk_usage(self.path).free
+
+    def fill(self, leave: int = 0) -> None:
+        """Take all space but ``leave`` bytes, as the files of somebody else do."""
+        handle = os.open(self.path / _BALLAST, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            missing = self.free_bytes - leave
+            if missing > 0:
+                os.posix_fallocate(handle, os.fstat(handle).st_size, missing)
+        finally:
+            os.close(handle)
+
+    def make_room(self) -> None:
+        """Give back what :meth:`fill` took."""
+        (self.path / _BALLAST).unlink()
+
+    def _end_keeper(self) -> str:
+        keeper, self._keeper = self._keeper, None
+        return "" if keeper is None else keeper.communicate()[1].strip()
+
+
+def why_not() -> str | None:
+    """Return why this machine cannot mount a :class:`SmallDisk`, or None; it is tried in a test's own folder."""
+    if not sys.platform.startswith("linux"):
+        return f"loop devices are Linux's, this is {sys.platform}"
+    if os.geteuid() != 0:
+        return "only root can mount a file system"
+    missing = [tool for tool in ("mkfs.ext4", "mount", "umount") if shutil.which(tool) is None]
+    return f"{', '.join(missing)} is not installed" if missing else None
+
+
+def _stream(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
