@@ -20,9 +20,16 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 TopicId = NewType("TopicId", bytes)
 """The 16 bytes that tell a topic from an earlier one of the same name (KIP-516)."""
 
+DirectoryId = NewType("DirectoryId", bytes)
+"""The 16 bytes that tell a node's log directory from all others (KIP-858)."""
+
 NO_BROKER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
 UNKNOWN_OFFSET = -1
+UNASSIGNED_DIRECTORY = DirectoryId(bytes(16))
+"""Of a replica whose node has not said where it is; it counts as usable, since it may only be new."""
+LOST_DIRECTORY = DirectoryId(bytes(15) + b"\x01")
+"""Of a replica for which its node can use no directory; it counts as offline."""
 
 
 def topic_id_text(topic_id: TopicId) -> str:

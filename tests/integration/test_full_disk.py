@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,12 +26,11 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     reason = why_not()
     if reason is not None:
         pytest.skip(f"needs a file system of its own: {reason}")
-    small = SmallDisk(tmp_path / "small", size_mib=24)
-    try:
-        small.__enter__()
-    except RuntimeError as error:
-        pytest.skip(f"needs a file system of its own, which cannot be mounted here: {error}")
-    with small:
+    with contextlib.ExitStack() as stack:
+        try:
+            small = stack.enter_context(SmallDisk(tmp_path / "small", size_mib=24))
+        except RuntimeError as error:
+            pytest.skip(f"needs a file system of its own, which cannot be mounted here: {error}")
         yield small
 
 
@@ -83,8 +83,8 @@ def test_full_disk_of_the_only_replica_refuses_records_serves_reads_and_takes_re
         stored = [_produce(producer, b"%04d" % n) for n in range(50)]
         assert stored == list(range(50))
     disk.fill()
-    refused = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "retries": 0, "linger.ms": 0}
-    with Producer({**refused, "enable.idempotence": "false"}) as producer:
+    impatient = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "retries": 0, "linger.ms": 0}
+    with Producer(impatient) as producer:
         error = _fill_up(producer)
         assert error.name() == "KAFKA_STORAGE_ERROR"
         assert "No space left on device" in error.str()

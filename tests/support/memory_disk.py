@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -37,6 +37,7 @@ class _File:
     unsynced: list[_WriteChange] = field(default_factory=list)
     is_linked: bool = True
     handles: int = 0
+    modified_ms: int = 0
 
 
 @dataclass(eq=False)
@@ -81,6 +82,7 @@ class MemoryFiles:
       as Linux does: readers see them, a later ``fsync`` succeeds, a crash takes them.
     - ``write_limit`` is the most that one write takes.
     - ``on_read`` may change what a read returns; :meth:`flip_bit` changes what is at rest.
+    - ``now_ms`` is the time that files get when they are written.
 
     Directories right below the root are taken for mounted: they are there for good. A rename from one directory to
     another is refused, as between file systems.
@@ -90,6 +92,7 @@ class MemoryFiles:
         self.fail: Fault = no_fault
         self.write_limit: int | None = None
         self.on_read: Callable[[Path, int, bytes], bytes] | None = None
+        self.now_ms = 0
         self.operations = 0
         self.crash_at: int | None = None
         self.trace: list[tuple[str, Path]] | None = None
@@ -152,11 +155,19 @@ class MemoryFiles:
         self._change(file, ("write", position, payload))
         return len(payload)
 
+    def pwritev(self, handle: int, parts: Sequence[bytes | bytearray | memoryview], position: int) -> int:
+        return self.pwrite(handle, b"".join(parts), position)
+
     def pread(self, handle: int, size: int, position: int) -> bytes:
         file, path = self._handles[handle]
         self._check("pread", path)
         data = bytes(file.data[position : position + size])
         return data if self.on_read is None else self.on_read(path, position, data)
+
+    def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
+        data = self.pread(handle, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
 
     def map(self, path: Path) -> memoryview:
         """Map a file: the view shows later writes; growing or cutting the file while it is mapped is a BufferError."""
@@ -168,6 +179,26 @@ class MemoryFiles:
         self._check("truncate", path)
         if len(file.data) != size:
             self._change(file, ("truncate", size, b""))
+
+    def allocate(self, handle: int, size: int) -> None:
+        file, path = self._handles[handle]
+        self._check("allocate", path)
+        free = self.capacity
+        if free is not None and size - len(file.data) > free:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        if (growth := size - len(file.data)) > 0:
+            self._change(file, ("truncate", size, b""))
+            self._used += growth
+
+    def modified_ms(self, handle: int) -> int:
+        file, path = self._handles[handle]
+        self._check("modified_ms", path)
+        return file.modified_ms
+
+    def set_modified_ms(self, handle: int, modified_ms: int) -> None:
+        file, path = self._handles[handle]
+        self._check("set_modified_ms", path)
+        file.modified_ms = modified_ms
 
     def fsync(self, handle: int) -> None:
         file, path = self._handles[handle]
@@ -336,6 +367,7 @@ class MemoryFiles:
         size = len(file.data)
         _apply_write(file.data, change)
         file.unsynced.append(change)
+        file.modified_ms = self.now_ms
         kind, position, _ = change
         # A file that is only made longer has a hole, which takes no space.
         if kind == "write" or position < size:

@@ -209,7 +209,7 @@ class Simulation:
                 return ("diverging", diverging)
         assert offset <= leader.log.end, "a follower is ahead of its leader"
         records = leader.log.records[offset : offset + self.rng.randint(1, 4)]
-        self.step(leader, FollowerFetched(*replica, offset))
+        self.step(leader, FollowerFetched(*replica, offset, 0))
         return ("records", records, leader.state.high_watermark)
 
     def take_fetch(self, node, token, epoch, answer):
@@ -223,7 +223,7 @@ class Simulation:
             self.step(node, LogDiverged(epoch, answer[1], own, node.log.end))
             return
         node.log.append(answer[1])
-        self.step(node, RecordsReplicated(epoch, node.log.end, answer[2]))
+        self.step(node, RecordsReplicated(epoch, node.log.end, 0, answer[2], 0))
 
     def disturb(self):
         node = self.nodes[self.rng.choice(NODES)]

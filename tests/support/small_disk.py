@@ -19,6 +19,7 @@ cat > /dev/null
 umount "$2" 2> /dev/null || umount -l "$2"
 """
 _BALLAST = "ballast"
+_BLOCK = 1024
 
 
 class SmallDisk:
@@ -83,9 +84,14 @@ class SmallDisk:
         """Take all space but ``leave`` bytes, as the files of somebody else do."""
         handle = os.open(self.path / _BALLAST, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            missing = self.free_bytes - leave
-            if missing > 0:
-                os.posix_fallocate(handle, os.fstat(handle).st_size, missing)
+            step = self.free_bytes
+            while step >= _BLOCK and self.free_bytes > leave:
+                step = min(step, self.free_bytes - leave)
+                # The file's own map of its blocks takes some, so that the last step can be too large.
+                try:
+                    os.posix_fallocate(handle, os.fstat(handle).st_size, step)
+                except OSError:
+                    step //= 2
         finally:
             os.close(handle)
 

@@ -1,7 +1,9 @@
 """The admin client, with confluent-kafka's API."""
 
 from tidelog.admin.admin_client import AdminClient
+from tidelog.admin.log_dirs import LogDirDescription, ReplicaInfo, TopicPartitionReplica
 from tidelog.admin.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
+from tidelog.admin.records import DeletedRecords
 from tidelog.admin.topics import (
     DescribeClusterResult,
     NewTopic,
@@ -15,12 +17,16 @@ __all__ = [
     "AdminClient",
     "BrokerMetadata",
     "ClusterMetadata",
+    "DeletedRecords",
     "DescribeClusterResult",
+    "LogDirDescription",
     "NewTopic",
     "Node",
     "PartitionMetadata",
+    "ReplicaInfo",
     "TopicCollection",
     "TopicDescription",
     "TopicMetadata",
     "TopicPartitionInfo",
+    "TopicPartitionReplica",
 ]

@@ -1,28 +1,32 @@
-"""confluent-kafka's AdminClient: each operation returns at once with futures, one per topic."""
+"""confluent-kafka's AdminClient: each operation returns at once with futures, one per topic, partition or node."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tidelog.admin.log_dirs import LogDirDescription, TopicPartitionReplica, describe_node, move_replicas
 from tidelog.admin.metadata import ClusterMetadata, list_topics
+from tidelog.admin.records import DeletedRecords, RecordDeletion, deletion_offsets
 from tidelog.admin.topics import DescribeClusterResult, NewTopic, Node, TopicCollection, TopicDescription
 from tidelog.cluster import ClusterClient, Connection, Lifetime
 from tidelog.cluster.config import ClientConfig
 from tidelog.config import parse_config
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.message import TopicPartition
 from tidelog.transport import network_loop, run_sync
 from tidelog.v1 import admin_service_pb2 as pb
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 Future = concurrent.futures.Future
-Outcomes = Mapping[str, "T | TidelogError"]
+Outcomes = Mapping[K, "T | TidelogError"]
 
 _VISIBLE_TIMEOUT_MS = 5_000
 _READ_ATTEMPT_MS = 5_000
@@ -76,7 +80,7 @@ class AdminClient:
             validate_only=validate_only,
         )
 
-        async def create() -> Outcomes[None]:
+        async def create() -> Outcomes[str, None]:
             response = await self._change(lambda c, t: c.admin.CreateTopics(request, timeout=t), request_timeout)
             outcomes = {r.name: _error_of(r) for r in response.topics}
             if not validate_only:
@@ -92,7 +96,7 @@ class AdminClient:
         names = list(topics)
         request = pb.DeleteTopicsRequest(topic_names=names, timeout_ms=int(operation_timeout * 1000))
 
-        async def delete() -> Outcomes[None]:
+        async def delete() -> Outcomes[str, None]:
             response = await self._change(lambda c, t: c.admin.DeleteTopics(request, timeout=t), request_timeout)
             return {r.name: _error_of(r) for r in response.topics}
 
@@ -105,7 +109,7 @@ class AdminClient:
         names = list(TopicCollection.of(topics).topic_names)
         request = pb.DescribeTopicsRequest(topic_names=names)
 
-        async def describe() -> Outcomes[TopicDescription]:
+        async def describe() -> Outcomes[str, TopicDescription]:
             response = await self._ask(lambda c, t: c.admin.DescribeTopics(request, timeout=t), request_timeout)
             metadata = await self._cluster.refresh([], timeout_ms=_timeout_ms(request_timeout))
             nodes = {int(b.node_id): Node(b.node_id, b.host, b.port, b.rack or None) for b in metadata.brokers.values()}
@@ -116,7 +120,7 @@ class AdminClient:
     def describe_cluster(self, *, request_timeout: float | None = None) -> Future[DescribeClusterResult]:
         """Describe the cluster: its id, the leading controller, nodes and voters."""
 
-        async def describe() -> Outcomes[DescribeClusterResult]:
+        async def describe() -> Outcomes[str, DescribeClusterResult]:
             request = pb.DescribeClusterRequest()
             response = await self._ask(lambda c, t: c.admin.DescribeCluster(request, timeout=t), request_timeout)
             return {"": DescribeClusterResult.from_proto(response)}
@@ -128,12 +132,73 @@ class AdminClient:
         self._lifetime.check()
         return run_sync(list_topics(self._cluster, topic, timeout))
 
+    def delete_records(
+        self,
+        topic_partition_offsets: Iterable[TopicPartition],
+        *,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+    ) -> dict[TopicPartition, Future[DeletedRecords]]:
+        """Delete the records below the offset of each partition; OFFSET_END deletes all that are committed (KIP-107).
+
+        A future is done when the records are gone from every replica whose node lives, or failed with KafkaException:
+        POLICY_VIOLATION where the topic is only compacted, OFFSET_OUT_OF_RANGE beyond the high watermark,
+        REQUEST_TIMED_OUT when a replica is late (the leader deletes nevertheless). Timeouts as in
+        :meth:`create_topics`.
+
+        Raises:
+            KafkaException: _INVALID_ARG: an offset or a partition below 0, or a partition twice.
+        """
+        partitions = list(topic_partition_offsets)
+        offsets = deletion_offsets(partitions)
+
+        async def delete() -> Outcomes[TopicPartition, DeletedRecords]:
+            timeout_ms = _timeout_ms(request_timeout)
+            outcomes = await RecordDeletion(self._cluster, offsets, operation_timeout * 1000, timeout_ms).run()
+            return {p: outcomes[p.topic, p.partition] for p in partitions}
+
+        return self._futures(partitions, delete())
+
+    def describe_log_dirs(
+        self, broker_ids: Iterable[int], *, request_timeout: float | None = None
+    ) -> dict[int, Future[dict[str, LogDirDescription]]]:
+        """Describe the log directories of nodes: for each node, by path (KIP-113)."""
+        ids = list(broker_ids)
+
+        async def describe(broker_id: int) -> Outcomes[int, dict[str, LogDirDescription]]:
+            return {broker_id: await describe_node(self._cluster, broker_id, self._request_ms(request_timeout))}
+
+        return {broker_id: self._futures([broker_id], describe(broker_id))[broker_id] for broker_id in ids}
+
+    def alter_replica_log_dirs(
+        self, replica_assignment: Mapping[TopicPartitionReplica, str], *, request_timeout: float | None = None
+    ) -> dict[TopicPartitionReplica, Future[None]]:
+        """Move replicas to other log directories of their nodes: a path of ``log.dirs`` for each (KIP-113).
+
+        A future is done when the move has begun; :meth:`describe_log_dirs` shows how far it is.
+        """
+        by_node: dict[int, dict[TopicPartitionReplica, str]] = {}
+        for replica, path in replica_assignment.items():
+            by_node.setdefault(replica.broker_id, {})[replica] = path
+
+        async def move(broker_id: int) -> Outcomes[TopicPartitionReplica, None]:
+            return await move_replicas(self._cluster, broker_id, by_node[broker_id], self._request_ms(request_timeout))
+
+        futures: dict[TopicPartitionReplica, Future[None]] = {}
+        for broker_id, replicas in by_node.items():
+            futures |= self._futures(list(replicas), move(broker_id))
+        return futures
+
     def close(self) -> None:
         """Close the connections; operations under way fail with _DESTROY. A second call does nothing."""
         if self._lifetime.is_over:
             return
         self._lifetime.end()
         self._lifetime.stop()
+
+    def _request_ms(self, timeout_s: float | None) -> float:
+        timeout_ms = _timeout_ms(timeout_s)
+        return self._cluster.request_timeout_ms if timeout_ms is None else timeout_ms
 
     async def _ask(self, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float | None) -> T:
         return await self._cluster.ask_any(ask, timeout_ms=_timeout_ms(timeout_s), attempt_ms=_READ_ATTEMPT_MS)
@@ -143,20 +208,20 @@ class AdminClient:
         await self._cluster.refresh([], timeout_ms=_timeout_ms(timeout_s))
         return await self._cluster.ask_any(ask, timeout_ms=_timeout_ms(timeout_s))
 
-    def _futures(self, names: Sequence[str], ask: Coroutine[Any, Any, Outcomes[T]]) -> dict[str, Future[T]]:
+    def _futures(self, keys: Sequence[K], ask: Coroutine[Any, Any, Outcomes[K, T]]) -> dict[K, Future[T]]:
         if self._lifetime.is_over:
             ask.close()
             self._lifetime.check()
-        futures: dict[str, Future[T]] = {name: Future() for name in names}
+        futures: dict[K, Future[T]] = {key: Future() for key in keys}
         for future in futures.values():
             future.set_running_or_notify_cancel()
         asyncio.run_coroutine_threadsafe(_settle(futures, ask), network_loop())
         return futures
 
 
-async def _settle(futures: Mapping[str, Future[T]], ask: Coroutine[Any, Any, Outcomes[T]]) -> None:
-    failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the node's answer leaves the topic out")
-    outcomes: Outcomes[T] = {}
+async def _settle(futures: Mapping[K, Future[T]], ask: Coroutine[Any, Any, Outcomes[K, T]]) -> None:
+    failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the node's answer leaves it out")
+    outcomes: Outcomes[K, T] = {}
     try:
         outcomes = await ask
     except TidelogError as error:
@@ -166,8 +231,8 @@ async def _settle(futures: Mapping[str, Future[T]], ask: Coroutine[Any, Any, Out
     except Exception as error:
         logger.exception("an operation of the admin client failed")
         failure = error_for(ErrorCode._FAIL, f"the admin client failed: {error!r}")
-    for name, future in futures.items():
-        outcome = outcomes.get(name, failure)
+    for key, future in futures.items():
+        outcome = outcomes.get(key, failure)
         if isinstance(outcome, BaseException):
             future.set_exception(outcome)
         else:

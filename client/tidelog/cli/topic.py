@@ -1,7 +1,8 @@
-"""``tidelog topic``: create, list, describe, delete."""
+"""``tidelog topic``: create, list, describe, delete, delete-records."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -16,8 +17,13 @@ from tidelog.cli.options import (
 )
 from tidelog.cli.output import CommandGroup, print_table
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.message import TopicPartition
 
-app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Create, list, describe and delete topics.")
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Create, list, describe and delete topics, and delete records of them."
+)
+
+_DELETION = re.compile(r"(\d+|\*):(-1|\d+)", re.ASCII)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics' names.")]
 
@@ -112,6 +118,56 @@ def delete(
                 typer.echo(f"deleted {name}")
     if failed:
         raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+
+
+@app.command("delete-records")
+def delete_records(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    offsets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PARTITION:OFFSET...", help="Delete what is below the offset; -1: all. *:-1 empties all."
+        ),
+    ],
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Delete the records below an offset, for good. Offsets of later records stay as they are.
+
+    Example: tidelog topic delete-records flights 0:1500 1:-1
+    """
+    with _admin(bootstrap_servers) as admin:
+        partitions = _deletions(admin, name, offsets, timeout)
+        futures = admin.delete_records(partitions, operation_timeout=timeout, request_timeout=timeout)
+        rows = []
+        failed: list[TidelogError] = []
+        for partition in sorted(futures):
+            try:
+                rows.append((partition.partition, futures[partition].result().low_watermark))
+            except TidelogError as error:
+                failed.append(error)
+    if rows:
+        print_table(("PARTITION", "LOW WATERMARK"), rows)
+    if failed:
+        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+
+
+def _deletions(admin: AdminClient, topic: str, offsets: list[str], timeout_s: float) -> list[TopicPartition]:
+    """Return what the arguments name; ``*`` stands for all partitions that the topic has."""
+    wanted: dict[int, int] = {}
+    for text in offsets:
+        match = _DELETION.fullmatch(text)
+        if match is None:
+            raise typer.BadParameter(f'"{text}" is not PARTITION:OFFSET', param_hint="PARTITION:OFFSET")
+        partition, offset = match.groups()
+        if partition == "*":
+            known = admin.list_topics(topic, timeout=timeout_s).topics[topic]
+            if known.error is not None:
+                raise error_for(known.error.error_code(), known.error.str())
+            wanted |= dict.fromkeys(known.partitions, int(offset))
+        else:
+            wanted[int(partition)] = int(offset)
+    return [TopicPartition(topic, partition, offset) for partition, offset in wanted.items()]
 
 
 def _admin(bootstrap_servers: str) -> AdminClient:

@@ -59,16 +59,6 @@ class AdminServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClusterRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClusterResponse.FromString,
                 _registered_method=True)
-        self.DescribeLogDirs = channel.unary_unary(
-                '/tidelog.v1.AdminService/DescribeLogDirs',
-                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeLogDirsRequest.SerializeToString,
-                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeLogDirsResponse.FromString,
-                _registered_method=True)
-        self.AlterReplicaLogDirs = channel.unary_unary(
-                '/tidelog.v1.AdminService/AlterReplicaLogDirs',
-                request_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterReplicaLogDirsRequest.SerializeToString,
-                response_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterReplicaLogDirsResponse.FromString,
-                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -104,22 +94,6 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DescribeLogDirs(self, request, context):
-        """The log directories of the storage node that is asked, with the replicas in each (KIP-113).
-        Controllers do not serve it.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def AlterReplicaLogDirs(self, request, context):
-        """Moves replicas of the storage node that is asked to other log directories of it (KIP-113).
-        Answers when the moves have begun. Controllers do not serve it.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -147,16 +121,6 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeCluster,
                     request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClusterRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeClusterResponse.SerializeToString,
-            ),
-            'DescribeLogDirs': grpc.unary_unary_rpc_method_handler(
-                    servicer.DescribeLogDirs,
-                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeLogDirsRequest.FromString,
-                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.DescribeLogDirsResponse.SerializeToString,
-            ),
-            'AlterReplicaLogDirs': grpc.unary_unary_rpc_method_handler(
-                    servicer.AlterReplicaLogDirs,
-                    request_deserializer=tidelog_dot_v1_dot_admin__service__pb2.AlterReplicaLogDirsRequest.FromString,
-                    response_serializer=tidelog_dot_v1_dot_admin__service__pb2.AlterReplicaLogDirsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -294,60 +258,6 @@ class AdminService(object):
             '/tidelog.v1.AdminService/DescribeCluster',
             tidelog_dot_v1_dot_admin__service__pb2.DescribeClusterRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__service__pb2.DescribeClusterResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DescribeLogDirs(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/tidelog.v1.AdminService/DescribeLogDirs',
-            tidelog_dot_v1_dot_admin__service__pb2.DescribeLogDirsRequest.SerializeToString,
-            tidelog_dot_v1_dot_admin__service__pb2.DescribeLogDirsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def AlterReplicaLogDirs(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/tidelog.v1.AdminService/AlterReplicaLogDirs',
-            tidelog_dot_v1_dot_admin__service__pb2.AlterReplicaLogDirsRequest.SerializeToString,
-            tidelog_dot_v1_dot_admin__service__pb2.AlterReplicaLogDirsResponse.FromString,
             options,
             channel_credentials,
             insecure,

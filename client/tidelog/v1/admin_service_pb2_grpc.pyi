@@ -38,14 +38,6 @@ class AdminServiceStub:
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTopicsRequest, _admin_service_pb2.ListTopicsResponse]
     DescribeTopics: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeTopicsRequest, _admin_service_pb2.DescribeTopicsResponse]
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeClusterRequest, _admin_service_pb2.DescribeClusterResponse]
-    DescribeLogDirs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeLogDirsRequest, _admin_service_pb2.DescribeLogDirsResponse]
-    """The log directories of the storage node that is asked, with the replicas in each (KIP-113).
-    Controllers do not serve it.
-    """
-    AlterReplicaLogDirs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AlterReplicaLogDirsRequest, _admin_service_pb2.AlterReplicaLogDirsResponse]
-    """Moves replicas of the storage node that is asked to other log directories of it (KIP-113).
-    Answers when the moves have begun. Controllers do not serve it.
-    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -55,14 +47,6 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTopicsRequest, _admin_service_pb2.ListTopicsResponse]  # type: ignore[assignment]
     DescribeTopics: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeTopicsRequest, _admin_service_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeClusterRequest, _admin_service_pb2.DescribeClusterResponse]  # type: ignore[assignment]
-    DescribeLogDirs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeLogDirsRequest, _admin_service_pb2.DescribeLogDirsResponse]  # type: ignore[assignment]
-    """The log directories of the storage node that is asked, with the replicas in each (KIP-113).
-    Controllers do not serve it.
-    """
-    AlterReplicaLogDirs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AlterReplicaLogDirsRequest, _admin_service_pb2.AlterReplicaLogDirsResponse]  # type: ignore[assignment]
-    """Moves replicas of the storage node that is asked to other log directories of it (KIP-113).
-    Answers when the moves have begun. Controllers do not serve it.
-    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -99,25 +83,5 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DescribeClusterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DescribeClusterResponse, _abc.Awaitable[_admin_service_pb2.DescribeClusterResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def DescribeLogDirs(
-        self,
-        request: _admin_service_pb2.DescribeLogDirsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.DescribeLogDirsResponse, _abc.Awaitable[_admin_service_pb2.DescribeLogDirsResponse]]:
-        """The log directories of the storage node that is asked, with the replicas in each (KIP-113).
-        Controllers do not serve it.
-        """
-
-    @_abc_1.abstractmethod
-    def AlterReplicaLogDirs(
-        self,
-        request: _admin_service_pb2.AlterReplicaLogDirsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_admin_service_pb2.AlterReplicaLogDirsResponse, _abc.Awaitable[_admin_service_pb2.AlterReplicaLogDirsResponse]]:
-        """Moves replicas of the storage node that is asked to other log directories of it (KIP-113).
-        Answers when the moves have begun. Controllers do not serve it.
-        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

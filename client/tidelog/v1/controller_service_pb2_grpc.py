@@ -49,6 +49,11 @@ class ControllerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_controller__service__pb2.AlterPartitionRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AlterPartitionResponse.FromString,
                 _registered_method=True)
+        self.AssignReplicasToDirs = channel.unary_unary(
+                '/tidelog.v1.ControllerService/AssignReplicasToDirs',
+                request_serializer=tidelog_dot_v1_dot_controller__service__pb2.AssignReplicasToDirsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AssignReplicasToDirsResponse.FromString,
+                _registered_method=True)
         self.FollowMetadata = channel.unary_stream(
                 '/tidelog.v1.ControllerService/FollowMetadata',
                 request_serializer=tidelog_dot_v1_dot_controller__service__pb2.FollowMetadataRequest.SerializeToString,
@@ -85,6 +90,13 @@ class ControllerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AssignReplicasToDirs(self, request, context):
+        """Says in which of a broker's log directories its replicas are (KIP-858).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FollowMetadata(self, request, context):
         """The committed metadata log from an offset on, as a stream without end. Any controller serves it.
         """
@@ -116,6 +128,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AlterPartition,
                     request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AlterPartitionRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__service__pb2.AlterPartitionResponse.SerializeToString,
+            ),
+            'AssignReplicasToDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AssignReplicasToDirs,
+                    request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AssignReplicasToDirsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__service__pb2.AssignReplicasToDirsResponse.SerializeToString,
             ),
             'FollowMetadata': grpc.unary_stream_rpc_method_handler(
                     servicer.FollowMetadata,
@@ -209,6 +226,33 @@ class ControllerService(object):
             '/tidelog.v1.ControllerService/AlterPartition',
             tidelog_dot_v1_dot_controller__service__pb2.AlterPartitionRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__service__pb2.AlterPartitionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AssignReplicasToDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/AssignReplicasToDirs',
+            tidelog_dot_v1_dot_controller__service__pb2.AssignReplicasToDirsRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__service__pb2.AssignReplicasToDirsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,6 +40,8 @@ class ControllerServiceStub:
     """Keeps a broker's session alive; says whether it is fenced (KIP-631)."""
     AlterPartition: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AlterPartitionRequest, _controller_service_pb2.AlterPartitionResponse]
     """A leader's change of a partition's ISR, as compare-and-set (KIP-497)."""
+    AssignReplicasToDirs: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AssignReplicasToDirsRequest, _controller_service_pb2.AssignReplicasToDirsResponse]
+    """Says in which of a broker's log directories its replicas are (KIP-858)."""
     FollowMetadata: _grpc.UnaryStreamMultiCallable[_controller_service_pb2.FollowMetadataRequest, _controller_service_pb2.FollowMetadataResponse]
     """The committed metadata log from an offset on, as a stream without end. Any controller serves it."""
     DescribeQuorum: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeQuorumRequest, _controller_service_pb2.DescribeQuorumResponse]
@@ -54,6 +56,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Keeps a broker's session alive; says whether it is fenced (KIP-631)."""
     AlterPartition: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AlterPartitionRequest, _controller_service_pb2.AlterPartitionResponse]  # type: ignore[assignment]
     """A leader's change of a partition's ISR, as compare-and-set (KIP-497)."""
+    AssignReplicasToDirs: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AssignReplicasToDirsRequest, _controller_service_pb2.AssignReplicasToDirsResponse]  # type: ignore[assignment]
+    """Says in which of a broker's log directories its replicas are (KIP-858)."""
     FollowMetadata: _aio.UnaryStreamMultiCallable[_controller_service_pb2.FollowMetadataRequest, _controller_service_pb2.FollowMetadataResponse]  # type: ignore[assignment]
     """The committed metadata log from an offset on, as a stream without end. Any controller serves it."""
     DescribeQuorum: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeQuorumRequest, _controller_service_pb2.DescribeQuorumResponse]  # type: ignore[assignment]
@@ -83,6 +87,14 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_service_pb2.AlterPartitionResponse, _abc.Awaitable[_controller_service_pb2.AlterPartitionResponse]]:
         """A leader's change of a partition's ISR, as compare-and-set (KIP-497)."""
+
+    @_abc_1.abstractmethod
+    def AssignReplicasToDirs(
+        self,
+        request: _controller_service_pb2.AssignReplicasToDirsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.AssignReplicasToDirsResponse, _abc.Awaitable[_controller_service_pb2.AssignReplicasToDirsResponse]]:
+        """Says in which of a broker's log directories its replicas are (KIP-858)."""
 
     @_abc_1.abstractmethod
     def FollowMetadata(

@@ -69,6 +69,16 @@ class LogServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
+        self.DescribeLogDirs = channel.unary_unary(
+                '/tidelog.v1.LogService/DescribeLogDirs',
+                request_serializer=tidelog_dot_v1_dot_log__service__pb2.DescribeLogDirsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_log__service__pb2.DescribeLogDirsResponse.FromString,
+                _registered_method=True)
+        self.AlterReplicaLogDirs = channel.unary_unary(
+                '/tidelog.v1.LogService/AlterReplicaLogDirs',
+                request_serializer=tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsResponse.FromString,
+                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -124,6 +134,21 @@ class LogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeLogDirs(self, request, context):
+        """The log directories of this node, with the replicas in each (KIP-113).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterReplicaLogDirs(self, request, context):
+        """Moves replicas of this node to other log directories of it (KIP-113); answers when the moves
+        have begun.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -161,6 +186,16 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.DeleteRecords,
                     request_deserializer=tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
+            'DescribeLogDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLogDirs,
+                    request_deserializer=tidelog_dot_v1_dot_log__service__pb2.DescribeLogDirsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_log__service__pb2.DescribeLogDirsResponse.SerializeToString,
+            ),
+            'AlterReplicaLogDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterReplicaLogDirs,
+                    request_deserializer=tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -352,6 +387,60 @@ class LogService(object):
             '/tidelog.v1.LogService/DeleteRecords',
             tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsRequest.SerializeToString,
             tidelog_dot_v1_dot_log__service__pb2.DeleteRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeLogDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.LogService/DescribeLogDirs',
+            tidelog_dot_v1_dot_log__service__pb2.DescribeLogDirsRequest.SerializeToString,
+            tidelog_dot_v1_dot_log__service__pb2.DescribeLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterReplicaLogDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.LogService/AlterReplicaLogDirs',
+            tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsRequest.SerializeToString,
+            tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,12 @@ class LogServiceStub:
     """The end offset of a leader epoch (KIP-101, KIP-320)."""
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.DeleteRecordsRequest, _log_service_pb2.DeleteRecordsResponse]
     """Moves the start of partitions up; answers when every live replica's log starts there (KIP-107)."""
+    DescribeLogDirs: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.DescribeLogDirsRequest, _log_service_pb2.DescribeLogDirsResponse]
+    """The log directories of this node, with the replicas in each (KIP-113)."""
+    AlterReplicaLogDirs: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.AlterReplicaLogDirsRequest, _log_service_pb2.AlterReplicaLogDirsResponse]
+    """Moves replicas of this node to other log directories of it (KIP-113); answers when the moves
+    have begun.
+    """
 
 @_typing.type_check_only
 class LogServiceAsyncStub(LogServiceStub):
@@ -67,6 +73,12 @@ class LogServiceAsyncStub(LogServiceStub):
     """The end offset of a leader epoch (KIP-101, KIP-320)."""
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_log_service_pb2.DeleteRecordsRequest, _log_service_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
     """Moves the start of partitions up; answers when every live replica's log starts there (KIP-107)."""
+    DescribeLogDirs: _aio.UnaryUnaryMultiCallable[_log_service_pb2.DescribeLogDirsRequest, _log_service_pb2.DescribeLogDirsResponse]  # type: ignore[assignment]
+    """The log directories of this node, with the replicas in each (KIP-113)."""
+    AlterReplicaLogDirs: _aio.UnaryUnaryMultiCallable[_log_service_pb2.AlterReplicaLogDirsRequest, _log_service_pb2.AlterReplicaLogDirsResponse]  # type: ignore[assignment]
+    """Moves replicas of this node to other log directories of it (KIP-113); answers when the moves
+    have begun.
+    """
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -126,5 +138,23 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.DeleteRecordsResponse, _abc.Awaitable[_log_service_pb2.DeleteRecordsResponse]]:
         """Moves the start of partitions up; answers when every live replica's log starts there (KIP-107)."""
+
+    @_abc_1.abstractmethod
+    def DescribeLogDirs(
+        self,
+        request: _log_service_pb2.DescribeLogDirsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_service_pb2.DescribeLogDirsResponse, _abc.Awaitable[_log_service_pb2.DescribeLogDirsResponse]]:
+        """The log directories of this node, with the replicas in each (KIP-113)."""
+
+    @_abc_1.abstractmethod
+    def AlterReplicaLogDirs(
+        self,
+        request: _log_service_pb2.AlterReplicaLogDirsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_service_pb2.AlterReplicaLogDirsResponse, _abc.Awaitable[_log_service_pb2.AlterReplicaLogDirsResponse]]:
+        """Moves replicas of this node to other log directories of it (KIP-113); answers when the moves
+        have begun.
+        """
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

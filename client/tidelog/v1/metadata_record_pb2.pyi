@@ -196,10 +196,15 @@ class BrokerRegistrationChangeRecord(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _builtins.int
+    LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     fenced: _builtins.bool
     in_controlled_shutdown: _builtins.bool
+    @_builtins.property
+    def log_dirs(self) -> Global___DirectoryIds:
+        """The log directories that can still be used, when that changed (KIP-858)."""
+
     def __init__(
         self,
         *,
@@ -207,10 +212,11 @@ class BrokerRegistrationChangeRecord(_message.Message):
         broker_epoch: _builtins.int = ...,
         fenced: _builtins.bool | None = ...,
         in_controlled_shutdown: _builtins.bool | None = ...,
+        log_dirs: Global___DirectoryIds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fenced: _TypeAlias = _typing.Literal["fenced"]  # noqa: Y015
     _WhichOneofArgType__fenced: _TypeAlias = _typing.Literal["_fenced", b"_fenced"]  # noqa: Y015
@@ -258,6 +264,7 @@ class PartitionRecord(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_id: _builtins.int
     leader: _builtins.int
@@ -274,6 +281,12 @@ class PartitionRecord(_message.Message):
 
     @_builtins.property
     def last_known_elr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The 16-byte id of the log directory of each replica, in the order of the replicas: zeros while it
+        is not assigned, 15 zeros and a one when it is lost (KIP-858). Empty: none is assigned.
+        """
+
     def __init__(
         self,
         *,
@@ -286,10 +299,11 @@ class PartitionRecord(_message.Message):
         leader: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         partition_epoch: _builtins.int = ...,
+        directories: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition_epoch", b"partition_epoch", "partition_id", b"partition_id", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -318,6 +332,28 @@ class BrokerIds(_message.Message):
 Global___BrokerIds: _TypeAlias = BrokerIds  # noqa: Y015
 
 @_typing.final
+class DirectoryIds(_message.Message):
+    """A list of log directory ids that can be absent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DirectoryIds: _TypeAlias = DirectoryIds  # noqa: Y015
+
+@_typing.final
 class PartitionChangeRecord(_message.Message):
     """Only what is present changes. Each such record bumps the partition epoch by one; one that names
     a leader bumps the leader epoch too.
@@ -332,6 +368,7 @@ class PartitionChangeRecord(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _builtins.int
     LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     partition_id: _builtins.int
     leader: _builtins.int
@@ -343,6 +380,8 @@ class PartitionChangeRecord(_message.Message):
     def eligible_leader_replicas(self) -> Global___BrokerIds: ...
     @_builtins.property
     def last_known_elr(self) -> Global___BrokerIds: ...
+    @_builtins.property
+    def directories(self) -> Global___DirectoryIds: ...
     def __init__(
         self,
         *,
@@ -353,10 +392,11 @@ class PartitionChangeRecord(_message.Message):
         replicas: Global___BrokerIds | None = ...,
         eligible_leader_replicas: Global___BrokerIds | None = ...,
         last_known_elr: Global___BrokerIds | None = ...,
+        directories: Global___DirectoryIds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "replicas", b"replicas"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "replicas", b"replicas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "partition_id", b"partition_id", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "directories", b"directories", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "partition_id", b"partition_id", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader: _TypeAlias = _typing.Literal["leader"]  # noqa: Y015
     _WhichOneofArgType__leader: _TypeAlias = _typing.Literal["_leader", b"_leader"]  # noqa: Y015

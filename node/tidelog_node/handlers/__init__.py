@@ -1,8 +1,10 @@
 """One file per API: functions of a request and the node's context that return the response."""
 
 from tidelog_node.handlers.context import NodeContext, TopicController
+from tidelog_node.handlers.delete_records import delete_records
 from tidelog_node.handlers.fetch import fetch
 from tidelog_node.handlers.list_offsets import list_offsets
+from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog_node.handlers.metadata import get_metadata
 from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from tidelog_node.handlers.produce import PendingProduce, begin_produce, produce
@@ -12,10 +14,13 @@ __all__ = [
     "NodeContext",
     "PendingProduce",
     "TopicController",
+    "alter_replica_log_dirs",
     "begin_produce",
     "create_topics",
+    "delete_records",
     "delete_topics",
     "describe_cluster",
+    "describe_log_dirs",
     "describe_topics",
     "fetch",
     "get_metadata",

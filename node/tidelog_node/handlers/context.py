@@ -51,11 +51,13 @@ class NodeContext:
         """Return a partition that this node holds.
 
         Raises:
-            TidelogError: NOT_LEADER_OR_FOLLOWER: others hold it; UNKNOWN_TOPIC_OR_PARTITION: nobody does.
+            TidelogError: NOT_LEADER_OR_FOLLOWER: others hold it; UNKNOWN_TOPIC_OR_PARTITION: nobody does;
+                KAFKA_STORAGE_ERROR: its log directory is offline.
         """
         partition = self.partitions.get(topic, index)
         if partition is not None:
             return partition
+        self.partitions.check_online(topic, index)
         if self.metadata.image.partition(topic, index) is None:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
         text = f"node {self.broker_id} does not hold {topic}-{index}"

@@ -7,6 +7,7 @@ at least one whole batch, all others together keep to ``max_bytes`` and to the n
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, leader_hint, optional_epoch
-from tidelog_node.partitions import FollowerIdentity, Partition, ReadResult
+from tidelog_node.partitions import FollowerIdentity, Partition, ReadRequest, ReadResult
 from tidelog_node.partitions.purgatory import ReadWaiter, ReadWaiters
 
 
@@ -36,6 +37,10 @@ class _Item:
     def answers_at_once(self) -> bool:
         return self.error is not None or (self.read is not None and self.read.diverging is not None)
 
+    def leaves_follower_behind(self) -> bool:
+        """Whether records were deleted that the follower still has: a deletion waits for it to hear of that."""
+        return self.read is not None and self.request.log_start_offset < self.read.log_start_offset
+
 
 async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchResponse:
     """Read, wait when there is too little, and answer.
@@ -56,6 +61,7 @@ class _Fetch:
         self._context = context
         self._request = request
         self._items = [_Item(t, p) for t in request.topics for p in t.partitions]
+        self._is_read_committed = request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED
         self._follower: FollowerIdentity | None = None
         if request.HasField("replica"):
             replica = request.replica
@@ -93,6 +99,8 @@ class _Fetch:
             return True
         if any(item.answers_at_once for item in self._items):
             return True
+        if self._follower is not None and any(item.leaves_follower_behind() for item in self._items):
+            return True
         return sum(item.size for item in self._items) >= self._request.min_bytes
 
     def _read(self, positions: range | list[int]) -> None:
@@ -117,16 +125,22 @@ class _Fetch:
             item.error = error
             return
         if not is_first and item.size > remaining:
-            item.read = ReadResult(b"", item.read.high_watermark, item.read.log_start_offset)
+            item.read = dataclasses.replace(item.read, records=b"", aborted=() if self._is_read_committed else None)
 
     def _read_partition(self, item: _Item, partition: Partition, max_bytes: int) -> ReadResult:
-        request = item.request
-        epoch = optional_epoch(request)
+        asked = item.request
+        request = ReadRequest(
+            asked.fetch_offset,
+            max_bytes,
+            optional_epoch(asked),
+            self._is_read_committed,
+            LeaderEpoch(asked.last_fetched_epoch) if asked.HasField("last_fetched_epoch") else None,
+            asked.log_start_offset,
+        )
         same_rack = self._request.rack_id and self._request.rack_id == self._context.rack
         if self._follower is None and same_rack and partition.state.leader is None:
-            return partition.read_as_replica(request.fetch_offset, max_bytes, epoch)
-        last_epoch = LeaderEpoch(request.last_fetched_epoch) if request.HasField("last_fetched_epoch") else None
-        return partition.read_as_leader(request.fetch_offset, max_bytes, epoch, last_epoch, self._follower)
+            return partition.read_as_replica(request)
+        return partition.read_as_leader(request, self._follower)
 
     def _partition(self, item: _Item) -> Partition:
         topic, index = item.topic, item.request.index
@@ -152,9 +166,12 @@ class _Fetch:
             self._fill_error(result, item, item.error)
         elif item.read is not None:
             read = item.read
-            result.high_watermark = result.last_stable_offset = read.high_watermark
+            result.high_watermark = read.high_watermark
+            result.last_stable_offset = read.last_stable_offset
             result.log_start_offset = read.log_start_offset
             result.records = read.records
+            for aborted in read.aborted or ():
+                result.aborted_transactions.add(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
             if read.diverging is not None:
                 result.diverging_epoch.epoch = read.diverging.epoch
                 result.diverging_epoch.end_offset = read.diverging.end_offset

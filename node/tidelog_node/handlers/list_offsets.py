@@ -1,4 +1,7 @@
-"""ListOffsets: the first offset, the latest committed one, or the first at a timestamp (KIP-79, KIP-734)."""
+"""ListOffsets: the first offset, the latest one, or the first at a timestamp (KIP-79, KIP-734).
+
+The latest offset is the high watermark, for read_committed the last stable offset; nothing at or behind it is found.
+"""
 
 from __future__ import annotations
 
@@ -17,40 +20,51 @@ MAX_TIMESTAMP = -3
 
 async def list_offsets(context: NodeContext, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
     """Answer for every partition; errors are inside."""
+    is_read_committed = request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED
     response = pb.ListOffsetsResponse()
     for topic in request.topics:
         results = response.topics.add(name=topic.name)
         for item in topic.partitions:
             result = results.partitions.add(index=item.index, timestamp_ms=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)
             try:
-                _answer(context.partition(topic.name, item.index), item, result)
+                _answer(context.partition(topic.name, item.index), item, is_read_committed, result)
             except TidelogError as error:
                 result.error.CopyFrom(error_message(error))
     return response
 
 
-def _answer(partition: Partition, item: pb.ListOffsetsPartition, result: pb.ListOffsetsPartitionResult) -> None:
+def _answer(
+    partition: Partition,
+    item: pb.ListOffsetsPartition,
+    is_read_committed: bool,
+    result: pb.ListOffsetsPartitionResult,
+) -> None:
     partition.state.check_leader_epoch(optional_epoch(item))
     leader = partition.state.require_leader()
     result.leader_epoch = leader.leader_epoch
     if item.timestamp_ms == LATEST:
-        result.offset = leader.latest_offset()
+        result.offset = _end_offset(partition, leader.latest_offset(), is_read_committed)
     elif item.timestamp_ms == EARLIEST:
         result.offset = partition.log.log_start_offset
     else:
-        found = _find(partition, leader, item.timestamp_ms)
+        end_offset = _end_offset(partition, leader.high_watermark, is_read_committed)
+        found = _find(partition, leader, item.timestamp_ms, end_offset)
         if found is not None:
             result.offset, result.timestamp_ms = found.offset, found.timestamp_ms
 
 
-def _find(partition: Partition, leader: LeaderState, timestamp_ms: int) -> TimestampAndOffset | None:
+def _end_offset(partition: Partition, high_watermark: int, is_read_committed: bool) -> int:
+    return partition.log.last_stable_offset(high_watermark) if is_read_committed else high_watermark
+
+
+def _find(partition: Partition, leader: LeaderState, timestamp_ms: int, end_offset: int) -> TimestampAndOffset | None:
     if timestamp_ms < MAX_TIMESTAMP:
         raise error_for(ErrorCode.INVALID_REQUEST, f"{timestamp_ms} is neither a time nor one of -1, -2, -3")
-    found = (
-        partition.log.find_max_timestamp() if timestamp_ms == MAX_TIMESTAMP else partition.find_committed(timestamp_ms)
-    )
-    if found is not None and found.offset < leader.high_watermark:
-        return found
-    # What is not committed yet may be what was asked for (KIP-207).
-    leader.latest_offset()
-    return None
+    if timestamp_ms == MAX_TIMESTAMP:
+        found = partition.find_max_timestamp(end_offset)
+    else:
+        found = partition.find_by_timestamp(timestamp_ms, end_offset)
+    if found is None:
+        # What is not committed yet may be what was asked for (KIP-207).
+        leader.latest_offset()
+    return found

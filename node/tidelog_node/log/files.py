@@ -8,15 +8,19 @@ operating system's file descriptors are: an append costs one system call and no 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 
 TEMPORARY_SUFFIX = ".tmp"
+Buffer = bytes | bytearray | memoryview
+"""What is written: contiguous bytes."""
 
 
 class Files(Protocol):
@@ -35,14 +39,32 @@ class Files(Protocol):
     def size(self, handle: int) -> int:
         """Return the file's size in bytes."""
 
-    def pwrite(self, handle: int, data: bytes | bytearray | memoryview, position: int) -> int:
+    def pwrite(self, handle: int, data: Buffer, position: int) -> int:
         """Write at a position and return how many bytes were written, which may be fewer than given."""
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], position: int) -> int:
+        """Write the parts one behind the other, as one :meth:`pwrite` of all of them would."""
 
     def pread(self, handle: int, size: int, position: int) -> bytes:
         """Read at most ``size`` bytes from a position; fewer only at the end of the file."""
 
+    def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a position and return how many bytes were read; fewer only at the end of the file."""
+
+    def map(self, path: Path) -> memoryview:
+        """Map a file, which must neither grow nor be cut while the view lives; an empty one gives an empty view."""
+
     def truncate(self, handle: int, size: int) -> None:
         """Cut the file to a size."""
+
+    def allocate(self, handle: int, size: int) -> None:
+        """Give the file a size, with zeros where it has no bytes yet, and the space on the disk for it."""
+
+    def modified_ms(self, handle: int) -> int:
+        """Return when the file was last written, in milliseconds since 1970."""
+
+    def set_modified_ms(self, handle: int, modified_ms: int) -> None:
+        """Change what :meth:`modified_ms` returns."""
 
     def fsync(self, handle: int) -> None:
         """Return when the file's bytes and size are on the disk."""
@@ -84,17 +106,56 @@ class OperatingSystemFiles:
         """Return the file's size in bytes."""
         return os.fstat(handle).st_size
 
-    def pwrite(self, handle: int, data: bytes | bytearray | memoryview, position: int) -> int:
+    def pwrite(self, handle: int, data: Buffer, position: int) -> int:
         """Write at a position; returns the bytes written."""
         return os.pwrite(handle, data, position)
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], position: int) -> int:
+        """Write several buffers in one call."""
+        return os.pwritev(handle, parts, position)
 
     def pread(self, handle: int, size: int, position: int) -> bytes:
         """Read at a position."""
         return os.pread(handle, size, position)
 
+    def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
+        """Read at a position into a buffer."""
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(handle, [buffer[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def map(self, path: Path) -> memoryview:
+        """Map a file for reading; the mapping ends with the last view of it."""
+        handle = self.open(path)
+        try:
+            return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if os.fstat(handle).st_size else b"")
+        finally:
+            os.close(handle)
+
     def truncate(self, handle: int, size: int) -> None:
         """Cut the file to a size."""
         os.ftruncate(handle, size)
+
+    def allocate(self, handle: int, size: int) -> None:
+        """Reserve space; a file system that cannot gets a sparse file, as with Kafka."""
+        try:
+            os.posix_fallocate(handle, 0, size)
+        except (AttributeError, OSError) as cause:
+            if isinstance(cause, OSError) and cause.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            os.ftruncate(handle, max(size, os.fstat(handle).st_size))
+
+    def modified_ms(self, handle: int) -> int:
+        """Return the time of the last write."""
+        return os.fstat(handle).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, handle: int, modified_ms: int) -> None:
+        """Set the time of the last write."""
+        os.utime(handle, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def fsync(self, handle: int) -> None:
         """Flush the file to the disk."""
@@ -142,7 +203,7 @@ class OperatingSystemFiles:
 OS_FILES: Files = OperatingSystemFiles()
 
 
-def write_fully(files: Files, handle: int, data: bytes | bytearray | memoryview, position: int) -> None:
+def write_fully(files: Files, handle: int, data: Buffer, position: int) -> None:
     """Write all bytes at a position, going on after short writes. Raises OSError; part may then be written."""
     written = files.pwrite(handle, data, position)
     if written == len(data):
@@ -153,6 +214,14 @@ def write_fully(files: Files, handle: int, data: bytes | bytearray | memoryview,
         if step <= 0:
             raise OSError(5, f"write of {len(view) - written} bytes at {position + written} wrote nothing")
         written += step
+
+
+def write_parts(files: Files, handle: int, parts: Sequence[Buffer], position: int) -> None:
+    """Write all parts one behind the other at a position. Raises OSError; some bytes may then be written."""
+    written = files.pwritev(handle, parts, position)
+    if written != sum(map(len, parts)):
+        rest = b"".join(parts)[written:]
+        write_fully(files, handle, rest, position + written)
 
 
 def read_file(files: Files, path: Path) -> bytes | None:

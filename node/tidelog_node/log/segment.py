@@ -1,32 +1,42 @@
-"""One segment of a partition: the ``.log`` file and its two indexes.
+"""One segment of a partition: its batches, its two indexes and the index of aborted transactions.
 
 Owns positions: which batch lies where, and where a file is cut. Knows nothing of other segments, epochs or recovery.
 ``size`` and ``next_offset`` grow only after all bytes of an append are written, and nothing reads beyond them, so a
-batch is never half visible. The indexes of the growing segment are in memory; :meth:`Segment.save_indexes` writes them.
+batch is never half visible. Offsets ascend from batch to batch and may have gaps anywhere, since compaction removes
+batches.
+
+The indexes of the growing segment are in memory. A sealed segment's are written by :meth:`Segment.save_indexes`, after
+the batches are on the disk: that the files are there says that the segment is whole. From then on they are mapped and
+searched in place. What an index says is compared with the batch it names; it is rebuilt where they differ.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import CorruptRecordError
 from tidelog.ids import LeaderEpoch
-from tidelog.records import HEADER_SIZE, RecordBatchHeader, parse_header, read_records, validate_batch
+from tidelog.records import RecordBatchHeader, read_records
+from tidelog_node.log.batch_file import BatchFile
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.files import TEMPORARY_SUFFIX, Files, read_file, write_file, write_fully
+from tidelog_node.log.files import TEMPORARY_SUFFIX, Buffer, Files, read_file, remove_if_there, write_file
+from tidelog_node.log.growing_indexes import GrowingIndexes
 from tidelog_node.log.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeIndex
+from tidelog_node.log.segment_files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_name,
+)
+from tidelog_node.log.transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-_HEADER_WINDOW = 8192
 _UNBOUNDED = 2**63 - 1
-_CLOSED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,201 +48,269 @@ class TimestampAndOffset:
     leader_epoch: LeaderEpoch
 
 
-def segment_name(base_offset: int, suffix: str) -> str:
-    """Return the name of a segment's file: the base offset in 20 digits and the suffix."""
-    return f"{base_offset:020d}{suffix}"
-
-
 class Segment:
-    """The batches from ``base_offset`` to ``next_offset`` (exclusive); owned by one :class:`PartitionLog`.
+    """The batches from ``base_offset`` to ``next_offset`` (exclusive); owned by one log, on its thread.
 
-    After :meth:`open` the indexes are unread. The last segment of a log is made ready by :meth:`load_tail` or
-    :meth:`rebuild`; the others take ``next_offset`` from their successor and read their indexes when first asked.
-    Methods raise OSError for what the disk refuses.
+    A segment that was opened is sealed: nothing of it was read, and ``next_offset`` is an upper bound, the base of its
+    successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncate_to` make it one that grows. ``first_timestamp`` and
+    ``created_ms`` decide when it has grown for long enough. Methods raise OSError for what the disk refuses.
     """
 
     __slots__ = (
-        "_bytes_since_entry",
+        "_batches",
         "_config",
         "_directory",
         "_files",
-        "_handle",
+        "_first_timestamp",
+        "_growing",
         "_indexes_saved",
-        "_max_timestamp",
-        "_offset_index",
-        "_offset_of_max_timestamp",
-        "_time_index",
+        "_mapped",
+        "_suffix",
         "base_offset",
+        "created_ms",
         "next_offset",
-        "size",
+        "transaction_index",
     )
 
-    def __init__(self, files: Files, directory: Path, base_offset: int, config: LogConfig, handle: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        batches: BatchFile,
+        suffix: str = "",
+        created_ms: int = 0,
+    ) -> None:
         self._files = files
         self._directory = directory
         self._config = config
-        self._handle = handle
+        self._suffix = suffix
+        self._batches = batches
+        self._growing: GrowingIndexes | None = None
+        self._mapped: tuple[OffsetIndex, TimeIndex] | None = None
+        self._indexes_saved = True
+        self._first_timestamp: int | None = None
         self.base_offset = base_offset
         self.next_offset = base_offset
-        self.size = files.size(handle)
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self._indexes_saved = False
-        self._bytes_since_entry = 0
-        self._max_timestamp = NO_TIMESTAMP
-        self._offset_of_max_timestamp = base_offset
+        self.created_ms = created_ms
+        self.transaction_index = TransactionIndex(files, self.file_path(TRANSACTION_INDEX_SUFFIX))
 
     @classmethod
-    def open(cls, files: Files, directory: Path, base_offset: int, config: LogConfig) -> Segment:
+    def open(
+        cls,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        suffix: str = "",
+        *,
+        created_ms: int = 0,
+    ) -> Segment:
         """Open the file of a segment; what it holds is not looked at."""
-        handle = files.open(directory / segment_name(base_offset, LOG_SUFFIX))
-        return cls(files, directory, base_offset, config, handle)
+        path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
+        return cls(files, directory, base_offset, config, BatchFile.open(files, path), suffix, created_ms)
 
     @classmethod
-    def create(cls, files: Files, directory: Path, base_offset: int, config: LogConfig) -> Segment:
-        """Create an empty segment; a file of that name that an earlier attempt left is cut to nothing."""
-        handle = files.open(directory / segment_name(base_offset, LOG_SUFFIX), create=True)
+    def create(
+        cls,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        suffix: str = "",
+        *,
+        created_ms: int = 0,
+    ) -> Segment:
+        """Create an empty segment in place of what an earlier attempt left under its name.
+
+        With ``preallocate`` the file has its full size at once, unless it is a cleaner's.
+        """
+        path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
+        allocated = config.segment_bytes if config.preallocate and not suffix else 0
+        batches = BatchFile.create(files, path, allocated)
+        segment = cls(files, directory, base_offset, config, batches, suffix, created_ms)
         try:
-            files.truncate(handle, 0)
-            segment = cls(files, directory, base_offset, config, handle)
+            for index_suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+                remove_if_there(files, segment.file_path(index_suffix))
         except OSError:
-            files.close(handle)
+            batches.close()
             raise
-        segment._reset_indexes()
+        segment._grow()
         return segment
+
+    @property
+    def size(self) -> int:
+        """The bytes of the batches."""
+        return self._batches.size
 
     @property
     def path(self) -> Path:
         """The segment's log file."""
-        return self._path(LOG_SUFFIX)
+        return self._batches.path
+
+    def file_path(self, suffix: str) -> Path:
+        """Return the path of the segment's file with a suffix, in the state that the segment is in."""
+        return self._directory / segment_name(self.base_offset, suffix + self._suffix)
 
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp of the segment in milliseconds, or -1."""
-        self._load_indexes()
-        return self._max_timestamp
+        if self._growing is None:
+            self._indexes()
+        if self._growing is not None:
+            return self._growing.max_timestamp
+        return self._indexes()[1].last_entry[0]
+
+    @property
+    def last_modified_ms(self) -> int:
+        """When the segment was last written."""
+        return self._batches.modified_ms
+
+    @property
+    def largest_timestamp(self) -> int:
+        """By what the segment's age is told (Kafka's largestTimestamp): of its records, or else of its last write."""
+        newest = self.max_timestamp
+        return newest if newest >= 0 else self.last_modified_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, or -1 (Kafka's rollingBasedTimestamp)."""
+        if self._first_timestamp is None:
+            if self.size == 0:
+                return NO_TIMESTAMP
+            self._first_timestamp = next(self.headers())[1].max_timestamp
+        return self._first_timestamp
+
+    @property
+    def index_sizes(self) -> tuple[int, int]:
+        """The bytes of the offset index and of the time index."""
+        offset_index, time_index = self._indexes()
+        return len(offset_index.to_bytes()), len(time_index.to_bytes())
 
     def offset_entries(self) -> list[tuple[int, int]]:
         """Return the entries (offset, position) of the offset index."""
-        return self._load_indexes()[0].entries()
+        return self._indexes()[0].entries()
 
     def time_entries(self) -> list[tuple[int, int]]:
         """Return the entries (timestamp, offset) of the time index."""
-        return self._load_indexes()[1].entries()
+        return self._indexes()[1].entries()
 
-    def has_room_for(self, size: int, last_offset: int) -> bool:
-        """Return whether a batch can be added: by bytes, index entries and the range of relative offsets."""
+    def has_room_for(self, size: int, last_offset: int, segment_bytes: int) -> bool:
+        """Return whether batches can be added: by bytes, index entries and the range of relative offsets."""
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return False
-        if self.size == 0:
+        if self._batches.size == 0:
             return True
-        offset_index, time_index = self._load_indexes()
-        is_within_size = self.size + size <= self._config.segment_bytes
-        return is_within_size and not offset_index.is_full and not time_index.is_full
+        return self._batches.size + size <= segment_bytes and not self._require_growing().is_full
 
-    def append(self, data: bytes | bytearray | memoryview, headers: Iterable[RecordBatchHeader]) -> None:
+    def append(self, data: Buffer, headers: Iterable[RecordBatchHeader]) -> None:
         """Write whole batches, which ``headers`` describe, at the end.
 
         When it raises, nothing is visible of them, but the file may be longer: :meth:`cut_excess` mends that.
         """
+        growing = self._require_growing()
         self._remove_saved_indexes()
-        write_fully(self._files, self._handle, data, self.size)
+        position = self._batches.size
+        self._batches.append(data)
         for header in headers:
-            self._note(header)
+            growing.add(header, position)
+            position += header.size_in_bytes
+            self.next_offset = header.next_offset
+            if self._first_timestamp is None:
+                self._first_timestamp = header.max_timestamp
+
+    def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch that is given in parts. Raises as :meth:`append`."""
+        growing = self._require_growing()
+        if self._indexes_saved:
+            self._remove_saved_indexes()
+        batches = self._batches
+        position = batches.size
+        batches.append_parts(parts, size)
+        growing.add_batch(last_offset, max_timestamp, position, size)
+        self.next_offset = last_offset + 1
+        if self._first_timestamp is None:
+            self._first_timestamp = max_timestamp
 
     def cut_excess(self) -> None:
         """Cut off the file what a failed append left behind."""
-        self._files.truncate(self._handle, self.size)
+        self._batches.cut_excess()
 
-    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
-        """Return whole batches from the one with ``offset``, all below ``end_offset``: at least one, if it is below.
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
+        """Return whole batches from the first one that ends above ``offset``, all below ``end_offset``.
 
-        ``offset`` must lie in the segment.
+        At least one, if it is below the end, else nothing; None when no batch ends above ``offset``.
         """
-        start, first = self.locate(offset)
+        found = self.locate(offset)
+        if found is None:
+            return None
+        start, first = found
         if first.next_offset > end_offset:
             return b""
-        limit = self.size if end_offset >= self.next_offset else self.locate(end_offset)[0]
-        stop = limit
-        if limit - start > max_bytes:
+        stop = self._batches.size
+        if end_offset < self.next_offset:
+            limit = self.locate(end_offset)
+            stop = stop if limit is None else limit[0]
+        if stop - start > max_bytes:
             stop = max(start + first.size_in_bytes, self._last_boundary(start, start + max_bytes))
-        return self._pread(stop - start, start)
+        return self._batches.read(stop - start, start)
 
-    def locate(self, offset: int) -> tuple[int, RecordBatchHeader]:
-        """Return position and header of the batch that contains ``offset``, which must lie in the segment.
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return exactly so many bytes from a position."""
+        return self._batches.read(size, position)
+
+    def locate(self, offset: int) -> tuple[int, RecordBatchHeader] | None:
+        """Return position and header of the first batch that ends above ``offset``; None when there is none.
 
         An index that turns out to be wrong is rebuilt. Raises CorruptRecordError when the batches themselves are.
         """
-        indexed_offset, position = self._load_indexes()[0].lookup(offset)
-        try:
-            for found, header in self.headers(position):
-                if found == position and position > 0 and header.last_offset != indexed_offset:
-                    break
-                if header.next_offset > offset:
-                    return found, header
-        except CorruptRecordError:
-            if position == 0:
-                raise
-        logger.warning("The index of %s is wrong at position %d and is rebuilt", self.path, position)
-        self._rebuild_indexes()
-        return next(pair for pair in self.headers(0) if pair[1].next_offset > offset)
+        for position, header in self._headers_from(self._indexes()[0].lookup(offset)):
+            if header.next_offset > offset:
+                return position, header
+        return None
 
-    def headers(self, position: int) -> Iterator[tuple[int, RecordBatchHeader]]:
+    def headers(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:
         """Yield position and header of each batch from a batch's position to the end.
 
         Raises CorruptRecordError where no whole batch follows.
         """
-        window, window_start = b"", position
-        while position < self.size:
-            if position + HEADER_SIZE > window_start + len(window):
-                window, window_start = self._pread(min(_HEADER_WINDOW, self.size - position), position), position
-            header = parse_header(window, position - window_start)
-            if header.size_in_bytes > self.size - position:
-                remaining = self.size - position
-                raise CorruptRecordError(
-                    f"batch of {header.size_in_bytes} bytes at byte {position}, {remaining} remain"
-                )
-            yield position, header
-            position += header.size_in_bytes
+        return self._batches.headers(position)
+
+    def scan(self) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
+        """See :meth:`BatchFile.scan`."""
+        return self._batches.scan()
 
     def find_by_timestamp(self, timestamp_ms: int, min_offset: int) -> TimestampAndOffset | None:
         """Return the first record from ``min_offset`` on whose timestamp is at least ``timestamp_ms``."""
-        if self.size == 0:
+        start = self.locate(max(self._offset_before(timestamp_ms), min_offset))
+        if start is None:
             return None
-        position, _ = self.locate(self._load_indexes()[1].offset_before(timestamp_ms))
-        for found, header in self.headers(position):
-            if header.max_timestamp < timestamp_ms or header.next_offset <= min_offset:
+        for position, header in self.headers(start[0]):
+            if header.max_timestamp < timestamp_ms:
                 continue
-            for record in read_records(self._pread(header.size_in_bytes, found)):
+            for record in read_records(self._batches.read(header.size_in_bytes, position)):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= min_offset:
                     epoch = LeaderEpoch(header.partition_leader_epoch)
                     return TimestampAndOffset(record.timestamp_ms, record.offset, epoch)
         return None
 
-    def find_max_timestamp(self) -> TimestampAndOffset | None:
-        """Return the first record with the segment's largest timestamp; None when no record has one."""
-        self._load_indexes()
-        if self._max_timestamp == NO_TIMESTAMP:
-            return None
-        return self.find_by_timestamp(self._max_timestamp, self.base_offset)
-
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains ``offset`` and all after it, durably; ``offset`` must lie in the segment."""
-        position, header = self.locate(offset)
-        self._remove_saved_indexes()
-        self._files.truncate(self._handle, position)
-        self.size, self.next_offset = position, header.base_offset
-        self._files.fsync(self._handle)
-        offset_index, time_index = self._load_indexes()
-        offset_index.truncate(position)
-        time_index.truncate(header.base_offset)
-        self._replay_tail()
+        """Remove the batch that contains ``offset`` and all after it, durably; the segment grows from there."""
+        found = self.locate(offset)
+        growing = self._growing or self._load_growing(_UNBOUNDED)
+        if found is not None:
+            position, header = found
+            self._remove_saved_indexes()
+            self._batches.truncate(position)
+            growing.truncate(position, header.base_offset)
+            self._first_timestamp = self._first_timestamp if position else None
+        self.transaction_index.truncate(offset)
+        self._replay_tail(growing)
 
     def truncate_bytes(self, size: int) -> None:
         """Cut the file, durably, to what :meth:`rebuild` found to be valid."""
-        self._files.truncate(self._handle, size)
-        self._files.fsync(self._handle)
-        self.size = size
+        self._batches.truncate(size)
 
     def load_tail(self) -> str | None:
         """Make the last segment ready after a clean stop: read its indexes and the batches behind their last entry.
@@ -240,83 +318,107 @@ class Segment:
         Returns what is wrong, or None; after a fault :meth:`rebuild` must follow.
         """
         try:
-            self._read_indexes(_UNBOUNDED)
-            self._replay_tail(validate=True)
-            self._check_time_index()
+            growing = self._load_growing(_UNBOUNDED)
+            self._replay_tail(growing)
+            _, offset = growing.time_index.last_entry
+            if offset >= self.next_offset > self.base_offset:
+                return f"the time index ends at offset {offset}, the segment before {self.next_offset}"
         except (CorruptIndexError, CorruptRecordError) as cause:
             return str(cause)
         return None
 
-    def rebuild(self) -> tuple[list[RecordBatchHeader], str | None]:
-        """Make the segment ready from its batches alone, each checked with its CRC and for contiguous offsets.
+    def rebuild(self) -> Iterator[tuple[RecordBatchHeader, memoryview]]:
+        """Make the segment ready from its batches alone: yield each that is whole, unchanged and above the one before.
 
-        Returns the headers of the valid batches and, when bytes remain behind them, what is wrong with those.
-        ``size`` becomes the size of the valid batches; the file keeps its bytes until :meth:`truncate_bytes`.
+        Raises CorruptRecordError at the first that is not. ``size`` is then still that of the file, and ``next_offset``
+        the end of what is valid. Nothing is removed from the disk but the indexes.
         """
         self._indexes_saved = True
         self._remove_saved_indexes()
-        self._reset_indexes()
-        headers: list[RecordBatchHeader] = []
-        file_size, valid = self.size, 0
-        try:
-            for position, header in self.headers(0):
-                self._validate(position, header)
-                self._index(header, position)
-                headers.append(header)
-                valid = position + header.size_in_bytes
-        except CorruptRecordError as cause:
-            self.size = valid
-            return headers, f"{cause.message} ({file_size - valid} bytes from byte {valid} on)"
-        return headers, None
+        growing = self._grow()
+        self.next_offset = self.base_offset
+        for position, header, data in self._batches.scan():
+            self._check_order(header, position)
+            growing.add(header, position)
+            self.next_offset = header.next_offset
+            yield header, data
+
+    def rest_is_allocated(self, position: int) -> bool:
+        """Return whether what is behind a position is space that was allocated only."""
+        return self._config.preallocate and self._batches.is_zero_from(position, self._batches.size)
 
     @property
-    def has_unsaved_indexes(self) -> bool:
-        """Whether the indexes are in memory alone."""
-        return self._offset_index is not None and not self._indexes_saved
+    def is_saved(self) -> bool:
+        """Whether the files of the indexes are there as the segment is, which says that it is whole on the disk."""
+        return self._indexes_saved
+
+    @property
+    def has_index_files(self) -> bool:
+        """Whether both files of the indexes are there."""
+        names = self._files.listdir(self._directory)
+        return all(self.file_path(suffix).name in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
 
     def save_indexes(self) -> None:
         """Replace both index files, each in one step, unless they have these entries already.
 
-        The new files are found after a crash when the directory was synced since.
+        To be called when the batches are on the disk. The new files are found after a crash when the directory was
+        synced since. A segment that is sealed uses its files from then on.
         """
-        if self._indexes_saved:
+        growing = self._growing
+        if self._indexes_saved or growing is None:
             return
-        self.seal()
-        offset_index, time_index = self._load_indexes()
-        self._replace(INDEX_SUFFIX, offset_index.to_bytes())
-        self._replace(TIME_INDEX_SUFFIX, time_index.to_bytes())
+        growing.seal()
+        self._replace(INDEX_SUFFIX, growing.offset_index.to_bytes())
+        self._replace(TIME_INDEX_SUFFIX, growing.time_index.to_bytes())
         self._indexes_saved = True
 
     def seal(self) -> None:
-        """Complete the time index, so that its last entry is the segment's largest timestamp; nothing is written."""
-        self._load_indexes()[1].maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        """Complete the indexes, for a successor begins to grow; space that was not needed is given back."""
+        self._require_growing().seal()
+        self._batches.trim()
+
+    def release_indexes(self) -> None:
+        """Forget the indexes in memory that are in their files, so that those are mapped when they are needed."""
+        if self._indexes_saved:
+            self._growing = None
 
     def fsync(self) -> None:
-        """Return when the batches are on the disk."""
-        self._files.fsync(self._handle)
+        """Return when the batches and the aborted transactions are on the disk."""
+        self._batches.fsync()
+        self.transaction_index.flush()
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Say when the records of the segment were last written, for those who tell its age by that."""
+        self._batches.set_modified_ms(modified_ms)
+
+    def renamed(self, suffix: str) -> None:
+        """Take note that all files have this suffix of state now."""
+        self._suffix = suffix
+        self._batches.path = self.file_path(LOG_SUFFIX)
+        self.transaction_index.path = self.file_path(TRANSACTION_INDEX_SUFFIX)
 
     def close(self) -> None:
         """Close the log file, once; the segment cannot be used afterwards."""
-        handle, self._handle = self._handle, _CLOSED
-        if handle != _CLOSED:
-            self._files.close(handle)
+        self._batches.close()
+        self._mapped = None
 
     def remove(self) -> None:
         """Close and remove the segment's files."""
         self.close()
         self._files.remove(self.path)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            _remove_if_there(self._files, self._path(suffix))
+            remove_if_there(self._files, self.file_path(suffix))
+        self.transaction_index.remove()
 
     def check_invariants(self) -> None:
-        """Assert that batches are contiguous and whole and that the indexes point at them."""
-        positions = {}
-        expected = self.base_offset
-        for position, header in self.headers(0):
-            assert header.base_offset == expected, (self.path, header, expected)
+        """Assert that batches are in order and whole and that the indexes point at them."""
+        positions: dict[int, RecordBatchHeader] = {}
+        end = self.base_offset
+        for position, header in self.headers():
+            assert header.base_offset >= end, (self.path, header, end)
             positions[position] = header
-            expected = header.next_offset
-        assert expected == self.next_offset, (self.path, expected, self.next_offset)
+            end = header.next_offset
+        assert end <= self.next_offset, (self.path, end, self.next_offset)
         for offset, position in self.offset_entries():
             assert positions[position].last_offset == offset, (self.path, offset, position)
         last_offsets = {header.last_offset: header for header in positions.values()}
@@ -324,134 +426,3 @@ class Segment:
             assert last_offsets[offset].max_timestamp == timestamp, (self.path, offset, timestamp)
         newest = max((header.max_timestamp for header in positions.values()), default=NO_TIMESTAMP)
         assert newest == self.max_timestamp, (self.path, newest, self.max_timestamp)
-
-    def _replace(self, suffix: str, data: bytes) -> None:
-        temporary = self._path(suffix + TEMPORARY_SUFFIX)
-        write_file(self._files, temporary, data)
-        self._files.rename(temporary, self._path(suffix))
-
-    def _remove_saved_indexes(self) -> None:
-        """Remove index files that are about to be outdated: a missing index is rebuilt, an old one would be believed.
-
-        The removal is durable with the next sync of the directory, which the log does before it claims a recovery
-        point.
-        """
-        if self._indexes_saved:
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                _remove_if_there(self._files, self._path(suffix))
-            self._indexes_saved = False
-
-    def _path(self, suffix: str) -> Path:
-        return self._directory / segment_name(self.base_offset, suffix)
-
-    def _pread(self, size: int, position: int) -> bytes:
-        data = self._files.pread(self._handle, size, position)
-        if len(data) != size:
-            raise OSError(5, f"{len(data)} of {size} bytes could be read at byte {position}")
-        return data
-
-    def _last_boundary(self, start: int, target: int) -> int:
-        position = max(start, self._load_indexes()[0].position_before(target))
-        for found, header in self.headers(position):
-            if found + header.size_in_bytes > target:
-                return found
-        return self.size
-
-    def _note(self, header: RecordBatchHeader) -> None:
-        position = self.size
-        self.size += header.size_in_bytes
-        self._index(header, position)
-
-    def _index(self, header: RecordBatchHeader, position: int) -> None:
-        """Take in the batch at a position: the rule of Kafka's LogSegment.append for entries and timestamps."""
-        offset_index, time_index = self._load_indexes()
-        if header.max_timestamp > self._max_timestamp:
-            self._max_timestamp, self._offset_of_max_timestamp = header.max_timestamp, header.last_offset
-        if self._bytes_since_entry > self._config.index_interval_bytes and not offset_index.is_full:
-            offset_index.append(header.last_offset, position)
-            time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += header.size_in_bytes
-        self.next_offset = header.next_offset
-
-    def _validate(self, position: int, header: RecordBatchHeader) -> None:
-        if header.base_offset != self.next_offset:
-            raise CorruptRecordError(
-                f"batch at byte {position} has base offset {header.base_offset}, expected {self.next_offset}"
-            )
-        validate_batch(self._pread(header.size_in_bytes, position))
-
-    def _reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        offset_index = self._offset_index = OffsetIndex(self.base_offset, self._config.segment_index_bytes)
-        time_index = self._time_index = TimeIndex(self.base_offset, self._config.segment_index_bytes)
-        self._indexes_saved = False
-        self._bytes_since_entry = 0
-        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
-        self.next_offset = self.base_offset
-        return offset_index, time_index
-
-    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        if self._offset_index is not None and self._time_index is not None:
-            return self._offset_index, self._time_index
-        try:
-            return self._read_indexes(self.next_offset)
-        except CorruptIndexError as cause:
-            logger.info("The indexes of %s are rebuilt: %s", self.path, cause)
-            return self._rebuild_indexes()
-
-    def _read_indexes(self, next_offset: int) -> tuple[OffsetIndex, TimeIndex]:
-        offset_index = OffsetIndex(self.base_offset, self._config.segment_index_bytes)
-        time_index = TimeIndex(self.base_offset, self._config.segment_index_bytes)
-        offset_index.load(self._index_bytes(INDEX_SUFFIX), self.size)
-        time_index.load(self._index_bytes(TIME_INDEX_SUFFIX), next_offset)
-        self._offset_index, self._time_index = offset_index, time_index
-        self._max_timestamp, self._offset_of_max_timestamp = time_index.last_entry
-        self._indexes_saved = True
-        return offset_index, time_index
-
-    def _index_bytes(self, suffix: str) -> bytes:
-        data = read_file(self._files, self._path(suffix))
-        if data is None:
-            raise CorruptIndexError(f"there is no {self._path(suffix)}")
-        return data
-
-    def _rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        next_offset = self.next_offset
-        indexes = self._reset_indexes()
-        try:
-            for position, header in self.headers(0):
-                self._index(header, position)
-        finally:
-            self.next_offset = next_offset
-        return indexes
-
-    def _replay_tail(self, validate: bool = False) -> None:
-        """Take next offset and largest timestamp from the indexes and the batches behind their last entry."""
-        offset_index, time_index = self._load_indexes()
-        entries = len(offset_index)
-        self._max_timestamp, self._offset_of_max_timestamp = time_index.last_entry
-        self._bytes_since_entry = 0
-        last_offset, tail = offset_index.last_entry
-        self.next_offset = self.base_offset
-        for position, header in self.headers(tail):
-            if position == tail and tail > 0:
-                if header.last_offset != last_offset:
-                    raise CorruptRecordError(f"the index has offset {last_offset} at byte {tail}, the batch {header}")
-                self.next_offset = header.base_offset
-            if validate:
-                self._validate(position, header)
-            self._index(header, position)
-        if len(offset_index) != entries:
-            self._remove_saved_indexes()
-
-    def _check_time_index(self) -> None:
-        _, offset = self._load_indexes()[1].last_entry
-        if offset >= self.next_offset > self.base_offset:
-            raise CorruptIndexError(f"the time index ends at offset {offset}, the segment before {self.next_offset}")
-
-
-def _remove_if_there(files: Files, path: Path) -> None:
-    try:
-        files.remove(path)
-    except FileNotFoundError:
-        return

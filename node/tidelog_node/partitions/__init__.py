@@ -3,7 +3,8 @@
 from tidelog_node.partitions.clock import Clock, SystemClock
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.metadata_cache import MetadataCache
-from tidelog_node.partitions.partition import FollowerIdentity, Partition, ReadResult
+from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.reads import FollowerIdentity, ReadRequest, ReadResult
 from tidelog_node.partitions.registry import PartitionRegistry
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "MetadataCache",
     "Partition",
     "PartitionRegistry",
+    "ReadRequest",
     "ReadResult",
     "SystemClock",
 ]

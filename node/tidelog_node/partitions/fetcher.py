@@ -207,7 +207,9 @@ class LeaderFetcher:
             end = EpochEnd(LeaderEpoch(result.diverging_epoch.epoch), result.diverging_epoch.end_offset)
             await partition.truncate_diverging(fetched.leader_epoch, item.offset, end)
             return
-        partition.replicate(fetched.leader_epoch, item.offset, result.records, result.high_watermark)
+        partition.replicate(
+            fetched.leader_epoch, item.offset, result.records, result.high_watermark, result.log_start_offset
+        )
         fetched.backoff_ms = 0
 
     def _pause(self, fetched: _Fetched, error: TidelogError) -> None:

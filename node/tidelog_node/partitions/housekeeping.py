@@ -1,16 +1,23 @@
-"""What a node does to its partitions by the clock: looks for lagging followers, flushes, writes checkpoints.
+"""What a node does to its partitions by the clock: lag, flushes, retention, idle producers, checkpoints.
 
 Acknowledgements do not wait for a flush, as in Kafka: what was acknowledged is on all in-sync replicas. The recovery
-point only shortens the check after a crash, the high watermark's checkpoint only saves a new leader time.
+point only shortens the check after a crash, the high watermark's checkpoint only saves a new leader time; without the
+log start's, records that were deleted one by one would be back after a crash.
+
+Nothing that happens to one partition ends a task or holds up the other partitions: its error is logged once, until it
+is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from weakref import WeakSet
 
 from tidelog.errors import TidelogError
 from tidelog_node.partitions.log_directories import LogDirectories
+from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
 
 logger = logging.getLogger(__name__)
@@ -25,17 +32,45 @@ async def watch_lag(registry: PartitionRegistry, replica_lag_time_max_ms: int) -
 
 
 async def flush_logs(registry: PartitionRegistry, interval_ms: int) -> None:
-    """Put every log on the disk each ``interval_ms``, one after the other in a thread, until cancelled."""
-    while True:
-        await asyncio.sleep(interval_ms / 1000)
-        for partition in registry:
-            is_held = registry.get(partition.topic, partition.index) is partition
-            if not is_held or partition.log.recovery_point >= partition.log.log_end_offset:
-                continue
-            try:
-                await partition.flush()
-            except TidelogError as error:
-                logger.error("Flushing %s failed: %s", partition, error)
+    """Put the logs on the disk whose ``flush.ms`` is over, one after the other in a thread, until cancelled."""
+
+    async def flush(partition: Partition) -> None:
+        if partition.needs_flush():
+            await partition.flush()
+
+    await _Round(registry, "Flushing", flush).repeat(interval_ms)
+
+
+async def delete_expired_segments(registry: PartitionRegistry, interval_ms: int) -> None:
+    """Apply ``retention.ms``, ``retention.bytes`` and moved log starts each ``interval_ms``, until cancelled."""
+
+    async def delete(partition: Partition) -> None:
+        deleted = await partition.delete_expired()
+        if deleted:
+            logger.info("%s: %d segments were deleted: %s", partition, len(deleted), ", ".join(deleted))
+        # The next partition's files are a step of their own on the event loop.
+        await asyncio.sleep(0)
+
+    await _Round(registry, "Deleting the old segments of", delete).repeat(interval_ms)
+
+
+async def remove_deleted_files(registry: PartitionRegistry, interval_ms: int) -> None:
+    """Give back the space of files whose ``file.delete.delay.ms`` is over, in a thread, until cancelled."""
+
+    async def remove(partition: Partition) -> None:
+        await partition.remove_condemned()
+
+    await _Round(registry, "Removing the deleted files of", remove).repeat(interval_ms)
+
+
+async def expire_producers(registry: PartitionRegistry, interval_ms: int) -> None:
+    """Forget producers that were silent for ``producer.id.expiration.ms`` each ``interval_ms``, until cancelled."""
+
+    async def expire(partition: Partition) -> None:
+        partition.expire_producers()
+        await asyncio.sleep(0)
+
+    await _Round(registry, "Forgetting the old producers of", expire).repeat(interval_ms)
 
 
 async def write_checkpoints(registry: PartitionRegistry, directories: LogDirectories, interval_ms: int) -> None:
@@ -51,3 +86,34 @@ async def write_checkpoints(registry: PartitionRegistry, directories: LogDirecto
             written = current
         except TidelogError as error:
             logger.error("Writing the checkpoints failed: %s", error)
+
+
+class _Round:
+    """One thing that is done to every partition, again and again."""
+
+    def __init__(self, registry: PartitionRegistry, action: str, do: Callable[[Partition], Awaitable[None]]) -> None:
+        self._registry = registry
+        self._action = action
+        self._do = do
+        self._failing: WeakSet[Partition] = WeakSet()
+
+    async def repeat(self, interval_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            for partition in self._registry:
+                if self._is_held(partition) and partition.log.failure is None:
+                    await self._apply(partition)
+
+    def _is_held(self, partition: Partition) -> bool:
+        return self._registry.get(partition.topic, partition.index) is partition
+
+    async def _apply(self, partition: Partition) -> None:
+        try:
+            await self._do(partition)
+        except Exception as error:
+            if partition not in self._failing and self._is_held(partition):
+                self._failing.add(partition)
+                is_named = isinstance(error, TidelogError)
+                logger.error("%s %s failed: %s", self._action, partition, error, exc_info=not is_named)
+        else:
+            self._failing.discard(partition)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.files import storage_errors
@@ -36,6 +36,31 @@ class FoundPartition:
     topic_id: TopicId
     log: PartitionLog
     high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """A replica in a log directory; ``is_future`` marks the copy that a move under way is making (KIP-113).
+
+    ``offset_lag`` is how far the high watermark, or for a copy the current replica's end, is ahead of this log's end.
+    """
+
+    topic: str
+    partition: int
+    size_in_bytes: int
+    offset_lag: int
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryDescription:
+    """One of ``log.dirs``; ``error`` says why it is offline. Bytes are those of its file system, -1 if not known."""
+
+    path: Path
+    error: TidelogError | None
+    replicas: tuple[ReplicaDescription, ...] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1
 
 
 class LogDirectories:

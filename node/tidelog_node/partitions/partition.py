@@ -8,19 +8,29 @@ takes ``disk`` first.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import AppendInfo, PartitionLog, TimestampAndOffset
 from tidelog_node.partitions.clock import Clock
-from tidelog_node.partitions.purgatory import ProduceWaiters, ReadWaiters
-from tidelog_node.replication import EpochEnd, PartitionState, find_divergence
+from tidelog_node.partitions.purgatory import OffsetWaiters, ReadWaiters
+from tidelog_node.partitions.reads import (
+    FollowerIdentity,
+    ReadRequest,
+    ReadResult,
+    epoch_end,
+    find_log_divergence,
+    read_for_consumer,
+    read_for_follower,
+)
+from tidelog_node.replication import EpochEnd, LeaderState, PartitionState
 from tidelog_node.replication.commands import (
     AdvanceHighWatermark,
+    AdvanceLogStart,
     AssignEpochStart,
     Command,
     LeadershipLost,
@@ -67,24 +77,6 @@ class PartitionEffects(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerIdentity:
-    """Which replica fetches, and in which registration."""
-
-    replica_id: BrokerId
-    replica_epoch: BrokerEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class ReadResult:
-    """What a fetch of one partition gives: records, or where the follower's log diverges."""
-
-    records: bytes
-    high_watermark: int
-    log_start_offset: int
-    diverging: EpochEnd | None = None
-
-
 class Partition:
     """Made by the registry when the metadata names this node as a replica, closed or deleted when it no longer does."""
 
@@ -104,7 +96,8 @@ class Partition:
         self.log = log
         self.state = state
         self.disk = asyncio.Lock()
-        self.produce_waiters = ProduceWaiters()
+        self.produce_waiters = OffsetWaiters()
+        self.deletion_waiters = OffsetWaiters()
         self.log_end_waiters = ReadWaiters()
         self.high_watermark_waiters = ReadWaiters()
         self._effects = effects
@@ -145,7 +138,7 @@ class Partition:
         self.step(TimePassed())
 
     def append(self, records: bytes, needs_all_replicas: bool) -> AppendInfo:
-        """Append one batch as the leader.
+        """Append one batch as the leader; an idempotent one that is there already is not appended again.
 
         Raises:
             TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or what the log refuses; nothing is appended.
@@ -155,8 +148,9 @@ class Partition:
             leader.check_enough_replicas()
         with self._watching_disk():
             info = self.log.append_as_leader(records, leader.leader_epoch, self._clock.wall_ms())
-        self.step(RecordsAppended(self.log.log_end_offset))
-        self.log_end_waiters.wake()
+        if not info.is_duplicate:
+            self.step(RecordsAppended(self.log.log_end_offset))
+            self.log_end_waiters.wake()
         return info
 
     def replicated(self, required_offset: int) -> asyncio.Future[None]:
@@ -177,47 +171,33 @@ class Partition:
         text = f"{self}: offset {required_offset} is not on all in-sync replicas after {timeout_ms} ms"
         return error_for(ErrorCode.REQUEST_TIMED_OUT, text)
 
-    def read_as_leader(
-        self,
-        fetch_offset: int,
-        max_bytes: int,
-        leader_epoch: LeaderEpoch | None,
-        last_fetched_epoch: LeaderEpoch | None,
-        follower: FollowerIdentity | None,
-    ) -> ReadResult:
-        """Read for a consumer, up to the high watermark, or for a follower, up to the log's end.
+    def read_as_leader(self, request: ReadRequest, follower: FollowerIdentity | None) -> ReadResult:
+        """Read for a consumer, up to what is committed, or for a follower, up to the log's end.
 
-        A follower's fetch that matches this log is also its acknowledgement of all below ``fetch_offset``.
+        A follower's fetch that matches this log is also its acknowledgement of all below its offset.
 
         Raises:
             TidelogError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE.
         """
-        self.state.check_leader_epoch(leader_epoch)
+        self.state.check_leader_epoch(request.leader_epoch)
         leader = self.state.require_leader()
         if follower is not None:
-            leader.check_follower(follower.replica_id, follower.replica_epoch)
-        diverging = self._find_divergence(fetch_offset, last_fetched_epoch)
-        if diverging is not None:
-            return ReadResult(b"", leader.high_watermark, self.log.log_start_offset, diverging)
-        limit = leader.high_watermark if follower is None else self.log.log_end_offset
-        records = self._read(fetch_offset, max_bytes, limit)
-        if follower is not None:
-            self.step(FollowerFetched(follower.replica_id, follower.replica_epoch, fetch_offset))
-        return ReadResult(records, self.high_watermark, self.log.log_start_offset)
+            return self._read_for_follower(leader, request, follower)
+        with self._watching_disk():
+            return read_for_consumer(self.log, request, leader.high_watermark)
 
-    def read_as_replica(self, fetch_offset: int, max_bytes: int, leader_epoch: LeaderEpoch | None) -> ReadResult:
+    def read_as_replica(self, request: ReadRequest) -> ReadResult:
         """Read for a consumer of the same rack up to this replica's own high watermark (KIP-392).
 
         Raises:
             TidelogError: as :meth:`read_as_leader`; OFFSET_NOT_AVAILABLE for an offset that the leader may have.
         """
-        self.state.check_leader_epoch(leader_epoch)
-        if fetch_offset > self.high_watermark:
-            text = f"{self}: offset {fetch_offset} is above this replica's high watermark {self.high_watermark}"
+        self.state.check_leader_epoch(request.leader_epoch)
+        if request.fetch_offset > self.high_watermark:
+            text = f"{self}: offset {request.fetch_offset} is above this replica's high watermark {self.high_watermark}"
             raise error_for(ErrorCode.OFFSET_NOT_AVAILABLE, text)
-        return ReadResult(
-            self._read(fetch_offset, max_bytes, self.high_watermark), self.high_watermark, self.log.log_start_offset
-        )
+        with self._watching_disk():
+            return read_for_consumer(self.log, request, self.high_watermark)
 
     def end_offset_for_epoch(self, epoch: int, leader_epoch: LeaderEpoch | None) -> tuple[int, int]:
         """Return the leader's largest epoch not above ``epoch`` and its end; (-1, -1) when not known (KIP-320).
@@ -229,14 +209,52 @@ class Partition:
         self.state.require_leader()
         return self.log.end_offset_for_epoch(epoch)
 
-    def find_committed(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        """Return the first committed record that is as late as ``timestamp_ms``, or None."""
+    def find_by_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampAndOffset | None:
+        """Return the first record as late as ``timestamp_ms``, None when there is none or it is not below the end."""
         with self._watching_disk():
             found = self.log.find_by_timestamp(timestamp_ms)
-        return found if found is not None and found.offset < self.high_watermark else None
+        return found if found is not None and found.offset < end_offset else None
 
-    def replicate(self, leader_epoch: LeaderEpoch, fetch_offset: int, records: bytes, high_watermark: int) -> None:
-        """Append what the leader of ``leader_epoch`` answered to a fetch at ``fetch_offset``; an old answer is ignored.
+    def find_max_timestamp(self, end_offset: int) -> TimestampAndOffset | None:
+        """Return the first record of the largest timestamp, None when there is none or it is not below the end."""
+        with self._watching_disk():
+            found = self.log.find_max_timestamp()
+        return found if found is not None and found.offset < end_offset else None
+
+    def delete_records(self, offset: int) -> asyncio.Future[None]:
+        """Delete the records below ``offset``, -1 for all that are committed (KIP-107).
+
+        They cannot be read here any more when this returns; the future ends when that is so on every replica whose
+        node lives. It raises NOT_LEADER_OR_FOLLOWER when leadership moves first.
+
+        Raises:
+            TidelogError: NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION: the topic is only compacted; OFFSET_OUT_OF_RANGE.
+        """
+        leader = self.state.require_leader()
+        if not self.log.config.is_deleted:
+            text = f"{self}: records are deleted only where cleanup.policy has delete"
+            raise error_for(ErrorCode.POLICY_VIOLATION, text)
+        required_offset = leader.deletion_offset(offset)
+        with self._watching_disk():
+            if self.log.advance_log_start_offset(required_offset):
+                self._wake_readers()
+        future = self.deletion_waiters.add(required_offset)
+        self._complete_deletions()
+        return future
+
+    def low_watermark(self) -> int:
+        """Return the least log start of all replicas whose nodes live; raises NOT_LEADER_OR_FOLLOWER."""
+        return self.state.require_leader().low_watermark(self.log.log_start_offset)
+
+    def replicate(
+        self,
+        leader_epoch: LeaderEpoch,
+        fetch_offset: int,
+        records: bytes,
+        high_watermark: int,
+        log_start_offset: int,
+    ) -> None:
+        """Take in what the leader of ``leader_epoch`` answered to a fetch at ``fetch_offset``; ignore an old answer.
 
         Raises:
             TidelogError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR; nothing is appended.
@@ -247,14 +265,18 @@ class Partition:
             with self._watching_disk():
                 self.log.append_as_follower(records)
             self.log_end_waiters.wake()
-        self.step(RecordsReplicated(leader_epoch, self.log.log_end_offset, high_watermark))
+        self.step(
+            RecordsReplicated(
+                leader_epoch, self.log.log_end_offset, self.log.log_start_offset, high_watermark, log_start_offset
+            )
+        )
 
     async def truncate_diverging(self, leader_epoch: LeaderEpoch, fetch_offset: int, leader_end: EpochEnd) -> None:
         """Cut the log where the leader of ``leader_epoch`` says that it diverges."""
         async with self.disk:
             if not self._is_expected(leader_epoch, fetch_offset):
                 return
-            own = _epoch_end(self.log.end_offset_for_epoch(leader_end.epoch))
+            own = epoch_end(self.log.end_offset_for_epoch(leader_end.epoch))
             logger.info("%s: the log diverges after epoch %d, offset %d", self, leader_end.epoch, leader_end.end_offset)
             self.step(LogDiverged(leader_epoch, leader_end, own, self.log.log_end_offset))
 
@@ -273,6 +295,27 @@ class Partition:
             with self._watching_disk():
                 return await asyncio.to_thread(self.log.flush)
 
+    def needs_flush(self) -> bool:
+        """Whether ``flush.ms`` is over for a record that is not on the disk."""
+        return self.log.needs_flush(self._clock.wall_ms())
+
+    async def delete_expired(self) -> list[str]:
+        """Delete the segments whose time is over or that are beyond the size; returns their files' names."""
+        async with self.disk:
+            with self._watching_disk():
+                return self.log.delete_expired(self._clock.wall_ms(), self.high_watermark)
+
+    async def remove_condemned(self) -> int:
+        """Remove from the disk, in a thread, files that were deleted ``file.delete.delay.ms`` ago; returns how many."""
+        async with self.disk:
+            with self._watching_disk():
+                return await asyncio.to_thread(self.log.remove_condemned, self._clock.wall_ms())
+
+    def expire_producers(self) -> int:
+        """Forget producers that were silent for ``producer.id.expiration.ms``; returns how many."""
+        with self._watching_disk():
+            return self.log.expire_producers(self._clock.wall_ms())
+
     async def close(self) -> None:
         """Answer everybody who waits and close the log."""
         self._abandon(f"{self} is being closed on node {self.state.local_id}", ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -290,6 +333,7 @@ class Partition:
         with self._watching_disk():
             for command in self.state.step(event, self._clock.monotonic_ms()):
                 self._execute(command)
+        self._complete_deletions()
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -298,12 +342,14 @@ class Partition:
                 self.high_watermark_waiters.wake()
             case ProposeIsr():
                 self._effects.propose_isr(self, command)
+            case AdvanceLogStart():
+                self.log.advance_log_start_offset(command.offset)
             case AssignEpochStart():
                 self.log.assign_epoch_start(command.leader_epoch, command.offset)
                 self._wake_readers()
             case LeadershipLost():
                 text = f"{self}: node {self.state.local_id} leads no more, the leader is {self.state.leader_id}"
-                self.produce_waiters.fail_all(error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
+                self._fail_waiters(error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
                 self._wake_readers()
             case StartFetching():
                 self._effects.start_fetching(self, command.leader_id, command.leader_epoch)
@@ -327,36 +373,41 @@ class Partition:
         else:
             self.produce_waiters.complete(leader.high_watermark, None)
 
+    def _complete_deletions(self) -> None:
+        leader = self.state.leader
+        if leader is not None and len(self.deletion_waiters):
+            self.deletion_waiters.complete(leader.low_watermark(self.log.log_start_offset))
+
+    def _read_for_follower(self, leader: LeaderState, request: ReadRequest, follower: FollowerIdentity) -> ReadResult:
+        leader.check_follower(follower.replica_id, follower.replica_epoch)
+        diverging = find_log_divergence(self.log, request)
+        if diverging is not None:
+            last_stable = self.log.last_stable_offset(leader.high_watermark)
+            start = self.log.log_start_offset
+            return ReadResult(b"", leader.high_watermark, last_stable, start, diverging=diverging)
+        with self._watching_disk():
+            result = read_for_follower(self.log, request, leader.high_watermark)
+        self.step(
+            FollowerFetched(follower.replica_id, follower.replica_epoch, request.fetch_offset, request.log_start_offset)
+        )
+        return dataclasses.replace(result, high_watermark=self.high_watermark)
+
+    def _fail_waiters(self, error: TidelogError) -> None:
+        self.produce_waiters.fail_all(error)
+        self.deletion_waiters.fail_all(error)
+
     def _wake_readers(self) -> None:
         self.log_end_waiters.wake()
         self.high_watermark_waiters.wake()
 
     def _abandon(self, reason: str, code: ErrorCode) -> None:
         self._effects.stop_fetching(self)
-        self.produce_waiters.fail_all(error_for(code, reason))
+        self._fail_waiters(error_for(code, reason))
         self._wake_readers()
 
     def _is_expected(self, leader_epoch: LeaderEpoch, fetch_offset: int) -> bool:
         is_follower = self.state.leader is None and self.state.leader_epoch == leader_epoch
         return is_follower and self.log.log_end_offset == fetch_offset
-
-    def _find_divergence(self, fetch_offset: int, last_fetched_epoch: LeaderEpoch | None) -> EpochEnd | None:
-        if last_fetched_epoch is None:
-            return None
-        leader_end = _epoch_end(self.log.end_offset_for_epoch(last_fetched_epoch))
-        if leader_end is None or fetch_offset < self.log.log_start_offset:
-            raise error_for(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self}: offset {fetch_offset} after epoch {last_fetched_epoch}: the log starts at"
-                f" {self.log.log_start_offset}, its latest epoch is {self.log.latest_epoch}",
-            )
-        return find_divergence(last_fetched_epoch, fetch_offset, leader_end)
-
-    def _read(self, fetch_offset: int, max_bytes: int, limit: int) -> bytes:
-        if fetch_offset == limit:
-            return b""
-        with self._watching_disk():
-            return self.log.read(fetch_offset, max_bytes, limit)
 
     def _watching_disk(self) -> _DiskWatch:
         return _DiskWatch(self, self._effects)
@@ -377,8 +428,3 @@ class _DiskWatch:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TidelogError) and self._partition.log.failure is not None:
             self._effects.storage_failed(self._partition, self._partition.log.failure)
-
-
-def _epoch_end(answer: tuple[int, int]) -> EpochEnd | None:
-    epoch, end_offset = answer
-    return None if epoch < 0 else EpochEnd(LeaderEpoch(epoch), end_offset)

@@ -1,4 +1,4 @@
-"""Requests that wait: producers for the high watermark, readers for something new. Futures, never threads.
+"""Requests that wait: producers and deletions for a watermark, readers for something new. Futures, never threads.
 
 All of it lives on the event loop's thread. A deadline is its caller's business: whoever stops waiting, also by
 cancellation, takes its entry out.
@@ -7,35 +7,41 @@ cancellation, takes its entry out.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import heapq
+import itertools
 
 from tidelog.errors import TidelogError
 
 
-class ProduceWaiters:
-    """Producers of one partition, by the offset that the high watermark must reach; offsets only grow."""
+class OffsetWaiters:
+    """Requests that wait until a watermark of one partition reaches an offset.
+
+    Producers wait for the high watermark, deletions for the low one. A producer's batch that was there already
+    waits for an earlier offset than those before it, so the order is that of the offsets, not of the calls.
+    """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._calls = itertools.count()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, required_offset: int) -> asyncio.Future[None]:
-        """Return a future that ends when everything below ``required_offset`` is on all in-sync replicas."""
+        """Return a future that ends when the watermark is at ``required_offset`` or above."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((required_offset, future))
+        heapq.heappush(self._waiting, (required_offset, next(self._calls), future))
         return future
 
-    def complete(self, high_watermark: int, error: TidelogError | None) -> None:
-        """Answer those at or below the high watermark: with success, or with ``error``."""
-        while self._waiting and (self._waiting[0][0] <= high_watermark or self._waiting[0][1].done()):
-            _settle(self._waiting.popleft()[1], error)
+    def complete(self, watermark: int, error: TidelogError | None = None) -> None:
+        """Answer those at or below the watermark: with success, or with ``error``."""
+        while self._waiting and (self._waiting[0][0] <= watermark or self._waiting[0][2].done()):
+            _settle(heapq.heappop(self._waiting)[2], error)
 
     def fail_all(self, error: TidelogError) -> None:
         """Answer everybody with ``error``."""
         while self._waiting:
-            _settle(self._waiting.popleft()[1], error)
+            _settle(self._waiting.pop()[2], error)
 
 
 class ReadWaiter:

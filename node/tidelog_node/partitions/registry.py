@@ -17,7 +17,12 @@ from tidelog_node.log import PartitionLog
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.fetcher import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.log_directories import FoundPartition, LogDirectories, PartitionKey
+from tidelog_node.partitions.log_directories import (
+    FoundPartition,
+    LogDirectories,
+    LogDirectoryDescription,
+    PartitionKey,
+)
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import ProposeIsr
@@ -87,6 +92,25 @@ class PartitionRegistry:
                 # A new leader epoch is written to the disk: many in a row must not hold up heartbeats and requests.
                 await asyncio.sleep(0)
         self._change_configs(image, delta)
+
+    async def move(self, topic: str, partition: int, path: str) -> None:
+        """Begin to move a replica to another of this node's log directories (AlterReplicaLogDirs, KIP-113).
+
+        Returns when the move has begun; it goes on in the background and replaces an earlier one of the replica. A move
+        to where the replica is ends one that is under way.
+
+        Raises:
+            TidelogError: LOG_DIR_NOT_FOUND, ``path`` is not in ``log.dirs``; KAFKA_STORAGE_ERROR, it or the replica's
+                own directory is offline; REPLICA_NOT_AVAILABLE, this node has no replica of that partition.
+        """
+        raise NotImplementedError
+
+    async def describe_log_dirs(self) -> list[LogDirectoryDescription]:
+        """Return every directory of ``log.dirs`` with its replicas and the space of its file system (KIP-113, 827)."""
+        raise NotImplementedError
+
+    def check_online(self, topic: str, index: int) -> None:
+        """Raise KAFKA_STORAGE_ERROR when this node holds a replica in a directory that is offline; else do nothing."""
 
     async def discard_unknown(self) -> None:
         """Set aside the logs of an earlier run that the first image does not name."""

@@ -24,6 +24,13 @@ class AdvanceHighWatermark:
 
 
 @dataclass(frozen=True, slots=True)
+class AdvanceLogStart:
+    """Records below ``offset``, which are committed, were deleted on the leader: delete them here too (KIP-107)."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeadershipLost:
     """Answer every waiting producer and consumer NOT_LEADER_OR_FOLLOWER: the records may yet be truncated."""
 
@@ -71,6 +78,7 @@ class RestartLogAt:
 Command: TypeAlias = (
     AssignEpochStart
     | AdvanceHighWatermark
+    | AdvanceLogStart
     | LeadershipLost
     | ProposeIsr
     | StartFetching

@@ -48,12 +48,14 @@ class RecordsAppended:
 class FollowerFetched:
     """A follower asked this leader for ``fetch_offset``, and its log was found to match up to there.
 
-    Not to be sent for a fetch that was answered with an error or a diverging epoch: such a fetch proves nothing.
+    ``log_start_offset`` is where the follower's log starts. Not to be sent for a fetch that was answered with an error
+    or a diverging epoch: such a fetch proves nothing.
     """
 
     replica_id: BrokerId
     replica_epoch: BrokerEpoch
     fetch_offset: int
+    log_start_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,16 @@ class IsrChangeRefused:
 
 @dataclass(frozen=True, slots=True)
 class RecordsReplicated:
-    """A fetch sent in ``leader_epoch`` was answered and its records, if any, were appended to this follower's log."""
+    """A fetch sent in ``leader_epoch`` was answered and its records, if any, were appended to this follower's log.
+
+    ``log_end_offset`` and ``log_start_offset`` are this follower's own.
+    """
 
     leader_epoch: LeaderEpoch
     log_end_offset: int
+    log_start_offset: int
     leader_high_watermark: int
+    leader_log_start_offset: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,21 @@
 """One term of a partition's follower: it copies its leader's log, cuts what the leader does not have, learns the
-high watermark.
+high watermark and where the log starts.
 
 An answer counts only when it belongs to the present leader epoch: an old leader's answer, delayed, must not add to
 or cut this log. The high watermark is the leader's, bounded by the own log's end; it goes back only with a truncation.
+What was deleted on the leader was committed: the log's start follows, never beyond the own high watermark.
 """
 
 from __future__ import annotations
 
 from tidelog.ids import BrokerId, LeaderEpoch
-from tidelog_node.replication.commands import AdvanceHighWatermark, Command, RestartLogAt, TruncateTo
+from tidelog_node.replication.commands import (
+    AdvanceHighWatermark,
+    AdvanceLogStart,
+    Command,
+    RestartLogAt,
+    TruncateTo,
+)
 from tidelog_node.replication.events import LogDiverged, LogOutOfRange, RecordsReplicated
 from tidelog_node.replication.truncation import truncation_offset
 
@@ -25,11 +32,15 @@ class FollowerState:
         """Take in an answered fetch."""
         if event.leader_epoch != self.leader_epoch:
             return []
+        commands: list[Command] = []
         reached = min(event.leader_high_watermark, event.log_end_offset)
-        if reached <= self.high_watermark:
-            return []
-        self.high_watermark = reached
-        return [AdvanceHighWatermark(reached)]
+        if reached > self.high_watermark:
+            self.high_watermark = reached
+            commands.append(AdvanceHighWatermark(reached))
+        deleted_below = min(event.leader_log_start_offset, self.high_watermark)
+        if deleted_below > event.log_start_offset:
+            commands.append(AdvanceLogStart(deleted_below))
+        return commands
 
     def truncate(self, event: LogDiverged) -> list[Command]:
         """Cut the log where it leaves the leader's; the next fetch finds out whether that was far enough."""

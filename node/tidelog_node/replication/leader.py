@@ -11,6 +11,8 @@ The rules, and where they come from:
   answer or the metadata log tells.
 - A write with acks=all is refused before the append when the set is too small; after it, it is satisfied when the high
   watermark has passed it and the set is still large enough.
+- Records may be deleted up to the high watermark. They are gone when the logs of all replicas whose nodes live, in
+  sync or not, start behind them; a node that comes back later takes the start over from its leader (KIP-107).
 - Until the high watermark has reached the start of the epoch, the latest offset is not known (KIP-207).
 """
 
@@ -24,6 +26,9 @@ from tidelog_node.replication.commands import AdvanceHighWatermark, Command, Pro
 from tidelog_node.replication.events import FollowerFetched, IsrChangeAccepted, IsrChangeRefused, RegistrationChanged
 from tidelog_node.replication.isr import CommittedIsr, IsrState, PendingExpand, PendingIsr, PendingShrink
 from tidelog_node.replication.progress import NEVER_MS, NO_BROKER_EPOCH, FollowerProgress
+
+HIGH_WATERMARK = -1
+"""Asks for the deletion of all that is committed."""
 
 _CERTAINLY_NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA,)
 _METADATA_WILL_TELL = (
@@ -93,7 +98,9 @@ class LeaderState:
         """Take in a follower's fetch that matched this log; ``check_follower`` must have passed."""
         self.check_follower(event.replica_id, event.replica_epoch)
         progress = self.followers[event.replica_id]
-        progress.record_fetch(event.fetch_offset, event.replica_epoch, self.log_end_offset, now_ms)
+        progress.record_fetch(
+            event.fetch_offset, event.log_start_offset, event.replica_epoch, self.log_end_offset, now_ms
+        )
         return [*self._maybe_expand(event.replica_id), *self.advance(now_ms)]
 
     def check_follower(self, replica_id: BrokerId, replica_epoch: BrokerEpoch) -> None:
@@ -191,6 +198,26 @@ class LeaderState:
                 f"where leader epoch {self.leader_epoch} begins",
             )
         return self.high_watermark
+
+    def deletion_offset(self, requested_offset: int) -> int:
+        """Return below which offset a request deletes; -1 stands for the high watermark (KIP-107).
+
+        Raises:
+            TidelogError: OFFSET_OUT_OF_RANGE: it is neither -1 nor from 0 to the high watermark.
+        """
+        offset = self.high_watermark if requested_offset == HIGH_WATERMARK else requested_offset
+        if not 0 <= offset <= self.high_watermark:
+            text = f"records below offset {requested_offset} cannot be deleted, the high watermark is"
+            raise error_for(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} {self.high_watermark}")
+        return offset
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """Return the least start of the logs of all replicas that live, this one's being ``log_start_offset``.
+
+        -1 while a follower that lives has not fetched in this leader epoch.
+        """
+        starts = (f.log_start_offset for broker_id, f in self.followers.items() if broker_id in self.eligible)
+        return min([log_start_offset, *starts])
 
     def check_invariants(self) -> None:
         """Assert what must hold after every step."""

@@ -16,22 +16,27 @@ class FollowerProgress:
     """Kafka's ReplicaState: owned and changed by :class:`~tidelog_node.replication.leader.LeaderState` alone.
 
     ``log_end_offset`` is what the follower has, by its fetch in this leader epoch; unknown before its first one.
+    ``log_start_offset`` is where its log started at its last fetch.
     ``last_caught_up_ms`` is the last time at which it had all that the leader had at its previous fetch.
     """
 
     last_caught_up_ms: int
     log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
     last_fetch_ms: int = 0
     leader_end_at_last_fetch: int = UNKNOWN_OFFSET
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
-    def record_fetch(self, fetch_offset: int, broker_epoch: BrokerEpoch, leader_log_end: int, now_ms: int) -> None:
+    def record_fetch(
+        self, fetch_offset: int, log_start_offset: int, broker_epoch: BrokerEpoch, leader_log_end: int, now_ms: int
+    ) -> None:
         """Take in a fetch whose offset was found to match the leader's log."""
         if fetch_offset >= leader_log_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self.leader_end_at_last_fetch != UNKNOWN_OFFSET and fetch_offset >= self.leader_end_at_last_fetch:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
         self.last_fetch_ms = now_ms
         self.leader_end_at_last_fetch = leader_log_end
         self.broker_epoch = broker_epoch

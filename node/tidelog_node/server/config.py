@@ -18,7 +18,8 @@ from tidelog.config.topic import (
     TopicConfig,
 )
 
-_MINUTE_MS = 60_000
+_SECOND_MS = 1_000
+_MINUTE_MS = 60 * _SECOND_MS
 _HOUR_MS = 60 * _MINUTE_MS
 _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
@@ -245,6 +246,16 @@ class NodeConfig:
         if self.log_retention_minutes is not None:
             return max(-1, self.log_retention_minutes * _MINUTE_MS)
         return max(-1, self.log_retention_hours * _HOUR_MS)
+
+    @property
+    def flush_check_interval_ms(self) -> int:
+        """How often to look for logs to flush: at least as often as ``log.flush.interval.ms`` asks for."""
+        return max(1, min(self.log_flush_scheduler_interval_ms, self.log_flush_interval_ms))
+
+    @property
+    def deleted_files_check_interval_ms(self) -> int:
+        """How often to look for deleted files to remove: their delay, but neither very often nor seldom."""
+        return min(self.log_retention_check_interval_ms, max(_SECOND_MS, self.log_segment_delete_delay_ms))
 
     def topic_defaults(self) -> TopicConfig:
         """Return the settings of topics that do not say."""

@@ -73,6 +73,21 @@ class LogService(LogServiceServicer):
     ) -> pb.OffsetForLeaderEpochResponse:
         return await _answer(context, handlers.offset_for_leader_epoch, self._context, request)
 
+    async def DeleteRecords(  # noqa: N802, D102
+        self, request: pb.DeleteRecordsRequest, context: _Context
+    ) -> pb.DeleteRecordsResponse:
+        return await _answer(context, handlers.delete_records, self._context, request)
+
+    async def DescribeLogDirs(  # noqa: N802, D102
+        self, request: pb.DescribeLogDirsRequest, context: _Context
+    ) -> pb.DescribeLogDirsResponse:
+        return await _answer(context, handlers.describe_log_dirs, self._context, request)
+
+    async def AlterReplicaLogDirs(  # noqa: N802, D102
+        self, request: pb.AlterReplicaLogDirsRequest, context: _Context
+    ) -> pb.AlterReplicaLogDirsResponse:
+        return await _answer(context, handlers.alter_replica_log_dirs, self._context, request)
+
 
 class AdminService(AdminServiceServicer):
     """What administrators ask."""

@@ -27,7 +27,14 @@ from tidelog.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from tidelog_node.handlers import NodeContext
 from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
 from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
-from tidelog_node.partitions.housekeeping import flush_logs, watch_lag, write_checkpoints
+from tidelog_node.partitions.housekeeping import (
+    delete_expired_segments,
+    expire_producers,
+    flush_logs,
+    remove_deleted_files,
+    watch_lag,
+    write_checkpoints,
+)
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.transport import GrpcReplicaTransport
 from tidelog_node.server.budget import ByteBudget
@@ -171,7 +178,10 @@ class Node:
             "metadata-follower": self._follower.run(),
             "isr-changes": isr_changes.run(),
             "lag-watch": watch_lag(self._registry, config.replica_lag_time_max_ms),
-            "log-flusher": flush_logs(self._registry, config.log_flush_interval_ms),
+            "log-flusher": flush_logs(self._registry, config.flush_check_interval_ms),
+            "retention": delete_expired_segments(self._registry, config.log_retention_check_interval_ms),
+            "deleted-files": remove_deleted_files(self._registry, config.deleted_files_check_interval_ms),
+            "producer-expiry": expire_producers(self._registry, config.producer_id_expiration_check_interval_ms),
             "checkpoints": checkpoints,
         }
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]

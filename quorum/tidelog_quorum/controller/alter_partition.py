@@ -1,4 +1,4 @@
-"""A leader's change of its partition's ISR, as compare-and-set on both epochs (KIP-497, KIP-841, KIP-903)."""
+"""A leader's change of its partition's ISR, as compare-and-set on both epochs (KIP-497, 841, 858, 903)."""
 
 from __future__ import annotations
 
@@ -97,12 +97,14 @@ def _check_isr(image: MetadataImage, name: str, partition: PartitionRegistration
         )
     if partition.leader not in isr:
         raise error_for(ErrorCode.INVALID_REQUEST, f"{isr} cannot be the ISR of {name}: its leader is not in it")
-    problems = list(_ineligible(image, asked.new_isr))
+    problems = list(_ineligible(image, partition, asked.new_isr))
     if problems:
         raise error_for(ErrorCode.INELIGIBLE_REPLICA, f"{isr} cannot be the ISR of {name}: {'; '.join(problems)}")
 
 
-def _ineligible(image: MetadataImage, members: Iterable[pb.IsrMember]) -> Iterable[str]:
+def _ineligible(
+    image: MetadataImage, partition: PartitionRegistration, members: Iterable[pb.IsrMember]
+) -> Iterable[str]:
     for member in members:
         broker = image.brokers.get(BrokerId(member.broker_id))
         if broker is None:
@@ -113,3 +115,5 @@ def _ineligible(image: MetadataImage, members: Iterable[pb.IsrMember]) -> Iterab
             yield f"broker {member.broker_id} is fenced"
         elif member.broker_epoch not in (-1, broker.broker_epoch):
             yield f"broker {member.broker_id} has epoch {broker.broker_epoch}, not {member.broker_epoch}"
+        elif not image.can_serve(partition, broker.broker_id):
+            yield f"the log directory of broker {member.broker_id} is offline"

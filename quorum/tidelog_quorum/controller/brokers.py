@@ -6,7 +6,9 @@
                            ^  <--------- want_fence, session expired ---------'                        |
                            '<------------- leads nothing, the others know, or session expired ---------'
 
-A fenced broker that was shutting down comes back only by a new registration. Whoever leaves "unfenced" leaves every
+A fenced broker that was shutting down comes back only by a new registration. A log directory that a heartbeat says has
+failed is taken off the registration, and with it the replicas in it out of their ISRs; it comes back only by a
+registration of another incarnation (KIP-858). Whoever leaves "unfenced" leaves every
 ISR that has another member in the same entry (``elections``).
 """
 
@@ -16,9 +18,14 @@ import dataclasses
 import enum
 
 from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_quorum.controller.elections import changes_with, changes_without, leads_any
+from tidelog_quorum.controller.elections import (
+    changes_with,
+    changes_without,
+    changes_without_directories,
+    leads_any,
+)
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions
 from tidelog_quorum.metadata.image import MetadataImage
@@ -67,15 +74,17 @@ def register_broker(
 def heartbeat(
     image: MetadataImage, sessions: BrokerSessions, request: pb.BrokerHeartbeatRequest, now_ms: int
 ) -> Result[pb.BrokerHeartbeatResponse]:
-    """Keep a broker's session alive and move it on to what it wants to be.
+    """Keep a broker's session alive, take note of directories that failed, and move it on to what it wants to be.
 
     Raises:
         TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     sessions.touch(broker.broker_id, broker.broker_epoch, request.current_metadata_offset, now_ms)
-    following = _next_state(image, sessions, broker, request)
-    records = _records_towards(image, broker, following)
+    failures, after = _without_failed_directories(image, broker, request)
+    broker = after.brokers[broker.broker_id]
+    following = _next_state(after, sessions, broker, request)
+    records = [*failures, *_records_towards(after, broker, following)]
     if following is _Next.SHUTTING_DOWN:
         sessions.begin_shutdown(broker.broker_id, image.offset + bool(records))
     if following is _Next.SHUT_DOWN:
@@ -138,17 +147,21 @@ def _registration(request: pb.RegisterBrokerRequest, broker_epoch: BrokerEpoch) 
         incarnation_id=request.incarnation_id,
         endpoint=Endpoint(request.endpoint.host, request.endpoint.port),
         rack=request.rack,
-        log_dirs=tuple(request.log_dirs),
+        log_dirs=tuple(DirectoryId(i) for i in request.log_dirs),
     )
 
 
 def _register_again(
     existing: BrokerRegistration, sessions: BrokerSessions, request: pb.RegisterBrokerRequest, now_ms: int
 ) -> Result[pb.RegisterBrokerResponse]:
-    """The same process asks again, say because the answer was lost: it keeps its epoch and its state."""
+    """The same process asks again, say because the answer was lost: it keeps its epoch and its state.
+
+    Its directories too: one that it does not name any more has failed, which its next heartbeat says.
+    """
     sessions.begin(existing.broker_id, existing.broker_epoch, now_ms)
     changed = dataclasses.replace(
         _registration(request, existing.broker_epoch),
+        log_dirs=existing.log_dirs,
         fenced=existing.fenced,
         in_controlled_shutdown=existing.in_controlled_shutdown,
     )
@@ -156,11 +169,31 @@ def _register_again(
     return Result(records, pb.RegisterBrokerResponse(broker_epoch=existing.broker_epoch))
 
 
+def _without_failed_directories(
+    image: MetadataImage, broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest
+) -> tuple[list[MetadataRecord], MetadataImage]:
+    """Return the records by which newly failed directories are left, and the image that they make."""
+    failed = frozenset(broker.log_dirs).intersection(map(DirectoryId, request.offline_log_dirs))
+    if not failed or _has_lost_all(broker, request):
+        return [], image
+    left = tuple(d for d in broker.log_dirs if d not in failed)
+    change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, log_dirs=left)
+    records = [change, *changes_without_directories(image, broker.broker_id, failed)]
+    return records, image.apply(image.offset + 1, image.epoch, records)
+
+
+def _has_lost_all(broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest) -> bool:
+    """A broker without any directory cannot serve; it stays fenced until another incarnation registers."""
+    return bool(broker.log_dirs) and set(broker.log_dirs) <= set(request.offline_log_dirs)
+
+
 def _next_state(
     image: MetadataImage, sessions: BrokerSessions, broker: BrokerRegistration, request: pb.BrokerHeartbeatRequest
 ) -> _Next:
     if broker.fenced:
         return _next_of_fenced(broker, request)
+    if _has_lost_all(broker, request):
+        return _Next.SHUT_DOWN if request.want_shut_down else _Next.FENCED
     if broker.in_controlled_shutdown:
         return _next_of_shutting_down(image, sessions, broker)
     if request.want_fence:
@@ -174,7 +207,8 @@ def _next_of_fenced(broker: BrokerRegistration, request: pb.BrokerHeartbeatReque
     if request.want_shut_down:
         return _Next.SHUT_DOWN
     caught_up = request.current_metadata_offset >= broker.broker_epoch
-    if caught_up and not request.want_fence and not broker.in_controlled_shutdown:
+    may_serve = caught_up and not _has_lost_all(broker, request)
+    if may_serve and not request.want_fence and not broker.in_controlled_shutdown:
         return _Next.UNFENCED
     return _Next.FENCED
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from tidelog.config import at_least, not_empty, setting
 from tidelog.ids import BrokerId, TopicId
 from tidelog.v1 import admin_service_pb2, controller_service_pb2
-from tidelog_quorum.controller import alter_partition, brokers, topics
+from tidelog_quorum.controller import alter_partition, brokers, directories, topics
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions
 from tidelog_quorum.metadata.image import MetadataImage
@@ -123,6 +123,12 @@ class Controller:
         """See :func:`~tidelog_quorum.controller.alter_partition.alter_partition`."""
         return alter_partition.alter_partition(self.latest, request)
 
+    def handle_assign_replicas_to_dirs(
+        self, request: controller_service_pb2.AssignReplicasToDirsRequest, now_ms: int
+    ) -> Result[controller_service_pb2.AssignReplicasToDirsResponse]:
+        """See :func:`~tidelog_quorum.controller.directories.assign_replicas_to_directories`."""
+        return directories.assign_replicas_to_directories(self.latest, request)
+
     def handle_create_topics(
         self, request: admin_service_pb2.CreateTopicsRequest, now_ms: int
     ) -> Result[admin_service_pb2.CreateTopicsResponse]:
@@ -156,9 +162,9 @@ class Controller:
 
 
 def check_membership(image: MetadataImage) -> None:
-    """Assert that only active brokers lead, and that an ISR of several members has only active ones."""
+    """Assert that only replicas that can serve lead, and that an ISR of several members has only such."""
     for topic, index, partition in image.partitions():
-        active = {b for b in partition.replicas if b in image.brokers and image.brokers[b].is_active}
+        active = {b for b in partition.replicas if image.can_serve(partition, b)}
         where = f"{topic.name}-{index}: {partition}, active {active}"
         assert partition.leader in active | {-1}, f"an inactive leader: {where}"
         assert len(partition.isr) == 1 or set(partition.isr) <= active, f"an inactive ISR member: {where}"

@@ -181,7 +181,8 @@ def _partition(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"all replicas of {name}-{index} are fenced or shutting down: {list(replicas)}",
         )
-    return PartitionRecord(topic_id, index, replicas=replicas, isr=isr, leader=isr[0])
+    directories = tuple(image.brokers[b].default_directory for b in replicas)
+    return PartitionRecord(topic_id, index, replicas=replicas, isr=isr, leader=isr[0], directories=directories)
 
 
 def _created(name: str, records: list[MetadataRecord], validate_only: bool) -> pb.CreatableTopicResult:

@@ -8,7 +8,7 @@ from typing import assert_never
 from google.protobuf.message import DecodeError
 
 from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import metadata_record_pb2 as pb
 from tidelog_quorum.metadata.records import (
@@ -136,7 +136,7 @@ def _from_register_broker(message: pb.RegisterBrokerRecord) -> RegisterBrokerRec
         broker_epoch=BrokerEpoch(message.broker_epoch),
         endpoint=Endpoint(message.endpoint.host, message.endpoint.port),
         rack=message.rack,
-        log_dirs=tuple(message.log_dirs),
+        log_dirs=_directories(message.log_dirs),
         fenced=message.fenced,
         in_controlled_shutdown=message.in_controlled_shutdown,
     )
@@ -148,6 +148,7 @@ def _registration_change(record: BrokerRegistrationChangeRecord) -> pb.BrokerReg
         broker_epoch=record.broker_epoch,
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
+        log_dirs=_optional_directories_message(record.log_dirs),
     )
 
 
@@ -157,6 +158,7 @@ def _from_registration_change(message: pb.BrokerRegistrationChangeRecord) -> Bro
         broker_epoch=BrokerEpoch(message.broker_epoch),
         fenced=message.fenced if message.HasField("fenced") else None,
         in_controlled_shutdown=message.in_controlled_shutdown if message.HasField("in_controlled_shutdown") else None,
+        log_dirs=_directories(message.log_dirs.ids) if message.HasField("log_dirs") else None,
     )
 
 
@@ -171,6 +173,7 @@ def _partition(record: PartitionRecord) -> pb.PartitionRecord:
         leader=record.leader,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
+        directories=record.directories,
     )
 
 
@@ -185,6 +188,7 @@ def _from_partition(message: pb.PartitionRecord) -> PartitionRecord:
         partition_epoch=PartitionEpoch(message.partition_epoch),
         eligible_leader_replicas=_ids(message.eligible_leader_replicas),
         last_known_elr=_ids(message.last_known_elr),
+        directories=_directories(message.directories),
     )
 
 
@@ -197,6 +201,7 @@ def _partition_change(record: PartitionChangeRecord) -> pb.PartitionChangeRecord
         replicas=_optional_ids_message(record.replicas),
         eligible_leader_replicas=_optional_ids_message(record.eligible_leader_replicas),
         last_known_elr=_optional_ids_message(record.last_known_elr),
+        directories=_optional_directories_message(record.directories),
     )
 
 
@@ -211,6 +216,7 @@ def _from_partition_change(message: pb.PartitionChangeRecord) -> PartitionChange
             _ids(message.eligible_leader_replicas.ids) if message.HasField("eligible_leader_replicas") else None
         ),
         last_known_elr=_ids(message.last_known_elr.ids) if message.HasField("last_known_elr") else None,
+        directories=_directories(message.directories.ids) if message.HasField("directories") else None,
     )
 
 
@@ -240,6 +246,14 @@ def _producer_ids(record: ProducerIdsRecord) -> pb.ProducerIdsRecord:
 
 def _ids(ids: Iterable[int]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(i) for i in ids)
+
+
+def _directories(ids: Iterable[bytes]) -> tuple[DirectoryId, ...]:
+    return tuple(DirectoryId(i) for i in ids)
+
+
+def _optional_directories_message(ids: tuple[DirectoryId, ...] | None) -> pb.DirectoryIds | None:
+    return None if ids is None else pb.DirectoryIds(ids=ids)
 
 
 def _optional_ids_message(ids: tuple[BrokerId, ...] | None) -> pb.BrokerIds | None:

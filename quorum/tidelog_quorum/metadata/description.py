@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import NO_BROKER
+from tidelog.ids import NO_BROKER, BrokerId
 from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
@@ -47,6 +47,11 @@ def cluster_brokers(image: MetadataImage) -> list[admin_service_pb2.ClusterBroke
     ]
 
 
+def _is_offline(image: MetadataImage, partition: PartitionRegistration, replica: BrokerId) -> bool:
+    broker = image.brokers.get(replica)
+    return broker is None or broker.fenced or not broker.has_online(partition.directory_of(replica))
+
+
 def _partition_metadata(
     image: MetadataImage, index: int, partition: PartitionRegistration
 ) -> log_service_pb2.PartitionMetadata:
@@ -56,7 +61,7 @@ def _partition_metadata(
         error = common_pb2.Error(
             code=ErrorCode.LEADER_NOT_AVAILABLE.code, message=f"no broker of the ISR ({isr}) is alive"
         )
-    offline = [b for b in partition.replicas if b not in image.brokers or image.brokers[b].fenced]
+    offline = [b for b in partition.replicas if _is_offline(image, partition, b)]
     return log_service_pb2.PartitionMetadata(
         index=index,
         error=error,

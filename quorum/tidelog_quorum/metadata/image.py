@@ -81,6 +81,14 @@ class MetadataImage:
         topic = self.topics.get(topic_name)
         return None if topic is None else topic.partitions.get(index)
 
+    def can_serve(self, partition: PartitionRegistration, replica: BrokerId) -> bool:
+        """Return whether a replica may lead a partition or join its ISR: its broker may, and its directory is online.
+
+        Who may lead must be in the ISR as well; that is not looked at here.
+        """
+        broker = self.brokers.get(replica)
+        return broker is not None and broker.is_active and broker.has_online(partition.directory_of(replica))
+
     def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
         """Yield every partition as (topic, index, partition)."""
         for topic in self.topics.values():
@@ -133,6 +141,7 @@ class MetadataImage:
             assert len(set(partition.replicas)) == len(partition.replicas), f"a replica is named twice: {where}"
             assert partition.leader == NO_BROKER or partition.leader in partition.isr, f"bad leader: {where}"
             assert partition.partition_epoch >= partition.leader_epoch >= 0, f"bad epochs: {where}"
+            assert len(partition.directories) == len(partition.replicas), f"bad directories: {where}"
         for broker_id, broker in self.brokers.items():
             assert broker_id == broker.broker_id
             assert broker.broker_epoch <= self.offset, f"registered in the future: {broker}"
@@ -163,9 +172,8 @@ class _Draft:
             case TopicRecord():
                 self._create_topic(record)
             case PartitionRecord():
-                self._changed_partitions(record.topic_id)[record.partition_id] = PartitionRegistration.from_record(
-                    record
-                )
+                partition = _with_directories(PartitionRegistration.from_record(record))
+                self._changed_partitions(record.topic_id)[record.partition_id] = partition
             case PartitionChangeRecord():
                 self._change_partition(record)
             case RemoveTopicRecord():
@@ -207,10 +215,12 @@ class _Draft:
     def _change_registration(self, record: BrokerRegistrationChangeRecord) -> None:
         broker = self._registered(record.broker_id, record.broker_epoch)
         shutdown = record.in_controlled_shutdown
+        log_dirs = record.log_dirs
         self._changed_brokers()[record.broker_id] = dataclasses.replace(
             broker,
             fenced=broker.fenced if record.fenced is None else record.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown if shutdown is None else shutdown,
+            log_dirs=broker.log_dirs if log_dirs is None else log_dirs,
         )
 
     def _create_topic(self, record: TopicRecord) -> None:
@@ -225,7 +235,7 @@ class _Draft:
         partition = partitions.get(record.partition_id)
         if partition is None:
             raise _fault(f"no partition {record.partition_id} of topic {topic_id_text(record.topic_id)}")
-        partitions[record.partition_id] = partition.changed_by(record)
+        partitions[record.partition_id] = _with_directories(partition.changed_by(record))
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         name = self._topic_name(record.topic_id)
@@ -294,6 +304,12 @@ def _copy(mapping: Mapping[K, V]) -> dict[K, V]:
 
 def _frozen(changed: dict[K, V] | None, base: Mapping[K, V]) -> Mapping[K, V]:
     return base if changed is None else MappingProxyType(changed)
+
+
+def _with_directories(partition: PartitionRegistration) -> PartitionRegistration:
+    if len(partition.directories) != len(partition.replicas):
+        raise _fault(f"{len(partition.directories)} directories for the replicas {partition.replicas}")
+    return partition
 
 
 def _fault(problem: str) -> TidelogError:

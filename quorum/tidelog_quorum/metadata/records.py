@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 
 _FIRST_LEADER_EPOCH = LeaderEpoch(0)
 _FIRST_PARTITION_EPOCH = PartitionEpoch(0)
@@ -36,14 +36,17 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerRecord:
-    """A broker's process introduced itself (KIP-631). ``broker_epoch`` is the offset of this very record."""
+    """A broker's process introduced itself (KIP-631). ``broker_epoch`` is the offset of this very record.
+
+    ``log_dirs`` are those of its log directories that can be used; () when it did not say.
+    """
 
     broker_id: BrokerId
     incarnation_id: bytes
     broker_epoch: BrokerEpoch
     endpoint: Endpoint
     rack: str = ""
-    log_dirs: tuple[bytes, ...] = ()
+    log_dirs: tuple[DirectoryId, ...] = ()
     fenced: bool = True
     in_controlled_shutdown: bool = False
 
@@ -58,12 +61,16 @@ class UnregisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationChangeRecord:
-    """A broker was fenced, unfenced, or began a controlled shutdown (KIP-841)."""
+    """A broker was fenced, unfenced, began a controlled shutdown (KIP-841) or lost a log directory (KIP-858).
+
+    ``log_dirs`` are those that are left.
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+    log_dirs: tuple[DirectoryId, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition in full."""
+    """A partition in full. ``directories`` belong to ``replicas`` one by one; () says that none is assigned."""
 
     topic_id: TopicId
     partition_id: int
@@ -87,6 +94,7 @@ class PartitionRecord:
     partition_epoch: PartitionEpoch = _FIRST_PARTITION_EPOCH
     eligible_leader_replicas: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
+    directories: tuple[DirectoryId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,7 @@ class PartitionChangeRecord:
     """What changed of a partition.
 
     Each such record bumps the partition epoch by one; one that names a leader, even the same one, bumps the
-    leader epoch too.
+    leader epoch too. Where the replicas change and ``directories`` are not said, those that stay keep theirs.
     """
 
     topic_id: TopicId
@@ -104,6 +112,7 @@ class PartitionChangeRecord:
     replicas: tuple[BrokerId, ...] | None = None
     eligible_leader_replicas: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
+    directories: tuple[DirectoryId, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog.ids import (
+    LOST_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    BrokerEpoch,
+    BrokerId,
+    DirectoryId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
 from tidelog_quorum.metadata.records import (
     Endpoint,
     PartitionChangeRecord,
@@ -15,14 +24,17 @@ from tidelog_quorum.metadata.records import (
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A broker as the cluster knows it. Only one that is neither fenced nor shutting down may lead or join an ISR."""
+    """A broker as the cluster knows it. Only one that is neither fenced nor shutting down may lead or join an ISR.
+
+    ``log_dirs`` are its log directories that can be used (KIP-858); a broker that named none can use what it has.
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     incarnation_id: bytes
     endpoint: Endpoint
     rack: str = ""
-    log_dirs: tuple[bytes, ...] = ()
+    log_dirs: tuple[DirectoryId, ...] = ()
     fenced: bool = True
     in_controlled_shutdown: bool = False
 
@@ -30,6 +42,17 @@ class BrokerRegistration:
     def is_active(self) -> bool:
         """Whether the broker may lead partitions and join their ISR (KIP-841)."""
         return not (self.fenced or self.in_controlled_shutdown)
+
+    @property
+    def default_directory(self) -> DirectoryId:
+        """Where a new replica on this broker will be: known when there is one directory only."""
+        return self.log_dirs[0] if len(self.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+    def has_online(self, directory: DirectoryId) -> bool:
+        """Return whether a replica in this directory can be used, as far as the broker has told."""
+        if directory == UNASSIGNED_DIRECTORY:
+            return True
+        return directory in self.log_dirs or (not self.log_dirs and directory != LOST_DIRECTORY)
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
@@ -64,7 +87,8 @@ class PartitionRegistration:
     """Who holds a partition and who leads it.
 
     ``isr`` is a non-empty subset of ``replicas``; ``leader`` is in it, or ``NO_BROKER``. ``leader_epoch`` grows with
-    each election, ``partition_epoch`` with each change, so the partition epoch never grows slower.
+    each election, ``partition_epoch`` with each change, so the partition epoch never grows slower. ``directories`` has
+    the log directory of each of ``replicas``, in their order.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -74,6 +98,15 @@ class PartitionRegistration:
     partition_epoch: PartitionEpoch
     eligible_leader_replicas: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
+    directories: tuple[DirectoryId, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.directories:
+            object.__setattr__(self, "directories", (UNASSIGNED_DIRECTORY,) * len(self.replicas))
+
+    def directory_of(self, replica: BrokerId) -> DirectoryId:
+        """Return the log directory of a replica; unassigned for a broker that is none."""
+        return dict(zip(self.replicas, self.directories, strict=True)).get(replica, UNASSIGNED_DIRECTORY)
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
@@ -86,6 +119,7 @@ class PartitionRegistration:
             partition_epoch=record.partition_epoch,
             eligible_leader_replicas=record.eligible_leader_replicas,
             last_known_elr=record.last_known_elr,
+            directories=record.directories,
         )
 
     def to_record(self, topic_id: TopicId, index: int) -> PartitionRecord:
@@ -100,12 +134,14 @@ class PartitionRegistration:
             partition_epoch=self.partition_epoch,
             eligible_leader_replicas=self.eligible_leader_replicas,
             last_known_elr=self.last_known_elr,
+            directories=self.directories,
         )
 
     def changed_by(self, change: PartitionChangeRecord) -> PartitionRegistration:
         """Return what a change record makes of this partition."""
+        replicas = self.replicas if change.replicas is None else change.replicas
         return PartitionRegistration(
-            replicas=self.replicas if change.replicas is None else change.replicas,
+            replicas=replicas,
             isr=self.isr if change.isr is None else change.isr,
             leader=self.leader if change.leader is None else change.leader,
             leader_epoch=LeaderEpoch(self.leader_epoch + (change.leader is not None)),
@@ -116,4 +152,10 @@ class PartitionRegistration:
                 else change.eligible_leader_replicas
             ),
             last_known_elr=self.last_known_elr if change.last_known_elr is None else change.last_known_elr,
+            directories=(tuple(map(self.directory_of, replicas)) if change.directories is None else change.directories),
         )
+
+    def in_directory(self, replica: BrokerId, directory: DirectoryId) -> tuple[DirectoryId, ...]:
+        """Return the directories with that of one replica replaced."""
+        pairs = zip(self.replicas, self.directories, strict=True)
+        return tuple(directory if r == replica else d for r, d in pairs)

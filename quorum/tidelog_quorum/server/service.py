@@ -79,6 +79,12 @@ class ControllerService(ControllerServiceServicer):
         response = self._quorum.submit(lambda c, now_ms: c.handle_alter_partition(request, now_ms))
         return await self._responder.answer(context, response)
 
+    async def AssignReplicasToDirs(  # noqa: N802, D102
+        self, request: controller_service_pb2.AssignReplicasToDirsRequest, context: _Context
+    ) -> controller_service_pb2.AssignReplicasToDirsResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_assign_replicas_to_dirs(request, now_ms))
+        return await self._responder.answer(context, response)
+
     async def FollowMetadata(  # noqa: N802, D102
         self, request: controller_service_pb2.FollowMetadataRequest, context: _Context
     ) -> AsyncIterator[controller_service_pb2.FollowMetadataResponse]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.errors import ErrorCode
 from tidelog.ids import TopicId
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
@@ -82,12 +83,13 @@ class Driver:
             endpoint=common_pb2.Endpoint(host="h", port=fields.get("port", 9092)),
             rack=rack,
             previous_broker_epoch=-1,
+            log_dirs=fields.get("log_dirs", ()),
         )
         response: pb.RegisterBrokerResponse = self.do(self.controller.handle_register_broker, request)
         return response.broker_epoch
 
     def heartbeat(
-        self, broker_id: int, *, offset: int | None = None, epoch: int | None = None, **wants: bool
+        self, broker_id: int, *, offset: int | None = None, epoch: int | None = None, **wants: Any
     ) -> pb.BrokerHeartbeatResponse:
         request = pb.BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -98,10 +100,22 @@ class Driver:
         response: pb.BrokerHeartbeatResponse = self.do(self.controller.handle_broker_heartbeat, request)
         return response
 
-    def up(self, *broker_ids: int, incarnation: int = 1) -> None:
+    def assign(self, broker_id: int, directory: bytes, name: str = "t", index: int = 0) -> ErrorCode | None:
+        """Say where a broker's replica is; returns the partition's error."""
+        topic = pb.DirectoryAssignmentTopic(topic_id=self.image.topics[name].topic_id, partitions=[index])
+        request = pb.AssignReplicasToDirsRequest(
+            broker_id=broker_id,
+            broker_epoch=self.image.brokers[broker_id].broker_epoch,  # type: ignore[index]
+            directories=[pb.DirectoryAssignment(directory_id=directory, topics=[topic])],
+        )
+        response = self.do(self.controller.handle_assign_replicas_to_dirs, request)
+        result = response.topics[0].partitions[0]
+        return ErrorCode.of(result.error.code) if result.HasField("error") else None
+
+    def up(self, *broker_ids: int, incarnation: int = 1, log_dirs: Sequence[bytes] = ()) -> None:
         """Register and unfence."""
         for broker_id in broker_ids:
-            self.register(broker_id, incarnation)
+            self.register(broker_id, incarnation, log_dirs=log_dirs)
             assert not self.heartbeat(broker_id).is_fenced
 
     def expire(self) -> frozenset[int]:

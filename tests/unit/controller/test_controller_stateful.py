@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from seeds import reproducible, seeds
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicId
+from tidelog.ids import LOST_DIRECTORY, TopicId
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
@@ -23,6 +23,7 @@ from tidelog_quorum.metadata import MetadataImage, MetadataRecord, NoOpRecord, d
 
 SESSION_MS = 1_000
 BROKERS = st.integers(1, 4)
+DIRECTORIES = [bytes([d]) * 16 for d in (1, 2)]
 NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
 Entry = tuple[int, int, list[MetadataRecord]]
 
@@ -47,8 +48,8 @@ class Cluster(RuleBasedStateMachine):
     def first_election(self) -> None:
         self.elect(0)
         for broker_id in (1, 2, 3):
-            self.register(broker_id)
-            self.heartbeat(broker_id, 0, False, False)
+            self.register(broker_id, broker_id)
+            self.live(broker_id)
         self.create("a", 2, 3)
         self.commit(10)
 
@@ -82,16 +83,17 @@ class Cluster(RuleBasedStateMachine):
         """A session goes by in which only the others are heard."""
         self.now_ms += SESSION_MS
         for broker_id in set(self.image.brokers) - silent:
-            self.heartbeat(broker_id, 0, False, False)
+            self.live(broker_id)
         self.expire()
 
-    @rule(broker_id=BROKERS)
-    def register(self, broker_id: int) -> None:
+    @rule(broker_id=BROKERS, directories=st.integers(0, 2))
+    def register(self, broker_id: int, directories: int) -> None:
         request = pb.RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id="c1",
             incarnation_id=next(self.incarnations).to_bytes(16, "big"),
             endpoint=common_pb2.Endpoint(host="h", port=1),
+            log_dirs=DIRECTORIES[:directories],
         )
         try:
             answer = self.write(self.controller.handle_register_broker(request, self.now_ms))
@@ -101,8 +103,16 @@ class Cluster(RuleBasedStateMachine):
             return
         assert answer.broker_epoch == self.image.offset
 
-    @rule(broker_id=BROKERS, behind=st.integers(0, 3), want_fence=st.booleans(), want_shut_down=st.booleans())
-    def heartbeat(self, broker_id: int, behind: int, want_fence: bool, want_shut_down: bool) -> None:
+    @rule(
+        broker_id=BROKERS,
+        behind=st.integers(0, 3),
+        want_fence=st.booleans(),
+        want_shut_down=st.booleans(),
+        offline=st.lists(st.sampled_from(DIRECTORIES), unique=True),
+    )
+    def heartbeat(
+        self, broker_id: int, behind: int, want_fence: bool, want_shut_down: bool, offline: list[bytes]
+    ) -> None:
         broker = self.image.brokers.get(broker_id)  # type: ignore[call-overload]
         if broker is None:
             return
@@ -112,15 +122,37 @@ class Cluster(RuleBasedStateMachine):
             current_metadata_offset=self.image.offset - behind,
             want_fence=want_fence,
             want_shut_down=want_shut_down,
+            offline_log_dirs=offline,
         )
         answer = self.write(self.controller.handle_broker_heartbeat(request, self.now_ms))
         assert answer.is_fenced == self.image.brokers[broker_id].fenced  # type: ignore[index]
         assert not answer.should_shut_down or answer.is_fenced
+        after = self.image.brokers[broker_id]  # type: ignore[index]
+        assert after.fenced or not set(after.log_dirs).intersection(offline)
 
     @rule(broker_id=BROKERS)
     def live(self, broker_id: int) -> None:
         """What a healthy broker does, often enough for others to get somewhere."""
-        self.heartbeat(broker_id, 0, False, False)
+        self.heartbeat(broker_id, 0, False, False, [])
+
+    @rule(broker_id=BROKERS, directory=st.sampled_from([*DIRECTORIES, LOST_DIRECTORY]), data=st.data())
+    def assign(self, broker_id: int, directory: bytes, data: st.DataObject) -> None:
+        """A broker says where one of its replicas is, or that it has it nowhere."""
+        held = [(t, i) for t, i, p in self.image.partitions() if broker_id in p.replicas]
+        broker = self.image.brokers.get(broker_id)  # type: ignore[call-overload]
+        if not held or broker is None:
+            return
+        topic, index = data.draw(st.sampled_from(held))
+        named = pb.DirectoryAssignmentTopic(topic_id=topic.topic_id, partitions=[index])
+        request = pb.AssignReplicasToDirsRequest(
+            broker_id=broker_id,
+            broker_epoch=broker.broker_epoch,
+            directories=[pb.DirectoryAssignment(directory_id=directory, topics=[named])],
+        )
+        self.write(self.controller.handle_assign_replicas_to_dirs(request, self.now_ms))
+        after = self.image.partition(topic.name, index)
+        assert after is not None
+        assert after.directory_of(broker.broker_id) == directory
 
     @rule(name=NAMES, partitions=st.integers(1, 3), factor=st.integers(1, 3))
     def create(self, name: str, partitions: int, factor: int) -> None:

@@ -33,6 +33,7 @@ from tidelog_quorum.metadata import (
 TOPIC = b"t" * 16
 brokers = st.integers(0, 4)
 offsets = st.integers(-1, 2**62)
+directory_ids = st.binary(min_size=16, max_size=16)
 broker_lists = st.lists(brokers, unique=True, max_size=4).map(tuple)
 names = st.sampled_from(["a", "b", "c.d", "ü"])
 topic_ids = st.sampled_from([bytes([i]) * 16 for i in range(4)])
@@ -46,7 +47,7 @@ any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
         offsets,
         st.builds(Endpoint, st.text(max_size=5), st.integers(0, 65_535)),
         st.text(max_size=3),
-        st.lists(st.binary(min_size=16, max_size=16), max_size=2).map(tuple),
+        st.lists(directory_ids, max_size=2).map(tuple),
         st.booleans(),
         st.booleans(),
     ),
@@ -57,6 +58,7 @@ any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
         offsets,
         st.none() | st.booleans(),
         st.none() | st.booleans(),
+        st.none() | st.lists(directory_ids, max_size=2).map(tuple),
     ),
     st.builds(TopicRecord, names, topic_ids),
     st.builds(
@@ -70,6 +72,7 @@ any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
         st.integers(0, 2**31 - 1),
         broker_lists,
         broker_lists,
+        st.lists(directory_ids, max_size=3).map(tuple),
     ),
     st.builds(
         PartitionChangeRecord,
@@ -80,6 +83,7 @@ any_record: st.SearchStrategy[MetadataRecord] = st.one_of(
         st.none() | broker_lists,
         st.none() | broker_lists,
         st.none() | broker_lists,
+        st.none() | st.lists(directory_ids, max_size=3).map(tuple),
     ),
     st.builds(RemoveTopicRecord, topic_ids),
     st.builds(ConfigRecord, st.sampled_from(ConfigResourceType), names, names, st.none() | st.text(max_size=3)),

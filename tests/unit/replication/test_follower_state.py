@@ -3,7 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog_node.replication import EpochEnd, PartitionState, find_divergence, truncation_offset
-from tidelog_node.replication.commands import AdvanceHighWatermark, RestartLogAt, StartFetching, TruncateTo
+from tidelog_node.replication.commands import (
+    AdvanceHighWatermark,
+    AdvanceLogStart,
+    RestartLogAt,
+    StartFetching,
+    TruncateTo,
+)
 from tidelog_node.replication.events import LogDiverged, LogOutOfRange, RecordsReplicated, RegistrationChanged
 
 
@@ -17,21 +23,35 @@ def follower(high_watermark=0, log_end=100, leader_epoch=5):
 def test_follower_takes_the_high_watermark_of_its_leader_bounded_by_its_log():
     state = follower()
 
-    assert state.step(RecordsReplicated(5, 120, 110), 0) == [AdvanceHighWatermark(110)]
-    assert state.step(RecordsReplicated(5, 120, 130), 0) == [AdvanceHighWatermark(120)]
+    assert state.step(RecordsReplicated(5, 120, 0, 110, 0), 0) == [AdvanceHighWatermark(110)]
+    assert state.step(RecordsReplicated(5, 120, 0, 130, 0), 0) == [AdvanceHighWatermark(120)]
 
 
 def test_follower_keeps_its_high_watermark_when_a_new_leader_is_behind():
     state = follower(high_watermark=50)
 
-    assert state.step(RecordsReplicated(5, 120, 10), 0) == []
+    assert state.step(RecordsReplicated(5, 120, 0, 10, 0), 0) == []
     assert state.high_watermark == 50
+
+
+def test_follower_takes_the_start_of_its_leaders_log():
+    state = follower()
+
+    assert state.step(RecordsReplicated(5, 120, 0, 110, 80), 0) == [AdvanceHighWatermark(110), AdvanceLogStart(80)]
+    assert state.step(RecordsReplicated(5, 120, 80, 110, 80), 0) == []
+    assert state.step(RecordsReplicated(5, 120, 90, 110, 80), 0) == [], "its own retention may have gone further"
+
+
+def test_follower_deletes_nothing_behind_its_high_watermark():
+    state = follower(high_watermark=50)
+
+    assert state.step(RecordsReplicated(5, 120, 0, 10, 80), 0) == [AdvanceLogStart(50)]
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        RecordsReplicated(4, 120, 110),
+        RecordsReplicated(4, 120, 0, 110, 80),
         LogDiverged(4, EpochEnd(3, 10), EpochEnd(3, 20), 100),
         LogOutOfRange(6, 500, 0, 100),
     ],

@@ -51,8 +51,9 @@ class Replica:
     def append_to(self, log_end):
         return self.step(RecordsAppended(log_end))
 
-    def fetch(self, replica_id, offset, epoch=None):
-        return self.step(FollowerFetched(replica_id, EPOCHS[replica_id] if epoch is None else epoch, offset))
+    def fetch(self, replica_id, offset, epoch=None, log_start=0):
+        broker_epoch = EPOCHS[replica_id] if epoch is None else epoch
+        return self.step(FollowerFetched(replica_id, broker_epoch, offset, log_start))
 
 
 def leader_of(*isr, log_end=0, high_watermark=0, min_isr=1, leader_epoch=0):
@@ -354,3 +355,24 @@ def test_follower_out_of_the_isr_does_not_hold_the_high_watermark_back_before_it
     replica.fetch(3, 1)
 
     assert replica.fetch(2, 100) == [AdvanceHighWatermark(100)]
+
+
+def test_deletion_reaches_from_the_first_offset_to_the_high_watermark():
+    leader = leader_of(1, 2, 3, log_end=10, high_watermark=7).leader
+
+    assert [leader.deletion_offset(offset) for offset in (0, 7, -1)] == [0, 7, 7]
+    assert code_of(leader.deletion_offset, 8) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(leader.deletion_offset, -2) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_low_watermark_is_the_least_log_start_of_the_replicas_that_live():
+    replica = leader_of(1, 2, 3, log_end=10)
+    assert replica.leader.low_watermark(5) == -1, "nobody has fetched yet"
+
+    replica.fetch(2, 10, log_start=4)
+    replica.fetch(3, 10, log_start=0)
+    assert replica.leader.low_watermark(5) == 0
+    replica.step(EligibleBrokersChanged({1: 10, 2: 20}))
+    assert replica.leader.low_watermark(5) == 4, "a replica whose node is away is not waited for"
+    replica.fetch(2, 10, log_start=9)
+    assert replica.leader.low_watermark(5) == 5

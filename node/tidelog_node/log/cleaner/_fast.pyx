@@ -1,6 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The compiled twin of :mod:`tidelog_node.log.cleaner._pure`: the same interface, the same results, the same refusals.
 
+Keys are hashed and their entries fetched in blocks, ahead of the searches: an entry is a cache line of its own in memory
+that no cache holds, and waiting for one after the other would take most of the time.
+
 Safety: bytes are read only by ``_read_varint`` and below a position that was compared with the end of the section before;
 the table is never full, so that every search ends. The GIL is held throughout, one batch at a time.
 """
@@ -21,9 +24,20 @@ NOT_FOUND = -1
 
 cdef object _digest = xxh3_128_digest
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define TIDELOG_PREFETCH(address) __builtin_prefetch(address)
+    #else
+    #define TIDELOG_PREFETCH(address) (void)(address)
+    #endif
+    """
+    void TIDELOG_PREFETCH(const void* address) noexcept
+
 cdef enum:
     NO_OFFSET = -1
     NO_TIMESTAMP = -1
+    BLOCK = 64
 
 
 cdef struct Entry:
@@ -34,6 +48,18 @@ cdef struct Entry:
 
 
 assert sizeof(Entry) == ENTRY_SIZE
+
+
+cdef struct Probe:
+    # A key's hash and the entry where its search begins; then the record that asks.
+    uint64_t low
+    uint64_t high
+    Entry* entry
+    int64_t offset
+    int64_t timestamp_delta
+    Py_ssize_t index
+    Py_ssize_t size
+    bint is_tombstone
 
 
 cdef struct Fields:
@@ -57,6 +83,8 @@ cdef class OffsetMap:
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t size
     cdef readonly int64_t latest_offset
+    cdef Probe probes[BLOCK]
+    cdef Py_ssize_t pending
 
     def __cinit__(self, Py_ssize_t memory_bytes, double load_factor, object seed):
         self.slots = memory_bytes // <Py_ssize_t>sizeof(Entry)
@@ -65,6 +93,7 @@ cdef class OffsetMap:
             raise buffer_too_small(memory_bytes, load_factor)
         self.seed = seed
         self.size = 0
+        self.pending = 0
         self.latest_offset = NO_OFFSET
         # Not touched by calloc: what the keys do not need never becomes resident.
         self.entries = <Entry*>calloc(self.slots, sizeof(Entry))
@@ -76,12 +105,15 @@ cdef class OffsetMap:
 
     def put(self, bytes key not None, int64_t offset):
         """Note the offset of a key; the last call for a key wins."""
-        if not self.store(<const uint8_t*>PyBytes_AS_STRING(key), len(key), offset):
+        self.pending = 0
+        self.hash(<const uint8_t*>PyBytes_AS_STRING(key), len(key)).offset = offset
+        if not self.store_pending():
             raise table_full(self.capacity)
 
     def get(self, bytes key not None):
         """Return the offset of a key, or -1."""
-        return self.search(<const uint8_t*>PyBytes_AS_STRING(key), len(key)).next_offset - 1
+        self.pending = 0
+        return self.search(self.hash(<const uint8_t*>PyBytes_AS_STRING(key), len(key))).next_offset - 1
 
     def advance(self, int64_t offset):
         """Say that everything up to and including ``offset`` was looked at."""
@@ -91,41 +123,54 @@ cdef class OffsetMap:
         """Take in the keys of a batch's records from ``start_offset`` on; False when the table is full before its end."""
         cdef _Walk walk = _Walk(records, header)
         cdef Fields* fields = &walk.fields
+        self.pending = 0
         while walk.step():
             if fields.key_size < 0 or walk.offset < start_offset:
                 continue
-            if not self.store(walk.data + fields.key, fields.key_size, walk.offset):
+            if self.pending == BLOCK and not self.store_pending():
                 return False
-            self.latest_offset = walk.offset
-        return True
+            self.hash(walk.data + fields.key, fields.key_size).offset = walk.offset
+        return bool(self.store_pending())
 
-    cdef Entry* search(self, const uint8_t* key, Py_ssize_t size) except NULL:
-        """Return the entry of a key, or the empty one where it belongs."""
+    cdef Probe* hash(self, const uint8_t* key, Py_ssize_t size) except NULL:
+        """Add a key to the pending ones, of which there are fewer than a block."""
         cdef bytes digest = _digest(PyBytes_FromStringAndSize(<const char*>key, size), self.seed)
         cdef const char* content = PyBytes_AS_STRING(digest)
-        cdef uint64_t low, high
-        cdef Entry* entry
+        cdef Probe* probe = &self.probes[self.pending]
+        memcpy(&probe.high, content, 8)
+        memcpy(&probe.low, content + 8, 8)
+        probe.entry = self.entries + <Py_ssize_t>(probe.high % <uint64_t>self.slots)
+        TIDELOG_PREFETCH(probe.entry)
+        self.pending += 1
+        return probe
+
+    cdef Entry* search(self, Probe* probe) noexcept:
+        """Return the entry of a key, or the empty one where it belongs."""
+        cdef Entry* entry = probe.entry
         cdef Entry* end = self.entries + self.slots
-        memcpy(&high, content, 8)
-        memcpy(&low, content + 8, 8)
-        entry = self.entries + <Py_ssize_t>(high % <uint64_t>self.slots)
-        while entry.next_offset != 0 and (entry.high != high or entry.low != low):
+        while entry.next_offset != 0 and (entry.high != probe.high or entry.low != probe.low):
             entry += 1
             if entry == end:
                 entry = self.entries
-        # Only meant for store(): a search leaves its hash where it found an empty entry, which stays empty.
-        entry.high = high
-        entry.low = low
         return entry
 
-    cdef int store(self, const uint8_t* key, Py_ssize_t size, int64_t offset) except -1:
-        cdef Entry* entry = self.search(key, size)
-        if entry.next_offset == 0:
-            if self.size >= self.capacity:
-                return 0
-            self.size += 1
-        entry.next_offset = offset + 1
-        return 1
+    cdef bint store_pending(self) noexcept:
+        """Note the offsets of the pending keys in their order; False when there is no room for one."""
+        cdef Py_ssize_t index, count = self.pending
+        cdef Entry* entry
+        cdef Probe* probe
+        self.pending = 0
+        for index in range(count):
+            probe = &self.probes[index]
+            entry = self.search(probe)
+            if entry.next_offset == 0:
+                if self.size >= self.capacity:
+                    return False
+                self.size += 1
+                entry.high, entry.low = probe.high, probe.low
+            entry.next_offset = probe.offset + 1
+            self.latest_offset = max(self.latest_offset, probe.offset)
+        return True
 
 
 @cython.final
@@ -157,21 +202,28 @@ cdef class RecordSelector:
         cdef _Walk walk = self.begin(records, header)
         cdef Fields* fields = &walk.fields
         cdef OffsetMap offset_map = self.offset_map
+        cdef Probe* probe
+        offset_map.pending = 0
         while walk.step():
             if walk.offset > offset_map.latest_offset:
-                self.keep(walk)
+                self.keep(walk.index - 1, walk.position - walk.start, fields.timestamp_delta, fields.value_size < 0)
             elif fields.key_size < 0:
                 self.keyless += 1
-            elif fields.value_size < 0 and are_tombstones_expired:
-                continue
-            elif walk.offset >= offset_map.search(walk.data + fields.key, fields.key_size).next_offset - 1:
-                self.keep(walk)
+            elif fields.value_size >= 0 or not are_tombstones_expired:
+                if offset_map.pending == BLOCK:
+                    self.keep_latest()
+                probe = offset_map.hash(walk.data + fields.key, fields.key_size)
+                probe.offset, probe.timestamp_delta = walk.offset, fields.timestamp_delta
+                probe.index, probe.size = walk.index - 1, walk.position - walk.start
+                probe.is_tombstone = fields.value_size < 0
+        self.keep_latest()
 
     def select_all(self, records, header):
         """Select all records of a batch."""
         cdef _Walk walk = self.begin(records, header)
+        cdef Fields* fields = &walk.fields
         while walk.step():
-            self.keep(walk)
+            self.keep(walk.index - 1, walk.position - walk.start, fields.timestamp_delta, fields.value_size < 0)
 
     def copy(self, int64_t base_timestamp):
         """Return the selected records, with timestamp deltas from ``base_timestamp``."""
@@ -209,12 +261,23 @@ cdef class RecordSelector:
             memset(self.flags, 0, walk.count)
         return walk
 
-    cdef void keep(self, _Walk walk) noexcept:
-        cdef int64_t timestamp = <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>walk.fields.timestamp_delta)
-        self.flags[walk.index - 1] = 1
+    cdef void keep_latest(self) noexcept:
+        """Keep those of the pending records that are the last of their keys."""
+        cdef OffsetMap offset_map = self.offset_map
+        cdef Py_ssize_t index
+        cdef Probe* probe
+        for index in range(offset_map.pending):
+            probe = &offset_map.probes[index]
+            if probe.offset >= offset_map.search(probe).next_offset - 1:
+                self.keep(probe.index, probe.size, probe.timestamp_delta, probe.is_tombstone)
+        offset_map.pending = 0
+
+    cdef void keep(self, Py_ssize_t index, Py_ssize_t size, int64_t timestamp_delta, bint is_tombstone) noexcept:
+        cdef int64_t timestamp = <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>timestamp_delta)
+        self.flags[index] = 1
         self.count += 1
-        self.kept_bytes += walk.position - walk.start
-        if walk.fields.value_size < 0:
+        self.kept_bytes += size
+        if is_tombstone:
             self.has_tombstones = True
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tidelog.errors import CorruptRecordError, TidelogError, error_for
-from tidelog.errors import ErrorCode
+from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog.records import RecordBatchHeader
 
 
 def malformed(header: RecordBatchHeader, index: int, position: int, size: int) -> CorruptRecordError:
-    """Return the error for the record of that index, whose first byte has that position in its section of ``size`` bytes."""
+    """Return the error for a record that begins at a byte of its section, which has ``size`` bytes."""
     return CorruptRecordError(
         f"batch at offset {header.base_offset}: record {index} of {header.record_count} at byte {position} of {size}"
         " is not a record, or not where it belongs"

@@ -1,0 +1,45 @@
+"""What the operating system counts for a process, from Linux's ``/proc``; KeyError or FileNotFoundError elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_MIB_OF_KIB = 1 / 1024
+
+
+def resident_mib(pid: int) -> float:
+    """Return the resident memory in MiB: all pages, also those that other processes share."""
+    return _smaps(pid)["Rss"] * _MIB_OF_KIB
+
+
+def proportional_mib(pid: int) -> float:
+    """Return the proportional set size in MiB: a page that n processes share counts as its n-th part."""
+    return _smaps(pid)["Pss"] * _MIB_OF_KIB
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Return the bytes of the process's own memory, without the files that it maps."""
+    return _smaps(pid)["Anonymous"] * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the seconds of CPU that all threads have used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def file_descriptors(pid: int) -> int:
+    """Return how many files, sockets and the like are open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def threads(pid: int) -> int:
+    """Return how many threads there are."""
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def _smaps(pid: int) -> dict[str, int]:
+    """Return the sums over all mappings in KiB."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    return {line.partition(":")[0]: int(line.split()[1]) for line in lines}

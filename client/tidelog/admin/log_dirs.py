@@ -1,0 +1,113 @@
+"""Where replicas are on their node's disks, with the names of Kafka's Java client (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidelog.cluster import ClusterClient, Connection
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.message import TopicPartition
+from tidelog.v1 import log_service_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartitionReplica:
+    """The replica of a partition that one node holds."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """A replica in a log directory: its bytes, and how many offsets it is behind.
+
+    ``is_future``: a replica is being moved here, and this copy will replace it.
+    """
+
+    size: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One of ``log.dirs`` of a node; ``error`` says why it is offline. Bytes are of its file system, -1 if not known.
+
+    A directory has a replica or the copy that will replace it, never both.
+    """
+
+    error: TidelogError | None = None
+    replica_infos: dict[TopicPartition, ReplicaInfo] = field(default_factory=dict)
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+    @classmethod
+    def from_proto(cls, message: pb.LogDirResult) -> LogDirDescription:
+        """Return the description of a response."""
+        error = error_for(message.error.code, message.error.message) if message.HasField("error") else None
+        replicas = {
+            TopicPartition(topic.name, p.index): ReplicaInfo(p.size_bytes, p.offset_lag, p.is_future)
+            for topic in message.topics
+            for p in topic.partitions
+        }
+        return cls(error, replicas, message.total_bytes, message.usable_bytes)
+
+
+async def describe_node(client: ClusterClient, broker_id: int, timeout_ms: float) -> dict[str, LogDirDescription]:
+    """Ask one node for its log directories, by path.
+
+    Raises:
+        TidelogError: BROKER_NOT_AVAILABLE, the cluster knows no such node that is ready; or the call failed.
+    """
+    connection = await _connection(client, broker_id, timeout_ms)
+    request = pb.DescribeLogDirsRequest()
+    response = await connection.call(lambda c: c.log.DescribeLogDirs(request, timeout=timeout_ms / 1000))
+    return {message.path: LogDirDescription.from_proto(message) for message in response.log_dirs}
+
+
+async def move_replicas(
+    client: ClusterClient, broker_id: int, targets: Mapping[TopicPartitionReplica, str], timeout_ms: float
+) -> dict[TopicPartitionReplica, TidelogError | None]:
+    """Ask one node to move replicas of it to the directories that they are mapped to; None is "has begun".
+
+    Raises:
+        TidelogError: as :func:`describe_node`.
+    """
+    connection = await _connection(client, broker_id, timeout_ms)
+    request = _move_request(targets)
+    response = await connection.call(lambda c: c.log.AlterReplicaLogDirs(request, timeout=timeout_ms / 1000))
+    return {
+        TopicPartitionReplica(topic.name, p.index, broker_id): (
+            error_for(p.error.code, p.error.message) if p.HasField("error") else None
+        )
+        for topic in response.topics
+        for p in topic.partitions
+    }
+
+
+def _move_request(targets: Mapping[TopicPartitionReplica, str]) -> pb.AlterReplicaLogDirsRequest:
+    by_path: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for replica, path in targets.items():
+        by_path[path][replica.topic].append(replica.partition)
+    directories = [
+        pb.AlterReplicaLogDir(
+            path=path,
+            topics=[pb.AlterReplicaLogDirTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
+        )
+        for path, topics in by_path.items()
+    ]
+    return pb.AlterReplicaLogDirsRequest(log_dirs=directories)
+
+
+async def _connection(client: ClusterClient, broker_id: int, timeout_ms: float) -> Connection:
+    await client.refresh([], timeout_ms=timeout_ms)
+    if broker_id not in client.metadata.brokers:
+        raise error_for(ErrorCode.BROKER_NOT_AVAILABLE, f"the cluster knows no node {broker_id} that is ready")
+    return client.connection(broker_id)

@@ -1,0 +1,77 @@
+"""DeleteRecords: move the start of partitions up, here at once, then wait for the other replicas (KIP-107).
+
+A follower reports with each fetch where its log starts, and takes its leader's start over from the answer. A request is
+answered when that has reached every replica whose node lives; the records stay deleted also when it times out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import UNKNOWN_OFFSET
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.handlers.context import NodeContext, error_message, leader_hint
+from tidelog_node.partitions import Partition
+from tidelog_quorum.metadata.description import INTERNAL_TOPICS
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A partition whose records are deleted here and must be on the other replicas."""
+
+    result: pb.DeleteRecordsPartitionResult
+    topic: str
+    partition: Partition
+    deleted: asyncio.Future[None]
+
+
+async def delete_records(context: NodeContext, request: pb.DeleteRecordsRequest) -> pb.DeleteRecordsResponse:
+    """Delete from each partition, and answer after ``timeout_ms`` at the latest; errors are inside."""
+    response = pb.DeleteRecordsResponse()
+    waiting: list[_Waiting] = []
+    for topic in request.topics:
+        results = response.topics.add(name=topic.name)
+        for item in topic.partitions:
+            result = results.partitions.add(index=item.index, low_watermark=UNKNOWN_OFFSET)
+            try:
+                waiting.append(_begin(context, topic.name, item, result))
+            except TidelogError as error:
+                _fail(context, result, topic.name, error)
+    try:
+        if pending := [w.deleted for w in waiting if not w.deleted.done()]:
+            await asyncio.wait(pending, timeout=max(0, request.timeout_ms) / 1000)
+    finally:
+        for each in waiting:
+            _finish(context, each, request.timeout_ms)
+    return response
+
+
+def _begin(
+    context: NodeContext, topic: str, item: pb.DeleteRecordsPartition, result: pb.DeleteRecordsPartitionResult
+) -> _Waiting:
+    partition = context.partition(topic, item.index)
+    if topic in INTERNAL_TOPICS:
+        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no records of the internal topic {topic} are deleted")
+    return _Waiting(result, topic, partition, partition.delete_records(item.offset))
+
+
+def _finish(context: NodeContext, waiting: _Waiting, timeout_ms: int) -> None:
+    partition = waiting.partition
+    try:
+        if not waiting.deleted.done():
+            waiting.deleted.cancel()
+            text = f"{partition}: not every replica has deleted its records after {timeout_ms} ms"
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, text)
+        waiting.deleted.result()
+        waiting.result.low_watermark = partition.low_watermark()
+    except TidelogError as error:
+        _fail(context, waiting.result, waiting.topic, error)
+
+
+def _fail(context: NodeContext, result: pb.DeleteRecordsPartitionResult, topic: str, error: TidelogError) -> None:
+    result.error.CopyFrom(error_message(error))
+    leader = leader_hint(context, error, topic, result.index)
+    if leader is not None:
+        result.current_leader.CopyFrom(leader)

@@ -1,0 +1,172 @@
+"""The ``.log`` file of a segment: whole batches one behind the other (Kafka's FileRecords).
+
+``size`` is where the batches end. The file may be longer: while an append that failed is not cut off, and with
+``preallocate``, where the rest are zeros until the segment is sealed. Nothing reads beyond ``size``.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tidelog.errors import CorruptRecordError
+from tidelog.records import HEADER_SIZE, LOG_OVERHEAD, RecordBatchHeader, parse_header, validate_batch
+from tidelog_node.log.files import Buffer, Files, write_fully, write_parts
+
+_HEADER_WINDOW = 8192
+_SCAN_WINDOW = 256 << 10
+_CLOSED = -1
+_LENGTH = struct.Struct(">i")
+_LENGTH_POSITION = 8
+
+
+class BatchFile:
+    """One open file. Methods raise OSError for what the disk refuses; a file that is closed is a bad descriptor."""
+
+    __slots__ = ("_files", "_handle", "_is_longer", "path", "size")
+
+    def __init__(self, files: Files, path: Path, handle: int) -> None:
+        self._files = files
+        self._handle = handle
+        self._is_longer = False
+        self.path = path
+        self.size = files.size(handle)
+
+    @classmethod
+    def open(cls, files: Files, path: Path) -> BatchFile:
+        """Open a file; what it holds is not looked at."""
+        return cls._opened(files, path, files.open(path), None, 0)
+
+    @classmethod
+    def create(cls, files: Files, path: Path, allocated_bytes: int = 0) -> BatchFile:
+        """Create an empty file, cutting one of that name to nothing; its space may be taken from the disk at once."""
+        return cls._opened(files, path, files.open(path, create=True), 0, allocated_bytes)
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file was last written."""
+        return self._files.modified_ms(self._handle)
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Change :attr:`modified_ms`."""
+        self._files.set_modified_ms(self._handle, modified_ms)
+
+    def append(self, data: Buffer) -> None:
+        """Write whole batches at the end. When it raises, they are not there, but :meth:`cut_excess` is needed."""
+        write_fully(self._files, self._handle, data, self.size)
+        self.size += len(data)
+
+    def append_parts(self, parts: Sequence[Buffer], size: int) -> None:
+        """Write one batch, ``size`` bytes, that is given in parts. Raises as :meth:`append`."""
+        write_parts(self._files, self._handle, parts, self.size)
+        self.size += size
+
+    def cut_excess(self) -> None:
+        """Cut off what is behind the batches."""
+        self._files.truncate(self._handle, self.size)
+        self._is_longer = False
+
+    def trim(self) -> None:
+        """Give space back that was allocated and not needed."""
+        if self._is_longer:
+            self.cut_excess()
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, durably."""
+        self._files.truncate(self._handle, size)
+        self._files.fsync(self._handle)
+        self.size = size
+        self._is_longer = False
+
+    def read(self, size: int, position: int) -> bytes:
+        """Return exactly ``size`` bytes."""
+        data = self._files.pread(self._handle, size, position)
+        if len(data) != size:
+            raise OSError(errno.EIO, f"{len(data)} of {size} bytes could be read at byte {position}")
+        return data
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:
+        """Yield position and header of each batch from a batch's position to the end.
+
+        Raises CorruptRecordError where no whole batch follows.
+        """
+        window, window_start, wanted = b"", position, _HEADER_WINDOW
+        while position < self.size:
+            if position + HEADER_SIZE > window_start + len(window):
+                window, window_start = self.read(min(wanted, self.size - position), position), position
+            header = parse_header(window, position - window_start)
+            size = header.size_in_bytes
+            if size > self.size - position:
+                raise CorruptRecordError(f"batch of {size} bytes at byte {position}, {self.size - position} remain")
+            yield position, header
+            position += size
+            # Where batches are larger than the window, what was read behind the next header would be thrown away.
+            wanted = HEADER_SIZE if size > _HEADER_WINDOW else _HEADER_WINDOW
+
+    def scan(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
+        """Yield position, header and bytes of each batch from a batch's position on, after checking its CRC.
+
+        Reads in one pass, in windows that stay in the processor's cache; the bytes are good until the next step.
+        Raises CorruptRecordError where no whole and unchanged batch follows.
+        """
+        buffer = bytearray(_SCAN_WINDOW)
+        while position < self.size:
+            size = min(len(buffer), self.size - position)
+            window = memoryview(buffer)[:size]
+            if self._files.readinto(self._handle, window, position) != size:
+                raise OSError(errno.EIO, f"{size} bytes could not be read at byte {position}")
+            start = 0
+            while (claimed := _claimed_size(window, start)) <= size - start:
+                header = validate_batch(window, start)
+                yield position + start, header, window[start : start + claimed]
+                start += claimed
+            if claimed > self.size - position - start:
+                remaining = self.size - position - start
+                raise CorruptRecordError(f"batch of {claimed} bytes at byte {position + start}, {remaining} remain")
+            position += start
+            if start == 0:
+                buffer = bytearray(max(claimed, 2 * len(buffer)))
+
+    def is_zero_from(self, position: int, size: int) -> bool:
+        """Return whether all bytes from a position to a size are zeros, as in space that was allocated only."""
+        while position < size:
+            chunk = self.read(min(_SCAN_WINDOW, size - position), position)
+            if any(chunk):
+                return False
+            position += len(chunk)
+        return True
+
+    def fsync(self) -> None:
+        """Return when the batches are on the disk."""
+        self._files.fsync(self._handle)
+
+    def close(self) -> None:
+        """Close the file, once."""
+        handle, self._handle = self._handle, _CLOSED
+        if handle != _CLOSED:
+            self._files.close(handle)
+
+    @classmethod
+    def _opened(cls, files: Files, path: Path, handle: int, cut_to: int | None, allocated_bytes: int) -> BatchFile:
+        try:
+            if cut_to is not None:
+                files.truncate(handle, cut_to)
+            if allocated_bytes:
+                files.allocate(handle, allocated_bytes)
+            opened = cls(files, path, handle)
+        except OSError:
+            files.close(handle)
+            raise
+        if allocated_bytes:
+            opened.size, opened._is_longer = 0, True
+        return opened
+
+
+def _claimed_size(window: memoryview, start: int) -> int:
+    """Return the size that the batch at ``start`` says it has; one of a header when its own is not there or less."""
+    if len(window) - start < LOG_OVERHEAD:
+        return HEADER_SIZE
+    size: int = _LENGTH.unpack_from(window, start + _LENGTH_POSITION)[0] + LOG_OVERHEAD
+    return max(size, HEADER_SIZE)

@@ -1,0 +1,30 @@
+"""Log compaction: keeps of each key the last record, in sealed segments, beside a log that goes on."""
+
+from tidelog_node.log.cleaner._engine import COMPILED
+from tidelog_node.log.cleaner.checkpoint import CLEANER_OFFSETS, CleanerCheckpoint
+from tidelog_node.log.cleaner.job import CleanerMemory, Cleaning, LogToClean, SourceSegment
+from tidelog_node.log.cleaner.log_cleaner import LogCleaner, ReplaceSegments
+from tidelog_node.log.cleaner.policy import Cleanable, LogState, SealedSegment, cleanable_range, filthiest
+from tidelog_node.log.cleaner.source import CleaningAborted
+from tidelog_node.log.cleaner.statistics import CleaningStatistics
+from tidelog_node.log.cleaner.throttle import Throttle
+
+__all__ = [
+    "CLEANER_OFFSETS",
+    "COMPILED",
+    "Cleanable",
+    "CleanerCheckpoint",
+    "CleanerMemory",
+    "Cleaning",
+    "CleaningAborted",
+    "CleaningStatistics",
+    "LogCleaner",
+    "LogState",
+    "LogToClean",
+    "ReplaceSegments",
+    "SealedSegment",
+    "SourceSegment",
+    "Throttle",
+    "cleanable_range",
+    "filthiest",
+]

@@ -1,0 +1,220 @@
+"""Cleans one log: builds the offset map of its dirty part, writes its segments anew and has them put in place.
+
+Runs in a thread of its own beside appends and reads: it touches nothing of the log but files that no longer change,
+and its output, which nobody sees before ``replace`` puts it in place of its sources. Groups are put in place in the
+order of the log, each durably before the next, and the checkpoint comes after all: so whatever a crash leaves, no
+record goes before the later one that replaces it, no tombstone before the records that it deletes, and what was not
+finished is dirty still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tidelog.records import RecordBatchHeader, validate_batch
+from tidelog.records.compression import decompress
+from tidelog.records.control import read_control
+from tidelog.records.validation import record_section
+from tidelog_node.log.cleaner._engine import engine
+from tidelog_node.log.cleaner.batch_filter import BatchFilter
+from tidelog_node.log.cleaner.grouping import SegmentSize, group_segments
+from tidelog_node.log.cleaner.job import CleanerMemory, Cleaning, LogToClean, SourceSegment
+from tidelog_node.log.cleaner.output import CleanedOutput
+from tidelog_node.log.cleaner.source import BatchSource, CleaningAborted
+from tidelog_node.log.cleaner.statistics import CleaningStatistics
+from tidelog_node.log.cleaner.throttle import Throttle
+from tidelog_node.log.cleaner.transactions import CleanedTransactions
+from tidelog_node.log.files import Files, storage_error
+from tidelog_node.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+
+ReplaceSegments = Callable[[Segment, Sequence[SourceSegment]], bool]
+"""Puts a cleaned segment in place of its sources, on the log's thread, and returns when it is done.
+
+False, with the cleaned segment removed, when the log has changed meanwhile.
+"""
+
+
+def _go_on() -> None:
+    pass
+
+
+class LogCleaner:
+    """One per thread, used for one log after the other. Memory for the offset map is held only during a cleaning."""
+
+    def __init__(
+        self,
+        files: Files,
+        memory: CleanerMemory,
+        throttle: Throttle,
+        seed: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        """``seed`` gives a random 64-bit number for each cleaning; ``clock`` seconds, for the statistics."""
+        self._files = files
+        self._memory = memory
+        self._throttle = throttle
+        self._seed = seed
+        self._clock = clock
+
+    def clean(
+        self, log: LogToClean, now_ms: int, replace: ReplaceSegments, check: Callable[[], None] = _go_on
+    ) -> Cleaning:
+        """Clean a log up to where the offset map is full; ``check`` is asked often and may raise CleaningAborted.
+
+        Raises:
+            CleaningAborted: ``check`` said so, or the log has changed meanwhile. Groups may be in place; the rest is as
+                it was, and nothing is left of what was written for it.
+            CorruptRecordError: a batch on the disk is not what was written.
+            TidelogError: KAFKA_STORAGE_ERROR, the disk refuses; INVALID_CONFIG, the buffer holds not one key.
+        """
+        source = BatchSource(self._files, self._memory.buffer_bytes, self._throttle, check)
+        run = _Run(log, self._files, self._memory, self._throttle, source, self._seed())
+        started = self._clock()
+        try:
+            run.index()
+            indexed = self._clock()
+            run.rewrite(now_ms, replace)
+        except OSError as cause:
+            raise storage_error("Cleaning", log.directory, cause) from cause
+        run.statistics.index_ms = (indexed - started) * 1000
+        run.statistics.duration_ms = (self._clock() - started) * 1000
+        return Cleaning(run.end_offset, run.statistics)
+
+
+class _Run:
+    """One cleaning of one log: :meth:`index`, then :meth:`rewrite`."""
+
+    def __init__(
+        self,
+        log: LogToClean,
+        files: Files,
+        memory: CleanerMemory,
+        throttle: Throttle,
+        source: BatchSource,
+        seed: int,
+    ) -> None:
+        self.statistics = CleaningStatistics()
+        self.end_offset = log.first_dirty_offset
+        self._log = log
+        self._files = files
+        self._memory = memory
+        self._throttle = throttle
+        self._source = source
+        map_bytes = memory.map_bytes_for(log.first_uncleanable_offset - log.first_dirty_offset)
+        self._offset_map = engine.OffsetMap(map_bytes, memory.load_factor, seed)
+
+    def index(self) -> None:
+        """Fill the offset map from the dirty part, until that ends or the map is full."""
+        log, offset_map = self._log, self._offset_map
+        transactions = CleanedTransactions(t for t in log.aborted if t.last_offset >= log.first_dirty_offset)
+        offset_map.advance(log.first_dirty_offset - 1)
+        for segment, end_offset in zip(log.segments, log.ends, strict=True):
+            if end_offset <= log.first_dirty_offset:
+                continue
+            if not self._index_segment(segment, transactions):
+                break
+            # What an earlier cleaning took out of the end of the segment has no batch, and is done with as well.
+            offset_map.advance(end_offset - 1)
+        self.end_offset = offset_map.latest_offset + 1
+        self.statistics.keys = offset_map.size
+        self.statistics.map_fill = offset_map.size / self._memory.max_keys
+
+    def rewrite(self, now_ms: int, replace: ReplaceSegments) -> None:
+        """Write the segments that begin below ``end_offset`` anew, group by group."""
+        log = self._log
+        transactions = CleanedTransactions(log.aborted)
+        batch_filter = BatchFilter(
+            self._offset_map,
+            transactions,
+            log.producers,
+            end_offset=log.first_uncleanable_offset,
+            now_ms=now_ms,
+            delete_retention_ms=log.config.delete_retention_ms,
+        )
+        segments = [segment for segment in log.segments if segment.base_offset < self.end_offset]
+        groups = group_segments(
+            [self._measure(segment) for segment in segments],
+            max_log_bytes=log.config.segment_bytes,
+            max_index_bytes=log.config.segment_index_bytes,
+            end_offset=log.first_uncleanable_offset,
+        )
+        for group in groups:
+            self._rewrite_group(segments[group], batch_filter, transactions, replace)
+        self.statistics.records_read = batch_filter.records_read
+        self.statistics.records_written = batch_filter.records_kept
+        self.statistics.keyless_records = batch_filter.keyless
+
+    def _index_segment(self, segment: SourceSegment, transactions: CleanedTransactions) -> bool:
+        """Take in a segment's dirty batches; False when the map became full before its end."""
+        start_offset, offset_map = self._log.first_dirty_offset, self._offset_map
+        for buffer, position in self._source.batches(segment.path, segment.size):
+            header = validate_batch(buffer, position)
+            self.statistics.indexed_bytes += header.size_in_bytes
+            if header.next_offset <= start_offset:
+                continue
+            if _has_keys(buffer, position, header, transactions):
+                section = decompress(header.compression, record_section(buffer, position, header))
+                if not offset_map.index(section, header, start_offset):
+                    return False
+            offset_map.advance(header.last_offset)
+        return True
+
+    def _rewrite_group(
+        self,
+        sources: Sequence[SourceSegment],
+        batch_filter: BatchFilter,
+        transactions: CleanedTransactions,
+        replace: ReplaceSegments,
+    ) -> None:
+        log = self._log
+        output = CleanedOutput(
+            self._files,
+            log.directory,
+            sources[0].base_offset,
+            log.config,
+            self._memory.buffer_bytes,
+            self._throttle,
+        )
+        try:
+            for segment in sources:
+                self._rewrite_segment(segment, batch_filter, output)
+                output.append_aborted(transactions.take_retained())
+            cleaned = output.finish()
+            is_replaced = replace(cleaned, sources)
+        except BaseException:
+            output.discard()
+            raise
+        if not is_replaced:
+            raise CleaningAborted(f"the segments of {log.name} have changed")
+        self.statistics.bytes_written += output.size
+
+    def _rewrite_segment(self, segment: SourceSegment, batch_filter: BatchFilter, output: CleanedOutput) -> None:
+        for buffer, position in self._source.batches(segment.path, segment.size):
+            kept = batch_filter.filter(buffer, position)
+            if kept is not None:
+                output.append(*kept)
+        self.statistics.bytes_read += segment.size
+
+    def _measure(self, segment: SourceSegment) -> SegmentSize:
+        index, time_index = (segment.path.with_suffix(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        return SegmentSize(segment.base_offset, segment.size, self._size_of(index), self._size_of(time_index))
+
+    def _size_of(self, path: Path) -> int:
+        """Return the size of an index file; one that is not there yet counts as empty."""
+        try:
+            handle = self._files.open(path)
+        except FileNotFoundError:
+            return 0
+        try:
+            return self._files.size(handle)
+        finally:
+            self._files.close(handle)
+
+
+def _has_keys(buffer: bytes, position: int, header: RecordBatchHeader, transactions: CleanedTransactions) -> bool:
+    """Take a batch into the transactions and return whether its records count: not a marker's, not aborted ones."""
+    if header.is_control:
+        transactions.may_discard_marker(header, read_control(buffer, position))
+        return False
+    return not transactions.may_discard_data(header)

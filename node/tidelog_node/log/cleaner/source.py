@@ -1,0 +1,82 @@
+"""Reads the batches of sealed segments with handles of its own, so that the log goes on reading and appending beside.
+
+A sealed segment does not change. When its file is gone or shorter than it was, the log was truncated, deleted or moved
+meanwhile, and the cleaning is given up.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tidelog.errors import CorruptRecordError
+from tidelog.records import HEADER_SIZE, LOG_OVERHEAD
+from tidelog_node.log.cleaner.throttle import Throttle
+from tidelog_node.log.files import Files
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_POSITION = 8
+
+
+class CleaningAborted(Exception):
+    """The log is no longer what it was when its cleaning began, or the cleaner is being stopped."""
+
+
+class BatchSource:
+    """The input of one cleaner: at most ``buffer_bytes`` are in memory, or one batch when that is larger.
+
+    ``check`` is asked before each read and raises :class:`CleaningAborted` to give up.
+    """
+
+    def __init__(self, files: Files, buffer_bytes: int, throttle: Throttle, check: Callable[[], None]) -> None:
+        self._files = files
+        self._buffer_bytes = max(buffer_bytes, HEADER_SIZE)
+        self._throttle = throttle
+        self._check = check
+
+    def batches(self, path: Path, size: int) -> Iterator[tuple[bytes, int]]:
+        """Yield each batch of a file of ``size`` bytes, as the bytes that hold it and its position in them.
+
+        Raises:
+            CleaningAborted: the file is gone or has been cut, or ``check`` says so.
+            CorruptRecordError: a length that no batch has.
+            OSError: the disk refuses.
+        """
+        try:
+            handle = self._files.open(path)
+        except FileNotFoundError as cause:
+            raise CleaningAborted(f"{path} is gone") from cause
+        try:
+            position, wanted = 0, self._buffer_bytes
+            while position < size:
+                data = self._read(handle, path, min(wanted, size - position), position)
+                start, wanted = 0, self._buffer_bytes
+                while (end := start + _batch_size(data, start, path, position)) <= len(data):
+                    yield data, start
+                    start = end
+                if start == 0:
+                    wanted = max(end, HEADER_SIZE)
+                    if wanted > size - position:
+                        raise CorruptRecordError(f"{path}: batch of {end} bytes at byte {position} of {size}")
+                position += start
+        finally:
+            self._files.close(handle)
+
+    def _read(self, handle: int, path: Path, size: int, position: int) -> bytes:
+        self._check()
+        self._throttle.take(size)
+        data = self._files.pread(handle, size, position)
+        if len(data) != size:
+            raise CleaningAborted(f"{path} ends at byte {position + len(data)}")
+        return data
+
+
+def _batch_size(data: bytes, start: int, path: Path, position: int) -> int:
+    """Return the size of the batch at ``start``, or of a header when not even its length is there."""
+    if len(data) - start < LOG_OVERHEAD:
+        return HEADER_SIZE
+    size: int = _LENGTH.unpack_from(data, start + _LENGTH_POSITION)[0] + LOG_OVERHEAD
+    if size < HEADER_SIZE:
+        raise CorruptRecordError(f"{path}: batch of {size} bytes at byte {position + start}")
+    return size

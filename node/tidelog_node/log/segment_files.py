@@ -1,0 +1,38 @@
+"""The names of a segment's files: 20 digits of the base offset, what the file holds, and the state that it is in.
+
+A suffix of state follows the file's own: ``.cleaned`` while a cleaner writes it, ``.swap`` once it takes the place of
+others, ``.deleted`` while it waits for its removal.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+CONDEMNED_SUFFIX = ".deleted"
+
+_SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)(\.cleaned|\.swap)?")
+
+
+def segment_name(base_offset: int, suffix: str) -> str:
+    """Return the name of a segment's file: the base offset in 20 digits and the suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_name(name: str) -> tuple[int, str, str] | None:
+    """Return base offset, suffix and suffix of state ("" for none) of a segment's file; None for any other name."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    return (int(match[1]), match[2], match[3] or "") if match else None
+
+
+def condemned(path: Path) -> Path:
+    """Return the path that a file gets when it is deleted."""
+    return path.with_name(path.name + CONDEMNED_SUFFIX)

@@ -1,0 +1,111 @@
+"""What a fetch of one partition asks for and gets. Reads of a log, no state of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog.records import iter_headers
+from tidelog_node.log import PartitionLog
+from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.replication import EpochEnd, find_divergence
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerIdentity:
+    """Which replica fetches, and in which registration."""
+
+    replica_id: BrokerId
+    replica_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """A fetch of one partition.
+
+    ``leader_epoch`` is the one that the reader believes in, None for "do not check" (KIP-320). The last two are a
+    follower's: the epoch of its last record, None when it has none, and where its log starts.
+    """
+
+    fetch_offset: int
+    max_bytes: int
+    leader_epoch: LeaderEpoch | None = None
+    is_read_committed: bool = False
+    last_fetched_epoch: LeaderEpoch | None = None
+    log_start_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What a fetch of one partition gives: records, or where the follower's log diverges.
+
+    ``aborted`` are the transactions among the records that a read_committed reader drops; None for other readers.
+    """
+
+    records: bytes
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    diverging: EpochEnd | None = None
+
+
+def read_for_consumer(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult:
+    """Return committed records: below the high watermark, or the last stable offset with read_committed.
+
+    Raises:
+        TidelogError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+    """
+    last_stable = log.last_stable_offset(high_watermark)
+    limit = last_stable if request.is_read_committed else high_watermark
+    records = _read(log, request, limit)
+    aborted = _aborted(log, request.fetch_offset, records) if request.is_read_committed else None
+    return ReadResult(records, high_watermark, last_stable, log.log_start_offset, aborted)
+
+
+def read_for_follower(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult:
+    """Return all records that are there; the high watermark may be raised by the fetch and is told as it is now.
+
+    Raises:
+        TidelogError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+    """
+    records = _read(log, request, log.log_end_offset)
+    return ReadResult(records, high_watermark, log.last_stable_offset(high_watermark), log.log_start_offset)
+
+
+def find_log_divergence(log: PartitionLog, request: ReadRequest) -> EpochEnd | None:
+    """Return where a follower's log leaves this one, None when it is a prefix of it or the reader is no follower.
+
+    Raises:
+        TidelogError: OFFSET_OUT_OF_RANGE: this log does not reach back to the follower's end, or knows nothing of it.
+    """
+    if request.last_fetched_epoch is None:
+        return None
+    leader_end = epoch_end(log.end_offset_for_epoch(request.last_fetched_epoch))
+    if leader_end is None or request.fetch_offset < log.log_start_offset:
+        raise error_for(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.directory.name}: offset {request.fetch_offset} after epoch {request.last_fetched_epoch}: the log"
+            f" starts at {log.log_start_offset}, its latest epoch is {log.latest_epoch}",
+        )
+    return find_divergence(request.last_fetched_epoch, request.fetch_offset, leader_end)
+
+
+def epoch_end(answer: tuple[int, int]) -> EpochEnd | None:
+    """Return a log's answer to "where does this epoch end", None for "not known"."""
+    epoch, end_offset = answer
+    return None if epoch < 0 else EpochEnd(LeaderEpoch(epoch), end_offset)
+
+
+def _read(log: PartitionLog, request: ReadRequest, limit: int) -> bytes:
+    if request.fetch_offset == limit:
+        return b""
+    return log.read(request.fetch_offset, request.max_bytes, limit)
+
+
+def _aborted(log: PartitionLog, fetch_offset: int, records: bytes) -> tuple[AbortedTransaction, ...]:
+    end_offset = fetch_offset
+    for _, header in iter_headers(records):
+        end_offset = header.next_offset
+    return tuple(log.aborted_transactions(fetch_offset, end_offset)) if records else ()

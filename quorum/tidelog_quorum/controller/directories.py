@@ -1,0 +1,83 @@
+"""Which log directory of a broker a replica is in, as the broker says (KIP-858).
+
+The broker decides where its replicas are; the controller only needs to know, in order to elect another leader when a
+directory fails. An assignment to a directory that is offline, or lost, does just that; one to a directory that is
+online may make a replica eligible that was not, and so end a time without a leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import DirectoryId, TopicId, topic_id_text
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.controller.brokers import ID_BYTES, check_broker_epoch
+from tidelog_quorum.controller.elections import change_of
+from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.records import MetadataRecord
+from tidelog_quorum.metadata.registrations import BrokerRegistration
+
+
+def assign_replicas_to_directories(
+    image: MetadataImage, request: pb.AssignReplicasToDirsRequest
+) -> Result[pb.AssignReplicasToDirsResponse]:
+    """Note where replicas of the asking broker are; each that cannot be gets its own error.
+
+    Raises:
+        TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch, INVALID_REQUEST when a
+            partition is named twice or an id has not 16 bytes.
+    """
+    broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    _check_request(request)
+    records: list[MetadataRecord] = []
+    results: dict[TopicId, pb.DirectoryAssignmentTopicResult] = {}
+    for directory, topic_id, index in _assignments(request):
+        result = results.setdefault(topic_id, pb.DirectoryAssignmentTopicResult(topic_id=topic_id))
+        try:
+            records += _assign(image, broker, directory, image.topic_by_id(topic_id), topic_id, index)
+            result.partitions.append(pb.DirectoryAssignmentResult(index=index))
+        except TidelogError as error:
+            result.partitions.append(pb.DirectoryAssignmentResult(index=index, error=error_message(error)))
+    return Result(records, pb.AssignReplicasToDirsResponse(topics=results.values()))
+
+
+def _assignments(request: pb.AssignReplicasToDirsRequest) -> Iterator[tuple[DirectoryId, TopicId, int]]:
+    for directory in request.directories:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                yield DirectoryId(directory.directory_id), TopicId(topic.topic_id), index
+
+
+def _check_request(request: pb.AssignReplicasToDirsRequest) -> None:
+    if any(len(d.directory_id) != ID_BYTES for d in request.directories):
+        raise error_for(ErrorCode.INVALID_REQUEST, f"log directory ids must have {ID_BYTES} bytes")
+    named = [(topic_id, index) for _, topic_id, index in _assignments(request)]
+    if len(named) != len(set(named)):
+        raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} names a partition twice")
+
+
+def _assign(
+    image: MetadataImage,
+    broker: BrokerRegistration,
+    directory: DirectoryId,
+    topic: TopicImage | None,
+    topic_id: TopicId,
+    index: int,
+) -> list[MetadataRecord]:
+    if topic is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id_text(topic_id)}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{index}")
+    if broker.broker_id not in partition.replicas:
+        text = f"broker {broker.broker_id} is no replica of {topic.name}-{index}: {partition.replicas}"
+        raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+    if partition.directory_of(broker.broker_id) == directory:
+        return []
+    gone = frozenset() if broker.has_online(directory) else frozenset({broker.broker_id})
+    change = change_of(
+        image, topic_id, index, partition, gone, directories=partition.in_directory(broker.broker_id, directory)
+    )
+    return [] if change is None else [change]

@@ -1,0 +1,283 @@
+"""Snapshot files: Kafka's bytes, their damage, what a crash leaves, and which of them is loaded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+from memory_disk import MemoryFiles, crash_at_every_step, failing
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.records import RecordBatchHeader
+from tidelog_node.log.producers import (
+    Duplicate,
+    ProducerEntry,
+    ProducerStates,
+    decode_snapshot,
+    encode_snapshot,
+    snapshot_offset,
+    snapshot_path,
+)
+
+Header = Callable[..., RecordBatchHeader]
+DIRECTORY = Path("/data/flights-0")
+EXPIRATION_MS = 10_000
+
+ENTRIES = [
+    ProducerEntry(1, 0, 9, 1234, 4, 1_700_000_000_000, -1, -1),
+    ProducerEntry(2**40, 7, -1, -1, 0, 1_700_000_000_001, 12, 1200),
+]
+BODY = bytes.fromhex(
+    "00000002"  # two entries
+    "0000000000000001" "0000" "00000009" "00000000000004d2" "00000004"  # id, epoch, sequence, offset, delta
+    "0000018bcfe56800" "ffffffff" "ffffffffffffffff"  # timestamp, coordinator epoch, transaction's first offset
+    "0000010000000000" "0007" "ffffffff" "ffffffffffffffff" "00000000"
+    "0000018bcfe56801" "0000000c" "00000000000004b0"
+)  # fmt: skip
+SNAPSHOT = bytes.fromhex("0001") + crc32c(BODY).to_bytes(4, "big") + BODY
+
+
+@pytest.fixture
+def disk() -> MemoryFiles:
+    files = MemoryFiles()
+    files.mkdir(DIRECTORY)
+    files.fsync_directory(DIRECTORY.parent)
+    return files
+
+
+@pytest.fixture
+def states(disk: MemoryFiles) -> ProducerStates:
+    return loaded(disk, 0, 0)
+
+
+def loaded(disk: MemoryFiles, start: int, end: int, *, replay_from: int | None = None) -> ProducerStates:
+    states = ProducerStates(disk, DIRECTORY, EXPIRATION_MS)
+    found = states.load(start, end, now_ms=0)
+    assert replay_from in (None, found)
+    states.check_invariants()
+    return states
+
+
+def offsets(disk: MemoryFiles) -> list[int]:
+    return sorted(offset for name in disk.listdir(DIRECTORY) if (offset := snapshot_offset(name)) is not None)
+
+
+def test_snapshot_has_the_bytes_of_kafkas_schema_in_both_directions() -> None:
+    assert encode_snapshot(ENTRIES) == SNAPSHOT
+    assert encode_snapshot(ENTRIES[::-1]) == SNAPSHOT
+    assert decode_snapshot(SNAPSHOT) == ENTRIES
+
+
+def test_snapshot_without_producers_is_ten_bytes() -> None:
+    assert encode_snapshot([]) == bytes.fromhex("0001" "48674bc7" "00000000")  # fmt: skip
+    assert decode_snapshot(encode_snapshot([])) == []
+
+
+def test_snapshot_is_refused_with_any_byte_changed_or_missing_or_added() -> None:
+    for position in range(len(SNAPSHOT)):
+        changed = bytearray(SNAPSHOT)
+        changed[position] ^= 0x10
+        with pytest.raises(ValueError, match="snapshot"):
+            decode_snapshot(bytes(changed))
+        with pytest.raises(ValueError, match="snapshot"):
+            decode_snapshot(SNAPSHOT[:position])
+    with pytest.raises(ValueError, match="snapshot"):
+        decode_snapshot(SNAPSHOT + b"\0")
+
+
+def test_snapshot_is_refused_when_its_count_does_not_fit_though_its_crc_does() -> None:
+    for count in (-1, 1, 3, 2**31 - 1):
+        body = count.to_bytes(4, "big", signed=True) + BODY[4:]
+        with pytest.raises(ValueError, match="entries"):
+            decode_snapshot(b"\0\1" + crc32c(body).to_bytes(4, "big") + body)
+
+
+@pytest.mark.parametrize(
+    ("name", "offset"),
+    [
+        ("00000000000000000042.snapshot", 42),
+        ("42.snapshot", None),
+        ("00000000000000000042.log", None),
+        ("00000000000000000042.snapshot.tmp", None),
+        ("0000000000000000004x.snapshot", None),
+    ],
+)
+def test_snapshot_name_gives_its_offset(name: str, offset: int | None) -> None:
+    assert snapshot_offset(name) == offset
+    if offset is not None:
+        assert snapshot_path(DIRECTORY, offset).name == name
+
+
+def test_load_takes_the_newest_snapshot_and_tells_where_to_replay_from(
+    disk: MemoryFiles, states: ProducerStates, header: Header
+) -> None:
+    states.append(header(7, 0, 0, 5, offset=0))
+    states.take_snapshot(5, durable=True)
+    states.append(header(7, 0, 5, 5, offset=5))
+    states.take_snapshot(10, durable=True)
+    states.append(header(7, 0, 10, 5, offset=10))
+    again = loaded(disk, 0, 15, replay_from=10)
+    assert again.check(header(7, 0, 5, 5)) == Duplicate(5, 9, 1000)
+    again.append(header(7, 0, 10, 5, offset=10))
+    assert again.check(header(7, 0, 10, 5)) == Duplicate(10, 14, 1000)
+    assert again.check(header(7, 0, 15)) is None
+
+
+def test_load_removes_damaged_snapshots_and_takes_an_older_one(
+    disk: MemoryFiles, states: ProducerStates, header: Header
+) -> None:
+    for number in range(4):
+        states.append(header(7, 0, number, offset=number))
+        states.take_snapshot(number + 1, durable=True)
+    disk.flip_bit(snapshot_path(DIRECTORY, 4), 30)
+    disk.write_bytes(snapshot_path(DIRECTORY, 3), b"")
+    again = loaded(disk, 0, 4, replay_from=2)
+    assert again.check(header(7, 0, 1)) == Duplicate(1, 1, 1000)
+    assert offsets(disk) == [1, 2]
+
+
+def test_load_replays_from_the_start_when_no_snapshot_is_good(disk: MemoryFiles, states: ProducerStates) -> None:
+    states.take_snapshot(5)
+    disk.flip_bit(snapshot_path(DIRECTORY, 5), 3)
+    again = loaded(disk, 3, 9, replay_from=3)
+    assert again.entries() == []
+    assert offsets(disk) == []
+
+
+def test_load_ignores_snapshots_outside_of_the_log_and_removes_them(disk: MemoryFiles, states: ProducerStates) -> None:
+    for offset in (2, 5, 9):
+        states.take_snapshot(offset)
+    loaded(disk, 3, 8, replay_from=5)
+    assert offsets(disk) == [5]
+
+
+def test_load_removes_what_a_crash_left_of_a_snapshot(disk: MemoryFiles, states: ProducerStates) -> None:
+    disk.write_bytes(DIRECTORY / "00000000000000000004.snapshot.tmp", b"half")
+    disk.write_bytes(DIRECTORY / "leader-epoch-checkpoint.tmp", b"another's")
+    loaded(disk, 0, 9, replay_from=0)
+    assert disk.listdir(DIRECTORY) == ["leader-epoch-checkpoint.tmp"]
+
+
+def test_load_leaves_out_producers_that_have_expired(disk: MemoryFiles, states: ProducerStates, header: Header) -> None:
+    states.append(header(7, 0, 0, offset=0, timestamp_ms=1000))
+    states.append(header(8, 0, 0, offset=1, timestamp_ms=5000))
+    states.take_snapshot(2)
+    again = ProducerStates(disk, DIRECTORY, EXPIRATION_MS)
+    assert again.load(0, 2, now_ms=12_000) == 2
+    assert [entry.producer_id for entry in again.entries()] == [8]
+
+
+def test_truncation_goes_back_to_a_snapshot_and_removes_those_above(
+    disk: MemoryFiles, states: ProducerStates, header: Header
+) -> None:
+    for number in range(6):
+        states.append(header(7, 0, number, offset=number))
+        if number % 2:
+            states.take_snapshot(number + 1)
+    assert states.truncate_from(5, 0, now_ms=0) == 4
+    assert offsets(disk) == [2, 4]
+    states.append(header(7, 0, 4, offset=4))
+    assert states.check(header(7, 0, 5)) is None
+    states.check_invariants()
+
+
+def test_truncation_to_a_snapshot_needs_no_replay(disk: MemoryFiles, states: ProducerStates, header: Header) -> None:
+    states.append(header(7, 0, 0, offset=0))
+    states.take_snapshot(1)
+    states.append(header(7, 0, 1, offset=1))
+    assert states.truncate_from(1, 0, now_ms=0) == 1
+    assert states.check(header(7, 0, 1)) is None
+
+
+def test_truncated_snapshots_never_come_back_after_a_crash(disk: MemoryFiles, states: ProducerStates) -> None:
+    for offset in (2, 4, 6):
+        states.take_snapshot(offset, durable=True)
+    states.retain_snapshots([2, 4])
+    states.delete_snapshots_below(3)
+    assert offsets(disk) == [4, 6]
+    states.truncate_from(5, 0, now_ms=0)
+    disk.crash(random.Random(3))
+    assert offsets(disk) == [4]
+
+
+def test_snapshots_that_were_removed_without_a_sync_are_gone_after_a_truncation_below_them(
+    disk: MemoryFiles, states: ProducerStates
+) -> None:
+    for offset in (2, 4, 6):
+        states.take_snapshot(offset, durable=True)
+    states.retain_snapshots([2])
+    states.delete_snapshots_from(6)
+    states.truncate_from(3, 0, now_ms=0)
+    disk.crash(random.Random(0))
+    assert offsets(disk) == [2]
+
+
+def test_snapshot_at_an_offset_that_has_one_is_not_written_again(disk: MemoryFiles, states: ProducerStates) -> None:
+    states.take_snapshot(5)
+    states.take_snapshot(7)
+    disk.fail = failing(28, "open", "pwrite", "rename")
+    states.take_snapshot(5)
+    states.take_snapshot(7, durable=True)
+    assert states.snapshot_offsets == (5, 7)
+
+
+def test_snapshots_are_retained_at_segment_bases_and_at_the_end(disk: MemoryFiles, states: ProducerStates) -> None:
+    for offset in (0, 3, 5, 8, 10, 12):
+        states.take_snapshot(offset)
+    states.retain_snapshots([0, 5, 10])
+    assert offsets(disk) == [0, 5, 10, 12]
+    states.check_invariants()
+
+
+def test_clear_forgets_producers_and_files(disk: MemoryFiles, states: ProducerStates, header: Header) -> None:
+    states.append(header(7, 0, 0))
+    states.take_snapshot(1)
+    states.clear()
+    assert states.entries() == []
+    assert offsets(disk) == []
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("operation", ["open", "pwrite", "rename"])
+def test_snapshot_on_a_failing_disk_is_a_storage_error_and_leaves_no_file(
+    disk: MemoryFiles, states: ProducerStates, operation: str, durable: bool
+) -> None:
+    disk.fail = failing(28, operation)
+    with pytest.raises(TidelogError, match="snapshot") as caught:
+        states.take_snapshot(5, durable=durable)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert disk.listdir(DIRECTORY) == []
+    assert states.snapshot_offsets == ()
+
+
+def test_snapshot_is_whole_or_absent_when_the_machine_stops_at_any_step() -> None:
+    def prepare(files: MemoryFiles) -> None:
+        files.mkdir(DIRECTORY)
+        files.fsync_directory(DIRECTORY.parent)
+
+    def act(files: MemoryFiles, _: None) -> None:
+        states = ProducerStates(files, DIRECTORY, EXPIRATION_MS)
+        states.load(0, 0, now_ms=0)
+        states.take_snapshot(3, durable=True)
+        states.take_snapshot(5)
+        states.flush()
+        states.truncate_from(4, 0, now_ms=0)
+
+    def verify(files: MemoryFiles, _: None, is_done: bool) -> None:
+        there = loaded(files, 0, 5).snapshot_offsets
+        assert there == (3,) if is_done else set(there) <= {3, 5}
+
+    crash_at_every_step(prepare, act, verify)
+
+
+def test_flush_makes_snapshots_durable_and_passes_over_removed_ones(disk: MemoryFiles, states: ProducerStates) -> None:
+    states.take_snapshot(3)
+    states.take_snapshot(5)
+    states.delete_snapshots_below(4)
+    states.flush()
+    disk.crash(random.Random(1))
+    assert offsets(disk) == [5]
+    assert decode_snapshot(disk.read_bytes(snapshot_path(DIRECTORY, 5))) == []
