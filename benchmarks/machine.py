@@ -19,7 +19,7 @@ def facts(*, quick: bool) -> Facts:
         "cpu": _cpu_model(),
         "cpus": os.cpu_count() or 0,
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
         "compiled_engine": COMPILED,
         "revision": _revision(),

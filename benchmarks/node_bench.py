@@ -26,20 +26,20 @@ def run(options: Options) -> list[Result]:
     options.say("starting one controller and one node")
     with LocalCluster(controllers=1, nodes=1) as cluster:
         pid = cluster.nodes[1].pid
-        before = process.resident_mib(pid)
+        before = process.resident_mb(pid)
         options.say(f"creating {_PARTITIONS} partitions")
         started = time.monotonic()
         _create_partitions(cluster)
         created_s = time.monotonic() - started
         options.say("letting them be idle")
         idle_share = _idle_cpu_share(pid, options.pick(20, 5))
-        resident = process.resident_mib(pid)
+        resident = process.resident_mb(pid)
         name = f"node with {_PARTITIONS:,} empty partitions"
         return [
-            Result(f"{name}: resident memory", resident, "MiB", bar=Bar.on_value(at_most=150)),
-            Result(f"{name}: proportional share of it", process.proportional_mib(pid), "MiB"),
-            Result("node without partitions: resident memory", before, "MiB"),
-            Result("memory per empty partition", (resident - before) / _PARTITIONS * 1024, "KiB"),
+            Result(f"{name}: resident memory", resident, "MB", bar=Bar.on_value(at_most=150)),
+            Result(f"{name}: proportional share of it", process.proportional_mb(pid), "MB"),
+            Result("node without partitions: resident memory", before, "MB"),
+            Result("memory per empty partition", (resident - before) / _PARTITIONS * 1e3, "kB"),
             Result(f"{name}: idle CPU", idle_share * 100, "% of a core"),
             Result(f"{name}: file descriptors", process.file_descriptors(pid), "files"),
             Result(f"{name}: threads", process.threads(pid), "threads"),

@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from benchmarks.scale_bench import Axis, Point, read_points
+from benchmarks.points import Axis, Point, read_points
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_MIB_OF_KIB = 1 / 1024
+_MB_OF_KIB = 1024 / 1e6
 
 
-def resident_mib(pid: int) -> float:
-    """Return the resident memory in MiB: all pages, also those that other processes share."""
-    return _smaps(pid)["Rss"] * _MIB_OF_KIB
+def resident_mb(pid: int) -> float:
+    """Return the resident memory in MB: all pages, also those that other processes share."""
+    return _smaps(pid)["Rss"] * _MB_OF_KIB
 
 
-def proportional_mib(pid: int) -> float:
-    """Return the proportional set size in MiB: a page that n processes share counts as its n-th part."""
-    return _smaps(pid)["Pss"] * _MIB_OF_KIB
+def proportional_mb(pid: int) -> float:
+    """Return the proportional set size in MB: a page that n processes share counts as its n-th part."""
+    return _smaps(pid)["Pss"] * _MB_OF_KIB
 
 
 def anonymous_bytes(pid: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import json
 import multiprocessing
 import os
 import random
@@ -19,10 +18,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from benchmarks import process
 from benchmarks.options import Options
+from benchmarks.points import Axis, Point, write_points
 from benchmarks.result import Result
 from benchmarks.rounds import quantile
 from benchmarks.suite import run_alone
@@ -31,8 +31,6 @@ from tidelog.records import parse_header
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.files import OperatingSystemFiles
 
-SCALE = Path(__file__).parent / "results" / "scale.json"
-Axis = Literal["partitions", "segments"]
 T = TypeVar("T")
 
 _PARTITIONS = (1, 10, 100, 1000, 2500, 5000)
@@ -43,51 +41,13 @@ _WARM_UP = 2000
 _RESERVED_FILES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One measurement at a number of partitions or of segments.
-
-    Reads are of one batch. ``open_ms`` is what opening all logs takes. ``memory_bytes`` is what the process has of its
-    own, without files that it maps, beyond what it had before it opened them.
-    """
-
-    count: int
-    append_p50_us: float
-    append_p99_us: float
-    read_p50_us: float
-    open_ms: float
-    memory_bytes: float
-
-    @property
-    def memory_kib_each(self) -> float:
-        """The memory per partition or segment in KiB; for a few of them it is that of what all share."""
-        return self.memory_bytes / self.count / 1024
-
-
 def run(options: Options) -> list[Result]:
     """Measure all points, write them for the plots, and compare the largest with the smallest."""
     partitions = _series("partitions", options.pick(_PARTITIONS, (1, 100, 1000)), options)
     segments = _series("segments", options.pick(_SEGMENTS, (1, 100)), options)
     if not options.quick:
-        write_points(partitions, segments)
+        write_points({"partitions": partitions, "segments": segments})
     return [*_results("partitions", partitions), *_results("segments", segments)]
-
-
-def write_points(partitions: Sequence[Point], segments: Sequence[Point]) -> None:
-    """Write the points of both axes to :data:`SCALE`."""
-    SCALE.parent.mkdir(parents=True, exist_ok=True)
-    axes = {"partitions": partitions, "segments": segments}
-    document = {axis: [_rounded(point) for point in points] for axis, points in axes.items()}
-    SCALE.write_text(json.dumps(document, indent=2) + "\n")
-
-
-def read_points(axis: Axis) -> list[Point]:
-    """Return the points that were written last."""
-    return [Point(**point) for point in json.loads(SCALE.read_text())[axis]]
-
-
-def _rounded(point: Point) -> dict[str, float]:
-    return {name: float(f"{value:.4g}") for name, value in dataclasses.asdict(point).items()} | {"count": point.count}
 
 
 def _series(axis: Axis, counts: Sequence[int], options: Options) -> list[Point]:
@@ -223,7 +183,7 @@ def _take_latencies(
 def _results(axis: Axis, points: Sequence[Point]) -> list[Result]:
     """Return the lines of the largest point; the comparison is with the smallest."""
     least, most = points[0], points[-1]
-    name, reference = f"{most.count:,} {axis}", f"{least.count:,}"
+    name, reference = f"{most.count:,} {axis}", f"{least.count:,} of them"
 
     def latency(what: str, of: Callable[[Point], float]) -> Result:
         return Result(f"{name}: {what}", of(most), "us", reference, of(least) / of(most))

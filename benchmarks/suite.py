@@ -36,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parsed = parser.parse_args(arguments)
     console = make_console()
-    results, failed = _run_all(console, [name for name in names if name in (parsed.only or names)], parsed.quick)
-    if results:
-        print_results(console, results)
-        write_results(parsed.output, facts(quick=parsed.quick), results)
+    groups, failed = _run_all(console, [name for name in names if name in (parsed.only or names)], parsed.quick)
+    if groups:
+        print_results(console, groups)
+        write_results(parsed.output, facts(quick=parsed.quick), [result for results in groups for result in results])
     if failed:
         console.print(f"[bold red]did not finish: {', '.join(failed)}[/]")
     return 1 if failed else 0
@@ -53,7 +53,7 @@ def run_alone(run: Run) -> None:
     console = make_console()
     with console.status("starting") as status:
         results = run(Options(quick=quick, say=_teller(status)))
-    print_results(console, results)
+    print_results(console, [results])
 
 
 def benchmark_names() -> list[str]:
@@ -62,8 +62,8 @@ def benchmark_names() -> list[str]:
     return sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX))
 
 
-def _run_all(console: Console, names: Sequence[str], quick: bool) -> tuple[list[Result], list[str]]:
-    results: list[Result] = []
+def _run_all(console: Console, names: Sequence[str], quick: bool) -> tuple[list[list[Result]], list[str]]:
+    groups: list[list[Result]] = []
     failed: list[str] = []
     for index, name in enumerate(names, start=1):
         started = time.monotonic()
@@ -76,10 +76,10 @@ def _run_all(console: Console, names: Sequence[str], quick: bool) -> tuple[list[
             failed.append(name)
             outcome = "[bold red]failed[/]"
         else:
-            results += found
+            groups.append(found)
             outcome = f"{len(found)} results"
         console.print(f"[{index}/{len(names)}] {name:<12} {outcome} after {time.monotonic() - started:.0f} s")
-    return results, failed
+    return groups, failed
 
 
 def _teller(status: Status, name: str = "") -> Callable[[str], None]:

@@ -21,8 +21,8 @@ def make_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
 
 
-def print_results(console: Console, results: Sequence[Result]) -> None:
-    """Print one table of all results and a last line that counts the bars."""
+def print_results(console: Console, groups: Sequence[Sequence[Result]]) -> None:
+    """Print one table of the results of all benchmarks, and a last line that counts the bars."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("name")
     table.add_column("value", justify="right", no_wrap=True)
@@ -31,14 +31,13 @@ def print_results(console: Console, results: Sequence[Result]) -> None:
     table.add_column("ratio", justify="right", no_wrap=True)
     table.add_column("bar", no_wrap=True)
     table.add_column("holds", no_wrap=True)
-    for result in results:
-        ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
-        compared_with, bar = result.compared_with or "", result.bar_text or ""
-        table.add_row(
-            result.name, format_value(result.value), result.unit, compared_with, ratio, bar, _holds(result.holds)
-        )
+    for index, results in enumerate(groups):
+        if index:
+            table.add_row()
+        for result in results:
+            table.add_row(*_cells(result))
     console.print(table)
-    console.print(verdict(results))
+    console.print(verdict([result for results in groups for result in results]))
 
 
 def verdict(results: Sequence[Result]) -> str:
@@ -57,10 +56,16 @@ def write_results(path: Path, machine: Facts, results: Sequence[Result]) -> None
 
 
 def format_value(value: float) -> str:
-    """Return a figure with three digits that mean something, thousands set apart."""
-    if abs(value) >= 100:
+    """Return a figure with three digits that mean something, or all of a whole number; thousands set apart."""
+    if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
+    compared_with, bar = result.compared_with or "", result.bar_text or ""
+    return result.name, format_value(result.value), result.unit, compared_with, ratio, bar, _holds(result.holds)
 
 
 def _holds(holds: bool | None) -> str:

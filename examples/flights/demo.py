@@ -63,6 +63,8 @@ def _run(console: Console, work: Path) -> Audit:
 
 def _create_topic(cluster: LocalCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+    # The records carry the times of the flights, of 2013: by the default, they would be too old after 7 days.
+    config = {"min.insync.replicas": "2", "retention.ms": "-1"}
+    topic = NewTopic(TOPIC, PARTITIONS, 3, config=config)
     for future in admin.create_topics([topic]).values():
         future.result(timeout=30)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tidelog import AdminClient, Consumer, NewTopic, Producer, TopicPartition
-from tidelog.cluster import ClusterClient
+from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient
 from tidelog.message import Message
 from tidelog.testing import FakeCluster, LocalCluster
 from tidelog.transport import run_sync
+from tidelog.v1 import log_service_pb2 as pb
 
 _serial = itertools.count()
 
@@ -59,6 +60,49 @@ class Deployment:
         with self.consumer() as consumer:
             consumer.assign([TopicPartition(topic, partition, offset)])
             return consumer.consume(count, 30)
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        found = run_sync(self.client.list_offsets({(topic, partition): LATEST_TIMESTAMP}))
+        return int(found[topic, partition].offset)
+
+    def raw_produce(self, topic: str, records: bytes) -> pb.ProducePartitionResult:
+        """Send one batch as it is to partition 0."""
+        request = pb.ProduceRequest(
+            acks=pb.ACKS_ALL,
+            timeout_ms=5_000,
+            topics=[pb.ProduceTopic(name=topic, partitions=[pb.ProducePartition(index=0, records=records)])],
+        )
+
+        async def call() -> pb.ProduceResponse:
+            leader = await self.client.leader(topic, 0)
+            response: pb.ProduceResponse = await self.client.stub(leader.node_id).Produce(request, timeout=10)
+            return response
+
+        return run_sync(call(), 20).topics[0].partitions[0]
+
+    def raw_fetch(self, topic: str, offset: int = 0, max_bytes: int = 1_000, **fields: Any) -> pb.FetchResponse:
+        """Fetch from partition 0 with further fields of the request."""
+        item = pb.FetchPartition(index=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+        request = pb.FetchRequest(topics=[pb.FetchTopic(name=topic, partitions=[item])], max_bytes=max_bytes, **fields)
+
+        async def call() -> pb.FetchResponse:
+            leader = await self.client.leader(topic, 0)
+            response: pb.FetchResponse = await self.client.fetch(leader.node_id, request)
+            return response
+
+        return run_sync(call(), 20)
+
+    def raw_list_offset(self, topic: str, timestamp_ms: int, **fields: Any) -> pb.ListOffsetsPartitionResult:
+        """Look up one offset of partition 0 with further fields of the request."""
+        item = pb.ListOffsetsPartition(index=0, timestamp_ms=timestamp_ms)
+        request = pb.ListOffsetsRequest(topics=[pb.ListOffsetsTopic(name=topic, partitions=[item])], **fields)
+
+        async def call() -> pb.ListOffsetsResponse:
+            leader = await self.client.leader(topic, 0)
+            response: pb.ListOffsetsResponse = await self.client.stub(leader.node_id).ListOffsets(request, timeout=10)
+            return response
+
+        return run_sync(call(), 20).topics[0].partitions[0]
 
 
 @pytest.fixture(scope="module", params=["fake", "local"])

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from tidelog import OFFSET_BEGINNING, KafkaError, KafkaException, Message, NewTopic, TopicPartition
-from tidelog.cluster import LATEST_TIMESTAMP
 from tidelog.errors import ErrorCode
 from tidelog.records import RecordBatchBuilder
 from tidelog.transport import run_sync
-from tidelog.v1 import log_service_pb2 as pb
 
 Deployment = Any
 
@@ -20,36 +18,6 @@ Deployment = Any
 def assert_still_works(cluster: Deployment, topic: str, expected: list[bytes]) -> None:
     cluster.send(topic, [b"after"])
     assert [m.value() for m in cluster.read(topic, len(expected) + 1)] == [*expected, b"after"]
-
-
-def end_offset(cluster: Deployment, topic: str) -> int:
-    found = run_sync(cluster.client.list_offsets({(topic, 0): LATEST_TIMESTAMP}))
-    return int(found[topic, 0].offset)
-
-
-def raw_produce(cluster: Deployment, topic: str, records: bytes) -> pb.ProducePartitionResult:
-    async def call() -> pb.ProduceResponse:
-        leader = await cluster.client.leader(topic, 0)
-        request = pb.ProduceRequest(
-            acks=pb.ACKS_ALL,
-            timeout_ms=5_000,
-            topics=[pb.ProduceTopic(name=topic, partitions=[pb.ProducePartition(index=0, records=records)])],
-        )
-        response: pb.ProduceResponse = await cluster.client.stub(leader.node_id).Produce(request, timeout=10)
-        return response
-
-    return run_sync(call(), 20).topics[0].partitions[0]
-
-
-def raw_fetch(cluster: Deployment, topic: str, offset: int = 0, **fields: Any) -> pb.FetchResponse:
-    async def call() -> pb.FetchResponse:
-        leader = await cluster.client.leader(topic, 0)
-        item = pb.FetchPartition(index=0, fetch_offset=offset, partition_max_bytes=1_000)
-        request = pb.FetchRequest(topics=[pb.FetchTopic(name=topic, partitions=[item])], max_bytes=1_000, **fields)
-        response: pb.FetchResponse = await cluster.client.fetch(leader.node_id, request)
-        return response
-
-    return run_sync(call(), 20)
 
 
 def one_batch() -> bytes:
@@ -189,7 +157,7 @@ def test_a_record_above_the_topics_limit_is_refused_by_the_node(cluster: Deploym
         assert producer.flush(30) == 0
     assert [(e.name(), e.code()) for e in reports] == [("MESSAGE_TOO_LARGE", 10)]
     assert "1000" in reports[0].str()
-    assert end_offset(cluster, topic) == 0
+    assert cluster.end_offset(topic) == 0
     assert_still_works(cluster, topic, [])
 
 
@@ -259,12 +227,12 @@ def test_a_damaged_batch_is_refused_and_nothing_is_stored(
     cluster: Deployment, damage: Callable[[bytes], bytes], code: ErrorCode | None
 ) -> None:
     topic = cluster.topic()
-    result = raw_produce(cluster, topic, damage(one_batch()))
+    result = cluster.raw_produce(topic, damage(one_batch()))
     allowed = {code} if code else {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD}
     assert ErrorCode.of(result.error.code) in allowed
     assert result.error.message
-    assert end_offset(cluster, topic) == 0
-    assert raw_produce(cluster, topic, one_batch()).base_offset == 0
+    assert cluster.end_offset(topic) == 0
+    assert cluster.raw_produce(topic, one_batch()).base_offset == 0
     assert_still_works(cluster, topic, [b"value"])
 
 
@@ -272,11 +240,11 @@ def test_a_damaged_batch_is_refused_and_nothing_is_stored(
 def test_a_fetch_outside_of_the_log_is_refused_and_names_the_bounds(cluster: Deployment, offset: int) -> None:
     topic = cluster.topic()
     cluster.send(topic, [b"a"])
-    result = raw_fetch(cluster, topic, offset).topics[0].partitions[0]
+    result = cluster.raw_fetch(topic, offset).topics[0].partitions[0]
     assert ErrorCode.of(result.error.code) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert str(offset) in result.error.message
     assert not result.records
-    at_end = raw_fetch(cluster, topic, 1).topics[0].partitions[0]
+    at_end = cluster.raw_fetch(topic, 1).topics[0].partitions[0]
     assert (at_end.HasField("error"), at_end.records, at_end.high_watermark) == (False, b"", 1)
     assert_still_works(cluster, topic, [b"a"])
 
@@ -284,7 +252,7 @@ def test_a_fetch_outside_of_the_log_is_refused_and_names_the_bounds(cluster: Dep
 def test_a_fetch_for_another_cluster_is_refused(cluster: Deployment) -> None:
     topic = cluster.topic()
     with pytest.raises(KafkaException, match=r"INCONSISTENT_CLUSTER_ID.*other") as caught:
-        raw_fetch(cluster, topic, cluster_id="other")
+        cluster.raw_fetch(topic, cluster_id="other")
     assert cluster.cluster_id in caught.value.message
-    assert not raw_fetch(cluster, topic, cluster_id=cluster.cluster_id).topics[0].partitions[0].HasField("error")
+    assert not cluster.raw_fetch(topic, cluster_id=cluster.cluster_id).topics[0].partitions[0].HasField("error")
     assert_still_works(cluster, topic, [])

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tidelog.records import Record, RecordBatchHeader, iter_headers, parse_header, read_records
 from tidelog_node.log import LogConfig, PartitionLog
+from tidelog_node.log.producers import read_marker
 
 MAX_SEQUENCE = 2**31 - 1
 RETAINED_BATCHES = 5
@@ -97,12 +98,26 @@ def content(log: PartitionLog) -> list[bytes]:
     found: list[bytes] = []
     offset = log.log_start_offset
     while chunk := log.read(offset, 1 << 20, log.log_end_offset):
-        for position, header in iter_headers(chunk):
-            found.append(chunk[position : position + header.size_in_bytes])
-            assert header.next_offset > offset, (header, offset)
-            offset = header.next_offset
-        assert sum(map(len, found[-len(chunk) :])) >= len(chunk), "a part of a batch was read"
+        batches = [chunk[position : position + header.size_in_bytes] for position, header in iter_headers(chunk)]
+        assert b"".join(batches) == chunk, "a part of a batch was read"
+        found += batches
+        assert parse_header(batches[-1]).next_offset > offset, f"no progress at {offset}"
+        offset = parse_header(batches[-1]).next_offset
     return found
+
+
+def find_state(log: PartitionLog, candidates: Iterable[LogState], starts: range, ends: range) -> LogState:
+    """Return the candidate that the log is, begun and cut somewhere in the given ranges; AssertionError if none."""
+    start, end = log.log_start_offset, log.log_end_offset
+    assert start in starts, f"the log starts at {start}, not in {starts}"
+    assert end in ends, f"the log ends at {end}, not in {ends}"
+    found = content(log)
+    cuts = [candidate.keep(start, end) for candidate in candidates]
+    for cut in cuts:
+        if [batch.data for batch in cut.visible] == found:
+            return cut
+    text = f"[{start}, {end}) has {[ModelBatch(data) for data in found]}, which is none of"
+    raise AssertionError("\n  ".join([text, *(str(cut.visible) for cut in cuts)]))
 
 
 def segment_bases(log: PartitionLog) -> list[int]:
@@ -147,6 +162,31 @@ def _is_deletable(segments: Sequence[_SegmentModel], high_watermark: int) -> boo
     if not segments or segments[0].end > high_watermark:
         return False
     return len(segments) > 1 or segments[0].size > 0
+
+
+@dataclass(frozen=True)
+class ModelTransaction:
+    """``marker`` is the offset of the marker that ended it, None while it is open."""
+
+    producer_id: int
+    first: int
+    marker: int | None = None
+    is_abort: bool = False
+
+
+def transactions(batches: Iterable[ModelBatch]) -> list[ModelTransaction]:
+    """Return the transactions of a log, those that have ended in the order of their markers, then the open ones."""
+    ended: list[ModelTransaction] = []
+    first: dict[int, int] = {}
+    for batch in batches:
+        header = batch.header
+        marker = read_marker(batch.data)
+        if header.is_transactional and not header.is_control:
+            first.setdefault(header.producer_id, batch.base)
+        elif marker is not None and header.producer_id in first:
+            begun = first.pop(header.producer_id)
+            ended.append(ModelTransaction(header.producer_id, begun, batch.base, not marker.is_commit))
+    return ended + [ModelTransaction(producer, begun) for producer, begun in first.items()]
 
 
 def next_sequence(batch: ModelBatch | None) -> int:

@@ -1,4 +1,4 @@
-"""A disk in memory that crashes, fills up, fails and lies, and the batches that tests write to it.
+"""A disk in memory that crashes, fills up, fails and lies.
 
 :class:`MemoryFiles` is the protocol ``Files``. What a file or a directory holds and what would be left of it after a
 crash are kept apart: only ``fsync`` and ``fsync_directory`` make the second follow the first.
@@ -6,6 +6,7 @@ crash are kept apart: only ``fsync`` and ``fsync_directory`` make the second fol
 
 from __future__ import annotations
 
+import copy
 import errno
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from tidelog.records import RecordBatchBuilder, assign_offsets
-
 Fault = Callable[[str, Path], int | None]
 """Asked before each operation with its name and path; returns the errno that it fails with, or None."""
+
+State = TypeVar("State")
 
 _WriteChange = tuple[str, int, bytes]
 
@@ -279,6 +280,20 @@ class MemoryFiles:
         self._used += len(data)
         self._unlink(replaced)
 
+    def copy(self) -> MemoryFiles:
+        """Return a disk of its own with what is to be seen here, all of it durable."""
+        other = MemoryFiles()
+        for path, file in self._files():
+            other.write_bytes(path, bytes(file.data))
+        return other
+
+    def crashed_copy(self, rng: random.Random) -> MemoryFiles:
+        """Return a disk as a crash of this one would leave it."""
+        other = MemoryFiles()
+        other._root = copy.deepcopy(self._root)
+        other.crash(rng)
+        return other
+
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
         """Change a bit at rest: in what readers see and on the disk."""
         file = self._file(path)
@@ -416,25 +431,25 @@ def no_fault(operation: str, path: Path) -> int | None:
     return None
 
 
-def failing(number: int, *operations: str, suffix: str = "", name: str = "", after: int = 0) -> Fault:
-    """Return a fault: these operations (none named: all) fail on paths of that suffix or name, but not the first ones.
+def failing(
+    number: int, *operations: str, suffix: str = "", name: str = "", after: int = 0, times: int | None = None
+) -> Fault:
+    """Return a fault: these operations (none named: all) fail on paths of that suffix or name.
 
-    A suffix is the end of the file's name; ``after`` is how many of such operations still succeed.
+    A suffix is the end of the file's name. The first ``after`` of such operations succeed, then ``times`` fail, or all.
     """
-    remaining = after
+    count = 0
 
     def fault(operation: str, path: Path) -> int | None:
-        nonlocal remaining
+        nonlocal count
         is_meant = (not operations or operation in operations) and path.name.endswith(suffix)
         if not is_meant or (name and path.name != name):
             return None
-        remaining -= 1
-        return number if remaining < 0 else None
+        count += 1
+        is_due = count > after and (times is None or count <= after + times)
+        return number if is_due else None
 
     return fault
-
-
-State = TypeVar("State")
 
 
 def crash_at_every_step(
@@ -486,34 +501,3 @@ def _stop(disk: MemoryFiles, seed: int) -> None:
         disk.kill()
     else:
         disk.crash(random.Random(seed))
-
-
-def produced_batch(
-    *values: bytes | None,
-    timestamp_ms: int = 1000,
-    keys: tuple[bytes | None, ...] = (),
-    producer: tuple[int, int, int] = (-1, -1, -1),
-) -> bytes:
-    """A batch as a producer sends it; record i has the timestamp ``timestamp_ms + i`` and ``keys[i]``, if any.
-
-    ``producer`` is its id, its epoch and the sequence number of the first record.
-    """
-    builder = RecordBatchBuilder()
-    for index, value in enumerate(values):
-        key = keys[index] if index < len(keys) else None
-        builder.append(key, value, (), timestamp_ms + index)
-    return builder.build(*producer)
-
-
-def replicated_batch(
-    base_offset: int,
-    epoch: int,
-    *values: bytes | None,
-    timestamp_ms: int = 1000,
-    keys: tuple[bytes | None, ...] = (),
-    producer: tuple[int, int, int] = (-1, -1, -1),
-) -> bytes:
-    """A batch as a leader of that epoch has it in its log."""
-    batch = bytearray(produced_batch(*values, timestamp_ms=timestamp_ms, keys=keys, producer=producer))
-    assign_offsets(batch, base_offset, epoch)
-    return bytes(batch)

@@ -1,4 +1,4 @@
-"""The ``tidelog`` command: its subcommands and what they have in common."""
+"""The ``tidelog`` command: its subcommands and what they have in common. The ``log`` command comes with the node."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 from tidelog.cli import cluster, log_dirs, topic
 from tidelog.cli.consume import consume
 from tidelog.cli.dev import dev
-from tidelog.cli.output import CommandGroup
+from tidelog.cli.extensions import ExtensibleGroup
 from tidelog.cli.produce import produce
 
 app = typer.Typer(
     name="tidelog",
-    cls=CommandGroup,
+    cls=ExtensibleGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -23,7 +23,7 @@ app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Create, list, describe and delete topics, and delete records of them."
 )
 
-_DELETION = re.compile(r"(\d+|\*):(-1|\d+)", re.ASCII)
+_DELETION = re.compile(r"(\d+|all):(-1|\d+)", re.ASCII)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics' names.")]
 
@@ -126,7 +126,8 @@ def delete_records(
     offsets: Annotated[
         list[str],
         typer.Argument(
-            metavar="PARTITION:OFFSET...", help="Delete what is below the offset; -1: all. *:-1 empties all."
+            metavar="PARTITION:OFFSET...",
+            help="Delete what is below the offset; -1: all that are committed. all:-1 empties the topic.",
         ),
     ],
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
@@ -153,14 +154,14 @@ def delete_records(
 
 
 def _deletions(admin: AdminClient, topic: str, offsets: list[str], timeout_s: float) -> list[TopicPartition]:
-    """Return what the arguments name; ``*`` stands for all partitions that the topic has."""
+    """Return what the arguments name; ``all`` stands for all partitions that the topic has."""
     wanted: dict[int, int] = {}
     for text in offsets:
         match = _DELETION.fullmatch(text)
         if match is None:
             raise typer.BadParameter(f'"{text}" is not PARTITION:OFFSET', param_hint="PARTITION:OFFSET")
         partition, offset = match.groups()
-        if partition == "*":
+        if partition == "all":
             known = admin.list_topics(topic, timeout=timeout_s).topics[topic]
             if known.error is not None:
                 raise error_for(known.error.error_code(), known.error.str())

@@ -1,28 +1,27 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The compiled twin of :mod:`tidelog.records._pure`: the same interface, the same results, the same refusals.
 
-Safety: bytes are read only by ``_read_varint`` and below a position that was compared with the end of the record before;
-what a second pass over the same bytes needs was kept or is checked again; buffers grow before they are written, and
-growing one that is exported to somebody raises BufferError. The GIL is held throughout.
+Safety: the thorough way, ``_read_record``, reads bytes only by ``read_varint`` and below a position that was compared with
+the end of the record before. The short way, ``_read_short``, reads no more bytes than it has compared with the end of the
+records; where a record is not of the usual form it gives no verdict and the thorough way looks again. What a second pass
+over the same bytes needs was kept or is checked again; room is reserved before it is written. The GIL is held throughout.
 """
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memset
+
+from tidelog.records._bytes cimport Memory, memory_release, memory_reserve, memory_view, read_varint, short_varint, tidelog_copy
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.records import _faults
+from tidelog.records._fast_encoder import MAX_RECORDS_SIZE, RecordEncoder
 from tidelog.records.columns import ColumnBuffers
-
-cdef extern from "Python.h":
-    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
-    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef enum:
     FAULT_COUNT = 1
@@ -36,14 +35,10 @@ cdef enum:
 assert _faults.FAULT_COUNT == FAULT_COUNT and _faults.FAULT_REMAINDER == FAULT_REMAINDER
 
 MIN_RECORD_SIZE = 7
-MAX_RECORDS_SIZE = 2**31 - 1 - 49
 MAX_COLUMN_SIZE = 2**31 - 1
 
 cdef Py_ssize_t _MIN_RECORD_SIZE = MIN_RECORD_SIZE
-cdef Py_ssize_t _MAX_RECORDS_SIZE = MAX_RECORDS_SIZE
 cdef Py_ssize_t _MAX_COLUMN_SIZE = MAX_COLUMN_SIZE
-cdef Py_ssize_t _FIRST_CAPACITY = 1024
-cdef tuple _NO_HEADERS = ()
 
 
 # Outside of the garbage collector: bytes and tuples of text and bytes cannot form a cycle.
@@ -92,157 +87,6 @@ cdef tuple _as_tuple(Record record):
     return (record.offset, record.timestamp_ms, record.timestamp_type, record.key, record.value, record.headers)
 
 
-cdef class _Bytes:
-    """Growing memory in a bytearray; ``data`` is valid until the next reserve."""
-
-    cdef bytearray store
-    cdef uint8_t* data
-    cdef Py_ssize_t used
-    cdef Py_ssize_t capacity
-
-    def __cinit__(self):
-        self.store = bytearray()
-        self.data = <uint8_t*>PyByteArray_AS_STRING(self.store)
-        self.used = 0
-        self.capacity = 0
-
-    cdef int reserve(self, Py_ssize_t more) except -1:
-        """Make room behind ``used``; the room is not initialised."""
-        cdef Py_ssize_t capacity
-        if more <= self.capacity - self.used:
-            return 0
-        capacity = max(self.used + more, 2 * self.capacity, _FIRST_CAPACITY)
-        PyByteArray_Resize(self.store, capacity)
-        self.capacity = capacity
-        self.data = <uint8_t*>PyByteArray_AS_STRING(self.store)
-        return 0
-
-    cdef object view(self):
-        return memoryview(self.store)[:self.used]
-
-
-cdef inline Py_ssize_t _varint_size(uint64_t zigzag) noexcept:
-    cdef Py_ssize_t size = 1
-    while zigzag >= 0x80:
-        zigzag >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint64_t _zigzag(int64_t number) noexcept:
-    return (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
-
-
-cdef inline uint8_t* _put_varint(uint8_t* target, uint64_t zigzag) noexcept:
-    while zigzag >= 0x80:
-        target[0] = <uint8_t>(zigzag & 0x7F) | 0x80
-        target += 1
-        zigzag >>= 7
-    target[0] = <uint8_t>zigzag
-    return target + 1
-
-
-cdef inline Py_ssize_t _field_size(object content, str name) except -1:
-    if content is None:
-        return 1
-    if not PyBytes_Check(content):
-        raise TypeError(f"{name}: expected bytes or None, got {type(content).__name__}")
-    return _varint_size(_zigzag(PyBytes_GET_SIZE(content))) + PyBytes_GET_SIZE(content)
-
-
-cdef inline uint8_t* _put_field(uint8_t* target, object content) noexcept:
-    if content is None:
-        target[0] = 1
-        return target + 1
-    return _put_bytes(target, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
-
-
-cdef inline uint8_t* _put_bytes(uint8_t* target, const char* content, Py_ssize_t size) noexcept:
-    target = _put_varint(target, _zigzag(size))
-    memcpy(target, content, size)
-    return target + size
-
-
-cdef list _checked_headers(object headers):
-    """Copy the headers into exact pairs, so that nobody can change them between measuring and writing."""
-    cdef list pairs = []
-    for name, content in headers:
-        if not isinstance(name, str):
-            raise TypeError(f"header key: expected str, got {type(name).__name__}")
-        pairs.append(name.encode())
-        pairs.append(content)
-    return pairs
-
-
-cdef class RecordEncoder:
-    """Encodes records one behind the other; offsets count from 0, the first timestamp is the base."""
-
-    cdef _Bytes buffer
-    cdef readonly Py_ssize_t count
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
-
-    def __cinit__(self):
-        self.buffer = _Bytes()
-        self.count = 0
-        self.base_timestamp = -1
-        self.max_timestamp = -1
-
-    @property
-    def size(self):
-        """The bytes of the records so far."""
-        return self.buffer.used
-
-    def append(self, key, value, headers=(), timestamp_ms=-1):
-        """Encode one record and return its offset in the batch. Nothing changes when it raises."""
-        # All that can run the caller's code comes first: what is measured below must not change before it is written.
-        cdef int64_t timestamp = _checked_timestamp(timestamp_ms)
-        cdef list pairs = None if headers is _NO_HEADERS else _checked_headers(headers)
-        cdef Py_ssize_t pairs_size = 0 if pairs is None else len(pairs)
-        cdef int64_t base = self.base_timestamp if self.count else timestamp
-        # In uint64, because the difference of the extremes wraps, as in Kafka.
-        cdef uint64_t delta = _zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base))
-        cdef Py_ssize_t size = 1 + _varint_size(delta) + _varint_size(_zigzag(self.count)), total, index
-        cdef uint8_t* target
-        size += _field_size(key, "key") + _field_size(value, "value")
-        for index in range(pairs_size):
-            size += _field_size(pairs[index], "header value")
-        size += _varint_size(_zigzag(pairs_size // 2))
-        total = _varint_size(_zigzag(size)) + size
-        if total > _MAX_RECORDS_SIZE - self.buffer.used:
-            raise error_for(ErrorCode.MESSAGE_TOO_LARGE, f"a batch holds at most {MAX_RECORDS_SIZE} bytes of records")
-        self.buffer.reserve(total)
-        target = _put_varint(self.buffer.data + self.buffer.used, _zigzag(size))
-        target[0] = 0
-        target = _put_varint(target + 1, delta)
-        target = _put_varint(target, _zigzag(self.count))
-        target = _put_field(target, key)
-        target = _put_field(target, value)
-        target = _put_varint(target, _zigzag(pairs_size // 2))
-        for index in range(pairs_size):
-            target = _put_field(target, pairs[index])
-        self.buffer.used += total
-        self.base_timestamp = base
-        self.max_timestamp = max(self.max_timestamp, timestamp)
-        self.count += 1
-        return self.count - 1
-
-    def records(self):
-        """Return a view of what was encoded; release it before the next append."""
-        return self.buffer.view()
-
-
-cdef inline int64_t _checked_timestamp(object timestamp_ms) except? -2:
-    cdef int overflow = 0
-    cdef long long number
-    if not isinstance(timestamp_ms, int):
-        raise TypeError(f"timestamp_ms: expected int, got {type(timestamp_ms).__name__}")
-    number = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
-    if overflow or number < -1:
-        raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp_ms}: expected -1 to {INT64_MAX}")
-    return number
-
-
 cdef struct Fields:
     Py_ssize_t end
     int64_t timestamp_delta
@@ -255,35 +99,12 @@ cdef struct Fields:
     Py_ssize_t header_count
 
 
-cdef inline bint _read_varint(
-    const uint8_t* data, Py_ssize_t* position, Py_ssize_t end, int max_bytes, int64_t* result
-) noexcept:
-    """Read a zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits); False when there is none."""
-    cdef uint64_t number = 0
-    cdef uint8_t byte
-    cdef Py_ssize_t place = position[0]
-    cdef int index
-    for index in range(max_bytes):
-        if place >= end:
-            return False
-        byte = data[place]
-        place += 1
-        number |= <uint64_t>(byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            if max_bytes == 5:
-                number &= 0xFFFFFFFFU
-            position[0] = place
-            result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
-            return True
-    return False
-
-
 cdef inline bint _read_extent(
     const uint8_t* data, Py_ssize_t* position, Py_ssize_t end, Py_ssize_t* start, Py_ssize_t* size
-) noexcept:
+) noexcept nogil:
     """Read a length and step over that many bytes; a size of -1 means null."""
     cdef int64_t length
-    if not _read_varint(data, position, end, 5, &length):
+    if not read_varint(data, position, end, 5, &length):
         return False
     start[0] = position[0]
     if length < 0:
@@ -296,11 +117,11 @@ cdef inline bint _read_extent(
     return True
 
 
-cdef int _read_record(const uint8_t* data, Py_ssize_t position, Py_ssize_t size, Fields* fields) noexcept:
+cdef int _read_record(const uint8_t* data, Py_ssize_t position, Py_ssize_t size, Fields* fields) noexcept nogil:
     """Read the fields of the record at a position and check that they fill it; return a fault or 0."""
     cdef int64_t number
     cdef Py_ssize_t end, start, length, index
-    if not _read_varint(data, &position, size, 5, &number):
+    if not read_varint(data, &position, size, 5, &number):
         return FAULT_BOUNDS
     if number < 0 or number > size - position:
         return FAULT_LENGTH
@@ -308,15 +129,15 @@ cdef int _read_record(const uint8_t* data, Py_ssize_t position, Py_ssize_t size,
     if position >= end:
         return FAULT_BOUNDS
     position += 1
-    if not _read_varint(data, &position, end, 10, &fields.timestamp_delta):
+    if not read_varint(data, &position, end, 10, &fields.timestamp_delta):
         return FAULT_BOUNDS
-    if not _read_varint(data, &position, end, 5, &fields.offset_delta):
+    if not read_varint(data, &position, end, 5, &fields.offset_delta):
         return FAULT_BOUNDS
     if not _read_extent(data, &position, end, &fields.key, &fields.key_size):
         return FAULT_BOUNDS
     if not _read_extent(data, &position, end, &fields.value, &fields.value_size):
         return FAULT_BOUNDS
-    if not _read_varint(data, &position, end, 5, &number):
+    if not read_varint(data, &position, end, 5, &number):
         return FAULT_BOUNDS
     if number < 0 or number > end - position:
         return FAULT_HEADERS
@@ -335,6 +156,65 @@ cdef int _read_record(const uint8_t* data, Py_ssize_t position, Py_ssize_t size,
     return 0
 
 
+cdef inline bint _read_short(const uint8_t* data, Py_ssize_t position, Py_ssize_t size, Fields* fields) noexcept nogil:
+    """Read the record at a position in the way that is fast for most; False where the thorough way must look."""
+    cdef const uint8_t* place = data + position
+    cdef const uint8_t* limit = data + size
+    cdef const uint8_t* end
+    cdef int64_t length
+    if limit - place < 16:
+        return False
+    place = short_varint(place, &length)
+    if place == NULL or length < 0 or length > limit - place:
+        return False
+    end = place + length
+    place = short_varint(place + 1, &fields.timestamp_delta)
+    if place == NULL:
+        return False
+    place = short_varint(place, &fields.offset_delta)
+    if place == NULL:
+        return False
+    place = short_varint(place, &length)
+    if place == NULL or length > end - place:
+        return False
+    fields.key, fields.key_size = place - data, -1
+    if length >= 0:
+        fields.key_size = <Py_ssize_t>length
+        place += length
+    if limit - place < 3:
+        return False
+    place = short_varint(place, &length)
+    if place == NULL or length > end - place:
+        return False
+    fields.value, fields.value_size = place - data, -1
+    if length >= 0:
+        fields.value_size = <Py_ssize_t>length
+        place += length
+    if end - place != 1 or place[0]:
+        return False
+    fields.headers, fields.header_count, fields.end = end - data, 0, end - data
+    return True
+
+
+cdef inline int _advance(
+    const uint8_t* data, Py_ssize_t* position, Py_ssize_t size, int64_t* previous, int64_t last, Fields* fields
+) noexcept nogil:
+    """Read the record at the position and step behind it; return a fault, with the position unchanged, or 0."""
+    cdef Fields thorough
+    cdef int fault
+    if not _read_short(data, position[0], size, fields):
+        fault = _read_record(data, position[0], size, &thorough)
+        if fault:
+            return fault
+        fields[0] = thorough
+    if not previous[0] < fields.offset_delta <= last:
+        return FAULT_OFFSET
+    previous[0] = fields.offset_delta
+    position[0] = fields.end
+    return 0
+
+
+@cython.final
 cdef class _Walk:
     """Steps over the records of one batch and checks the place of each; holds the buffer until it is closed."""
 
@@ -351,8 +231,6 @@ cdef class _Walk:
     cdef int64_t append_time
     cdef int timestamp_type
     cdef Fields fields
-    cdef int64_t offset
-    cdef int64_t timestamp_ms
 
     def __cinit__(self, data, header):
         self.base_offset = header.base_offset
@@ -374,6 +252,15 @@ cdef class _Walk:
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
 
+    cdef int stand_at(self, Py_ssize_t index, Py_ssize_t position) noexcept:
+        """Take over where a loop without this object has come to."""
+        self.index, self.position = index, position
+        return 0
+
+    cdef object fault_at(self, int number, Py_ssize_t index, Py_ssize_t position):
+        self.stand_at(index, position)
+        return self.fault(number)
+
     cdef object fault(self, int number):
         cdef Py_ssize_t index = self.index
         if number == FAULT_REMAINDER:
@@ -383,25 +270,25 @@ cdef class _Walk:
     cdef bint step(self) except? False:
         """Advance to the next record; False behind the last one."""
         cdef int fault
-        cdef Fields* fields = &self.fields
         if self.index == self.count:
-            if self.position != self.size:
-                raise self.fault(FAULT_REMAINDER)
+            self.end()
             return False
-        fault = _read_record(self.data, self.position, self.size, fields)
+        fault = _advance(
+            self.data, &self.position, self.size, &self.previous, self.last_offset_delta, &self.fields
+        )
         if fault:
             raise self.fault(fault)
-        if not self.previous < fields.offset_delta <= self.last_offset_delta:
-            raise self.fault(FAULT_OFFSET)
-        self.offset = self.base_offset + fields.offset_delta
-        if self.timestamp_type:
-            self.timestamp_ms = self.append_time
-        else:
-            self.timestamp_ms = <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>fields.timestamp_delta)
-        self.previous = fields.offset_delta
-        self.position = fields.end
         self.index += 1
         return True
+
+    cdef int end(self) except -1:
+        """Check that nothing remains behind the last record."""
+        if self.position != self.size:
+            raise self.fault(FAULT_REMAINDER)
+        return 0
+
+    cdef inline int64_t timestamp(self, int64_t delta) noexcept:
+        return self.append_time if self.timestamp_type else <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>delta)
 
     cdef bytes content(self, Py_ssize_t start, Py_ssize_t size):
         if size < 0:
@@ -435,16 +322,29 @@ cdef class _Walk:
 def summarize_records(data, header):
     """Return whether a key is null, and the least and greatest timestamp other than -1 (-1 where there is none)."""
     cdef _Walk walk = _Walk(data, header)
-    cdef int64_t least = -1, greatest = -1
+    cdef const uint8_t* bytes_ = walk.data
+    cdef Py_ssize_t size = walk.size, position = 0, index
+    cdef int64_t least = -1, greatest = -1, previous = -1, last = walk.last_offset_delta, timestamp
+    cdef int64_t base = walk.base_timestamp
     cdef bint has_keyless = False
-    while walk.step():
-        has_keyless |= walk.fields.key_size < 0
-        if walk.timestamp_ms == -1:
+    cdef int fault
+    cdef Fields fields
+    for index in range(walk.count):
+        fault = _advance(bytes_, &position, size, &previous, last, &fields)
+        if fault:
+            raise walk.fault_at(fault, index, position)
+        has_keyless |= fields.key_size < 0
+        timestamp = <int64_t>(<uint64_t>base + <uint64_t>fields.timestamp_delta)
+        if timestamp == -1:
             continue
-        if least == -1 or walk.timestamp_ms < least:
-            least = walk.timestamp_ms
-        if greatest == -1 or walk.timestamp_ms > greatest:
-            greatest = walk.timestamp_ms
+        if least == -1 or timestamp < least:
+            least = timestamp
+        if greatest == -1 or timestamp > greatest:
+            greatest = timestamp
+    walk.stand_at(walk.count, position)
+    walk.end()
+    if walk.timestamp_type and walk.count:
+        return has_keyless, walk.append_time, walk.append_time
     return has_keyless, least, greatest
 
 
@@ -455,8 +355,8 @@ def decode_records(data, header):
     cdef Record record
     while walk.step():
         record = Record.__new__(Record)
-        record.offset = walk.offset
-        record.timestamp_ms = walk.timestamp_ms
+        record.offset = walk.base_offset + walk.fields.offset_delta
+        record.timestamp_ms = walk.timestamp(walk.fields.timestamp_delta)
         record.timestamp_type = walk.timestamp_type
         record.key = walk.content(walk.fields.key, walk.fields.key_size)
         record.value = walk.content(walk.fields.value, walk.fields.value_size)
@@ -465,125 +365,171 @@ def decode_records(data, header):
     return records
 
 
-cdef class _Numbers(_Bytes):
-    cdef int put32(self, int32_t number) except -1:
-        self.reserve(4)
-        (<int32_t*>(self.data + self.used))[0] = number
-        self.used += 4
-        return 0
-
-    cdef int put64(self, int64_t number) except -1:
-        self.reserve(8)
-        (<int64_t*>(self.data + self.used))[0] = number
-        self.used += 8
-        return 0
+cdef struct Column:
+    # Validity bits are all there, set in advance, and cleared where a row is null.
+    Memory valid
+    Memory offsets
+    Memory data
+    Py_ssize_t rows
+    Py_ssize_t nulls
 
 
-cdef class _BinaryColumn:
-    cdef _Bytes valid
-    cdef _Numbers offsets
-    cdef _Bytes data
-    cdef Py_ssize_t rows
-    cdef Py_ssize_t nulls
+cdef int _reserve_rows(Column* column, Py_ssize_t more) except -1:
+    cdef Py_ssize_t valid_size = (column.rows + more + 7) >> 3
+    memory_reserve(&column.offsets, 4 * (more + 1))
+    if column.rows == 0:
+        (<int32_t*>column.offsets.data)[0] = 0
+        column.offsets.used = 4
+    if valid_size > column.valid.used:
+        memory_reserve(&column.valid, valid_size - column.valid.used)
+        memset(column.valid.data + column.valid.used, 0xFF, valid_size - column.valid.used)
+        column.valid.used = valid_size
+    return 0
 
-    def __cinit__(self):
-        self.valid = _Bytes()
-        self.offsets = _Numbers()
-        self.data = _Bytes()
-        self.rows = 0
-        self.nulls = 0
-        self.offsets.put32(0)
 
-    cdef int put(self, const uint8_t* content, Py_ssize_t size) except -1:
-        """Append the bytes, or a null for a negative size."""
-        if self.rows % 8 == 0:
-            self.valid.reserve(1)
-            self.valid.data[self.valid.used] = 0
-            self.valid.used += 1
-        if size < 0:
-            self.nulls += 1
-        else:
-            if size > _MAX_COLUMN_SIZE - self.data.used:
+cdef inline int _put_row(Column* column, const uint8_t* content, Py_ssize_t size) except -1:
+    """Append the bytes, or a null for a negative size, to a column that has room for the row."""
+    if size < 0:
+        column.valid.data[column.rows >> 3] &= ~<uint8_t>(1 << (column.rows & 7))
+        column.nulls += 1
+    else:
+        if size > column.data.capacity - column.data.used:
+            if size > _MAX_COLUMN_SIZE - column.data.used:
                 raise error_for(ErrorCode.RECORD_LIST_TOO_LARGE, f"one column holds at most {MAX_COLUMN_SIZE} bytes")
-            self.data.reserve(size)
-            memcpy(self.data.data + self.data.used, content, size)
-            self.data.used += size
-            self.valid.data[self.rows // 8] |= <uint8_t>(1 << (self.rows % 8))
-        self.rows += 1
-        self.offsets.put32(<int32_t>self.data.used)
-        return 0
-
-    cdef tuple finish(self):
-        return self.valid.view(), self.offsets.view(), self.data.view(), self.nulls
+            memory_reserve(&column.data, size)
+        tidelog_copy(column.data.data + column.data.used, content, size)
+        column.data.used += size
+    column.rows += 1
+    (<int32_t*>column.offsets.data)[column.rows] = <int32_t>column.data.used
+    column.offsets.used += 4
+    return 0
 
 
+cdef tuple _finished(Column* column):
+    cdef object valid = None
+    _reserve_rows(column, 0)
+    if column.nulls:
+        column.valid.used = (column.rows + 7) >> 3
+        if column.rows & 7:
+            column.valid.data[column.valid.used - 1] &= <uint8_t>((1 << (column.rows & 7)) - 1)
+        valid = memory_view(&column.valid)
+    return valid, (memory_view(&column.offsets)).cast("i"), memory_view(&column.data), column.nulls
+
+
+cdef void _release(Column* column) noexcept:
+    memory_release(&column.valid)
+    memory_release(&column.offsets)
+    memory_release(&column.data)
+
+
+@cython.final
 cdef class ColumnDecoder:
     """Collects the records of several batches as Arrow buffers."""
 
     cdef bint include_headers
-    cdef _Numbers offset
-    cdef _Numbers timestamp_ms
-    cdef _Numbers timestamp_type
-    cdef _BinaryColumn key
-    cdef _BinaryColumn value
-    cdef _Numbers header_offsets
-    cdef _BinaryColumn header_key
-    cdef _BinaryColumn header_value
     cdef Py_ssize_t rows
+    cdef Memory offset
+    cdef Memory timestamp_ms
+    cdef Memory timestamp_type
+    cdef Column key
+    cdef Column value
+    cdef Memory header_offsets
+    cdef Column header_key
+    cdef Column header_value
 
-    def __cinit__(self, include_headers):
+    def __cinit__(self, include_headers, expected_size):
         self.include_headers = include_headers
-        self.offset, self.timestamp_ms, self.timestamp_type = _Numbers(), _Numbers(), _Numbers()
-        self.key, self.value = _BinaryColumn(), _BinaryColumn()
-        self.header_offsets = _Numbers()
-        self.header_offsets.put32(0)
-        self.header_key, self.header_value = _BinaryColumn(), _BinaryColumn()
         self.rows = 0
+        # One byte more, so that there is memory even for nothing but empty rows.
+        memory_reserve(&self.key.data, 1)
+        memory_reserve(&self.value.data, min(expected_size, MAX_COLUMN_SIZE) + 1)
+        memory_reserve(&self.header_key.data, 1)
+        memory_reserve(&self.header_value.data, 1)
+        self.put_header_offset()
+
+    def __dealloc__(self):
+        memory_release(&self.offset)
+        memory_release(&self.timestamp_ms)
+        memory_release(&self.timestamp_type)
+        memory_release(&self.header_offsets)
+        _release(&self.key)
+        _release(&self.value)
+        _release(&self.header_key)
+        _release(&self.header_value)
 
     def append(self, data, header, start_offset, end_offset):
         """Add the records of a batch whose offset is in [start_offset, end_offset)."""
         cdef _Walk walk = _Walk(data, header)
         cdef int64_t start = max(INT64_MIN, min(start_offset, INT64_MAX))
         cdef int64_t end = max(INT64_MIN, min(end_offset, INT64_MAX))
-        while walk.step():
-            if not start <= walk.offset < end:
+        cdef const uint8_t* bytes_ = walk.data
+        cdef Py_ssize_t size = walk.size, position = 0, index, rows = self.rows
+        cdef int64_t previous = -1, last = walk.last_offset_delta, base_offset = walk.base_offset, offset
+        cdef int32_t timestamp_type = walk.timestamp_type
+        cdef int fault
+        cdef Fields fields
+        self.reserve(walk.count, size)
+        for index in range(walk.count):
+            fault = _advance(bytes_, &position, size, &previous, last, &fields)
+            if fault:
+                raise walk.fault_at(fault, index, position)
+            offset = base_offset + fields.offset_delta
+            if not start <= offset < end:
                 continue
-            self.offset.put64(walk.offset)
-            self.timestamp_ms.put64(walk.timestamp_ms)
-            self.timestamp_type.put32(walk.timestamp_type)
-            self.key.put(walk.data + walk.fields.key, walk.fields.key_size)
-            self.value.put(walk.data + walk.fields.value, walk.fields.value_size)
+            (<int64_t*>self.offset.data)[rows] = offset
+            (<int64_t*>self.timestamp_ms.data)[rows] = walk.timestamp(fields.timestamp_delta)
+            (<int32_t*>self.timestamp_type.data)[rows] = timestamp_type
+            rows += 1
+            _put_row(&self.key, bytes_ + fields.key, fields.key_size)
+            _put_row(&self.value, bytes_ + fields.value, fields.value_size)
             if self.include_headers:
-                self.append_headers(walk)
-            self.rows += 1
+                self.append_headers(walk, &fields)
+        walk.stand_at(walk.count, position)
+        walk.end()
+        self.rows = rows
+        self.offset.used = self.timestamp_ms.used = 8 * rows
+        self.timestamp_type.used = 4 * rows
 
-    cdef int append_headers(self, _Walk walk) except -1:
-        cdef Py_ssize_t position = walk.fields.headers, end = walk.fields.end, index, start = 0, size = 0
+    cdef int reserve(self, Py_ssize_t more, Py_ssize_t size) except -1:
+        """Make room for so many rows, which the bytes back, and for the values in so many bytes."""
+        memory_reserve(&self.value.data, min(size, MAX_COLUMN_SIZE - self.value.data.used))
+        memory_reserve(&self.offset, 8 * more)
+        memory_reserve(&self.timestamp_ms, 8 * more)
+        memory_reserve(&self.timestamp_type, 4 * more)
+        _reserve_rows(&self.key, more)
+        _reserve_rows(&self.value, more)
+        return 0
+
+    cdef int append_headers(self, _Walk walk, Fields* fields) except -1:
+        cdef Py_ssize_t position = fields.headers, end = fields.end, index, start = 0, size = 0
         cdef bytes name
-        for index in range(walk.fields.header_count):
+        _reserve_rows(&self.header_key, fields.header_count)
+        _reserve_rows(&self.header_value, fields.header_count)
+        for index in range(fields.header_count):
             walk.extent(&position, end, &start, &size)
             name = PyUnicode_DecodeUTF8(<char*>walk.data + start, max(size, 0), "replace").encode()
-            self.header_key.put(<const uint8_t*>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+            _put_row(&self.header_key, <const uint8_t*>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
             walk.extent(&position, end, &start, &size)
-            self.header_value.put(walk.data + start, size)
-        self.header_offsets.put32(<int32_t>self.header_key.rows)
+            _put_row(&self.header_value, walk.data + start, size)
+        self.put_header_offset()
+        return 0
+
+    cdef int put_header_offset(self) except -1:
+        memory_reserve(&self.header_offsets, 4)
+        (<int32_t*>(self.header_offsets.data + self.header_offsets.used))[0] = <int32_t>self.header_key.rows
+        self.header_offsets.used += 4
         return 0
 
     def finish(self):
         """Return the buffers; the decoder is not used after that."""
         return ColumnBuffers(
             self.rows,
-            self.offset.view().cast("q"),
-            self.timestamp_ms.view().cast("q"),
-            self.timestamp_type.view().cast("i"),
-            _cast(self.key),
-            _cast(self.value),
-            self.header_offsets.view().cast("i"),
-            _cast(self.header_key),
-            _cast(self.header_value),
+            memory_view(&self.offset).cast("q"),
+            (memory_view(&self.timestamp_ms)).cast("q"),
+            (memory_view(&self.timestamp_type)).cast("i"),
+            _finished(&self.key),
+            _finished(&self.value),
+            (memory_view(&self.header_offsets)).cast("i"),
+            _finished(&self.header_key),
+            _finished(&self.header_value),
         )
-
-
-cdef tuple _cast(_BinaryColumn column):
-    valid, offsets, data, nulls = column.finish()
-    return valid, offsets.cast("i"), data, nulls

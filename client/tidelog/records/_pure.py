@@ -22,9 +22,19 @@ from tidelog.records._faults import (
     FAULT_REMAINDER,
     malformed,
 )
-from tidelog.records.columns import ColumnBuffers
-from tidelog.records.header import LOG_APPEND_TIME, MAX_INT64, MIN_INT64, NO_TIMESTAMP, Buffer, RecordBatchHeader
+from tidelog.records.columns import BinaryBuffers, BinaryColumn, ColumnBuffers
+from tidelog.records.header import (
+    LOG_APPEND_TIME,
+    MAX_INT64,
+    MIN_INT64,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    Buffer,
+    RecordBatchHeader,
+    encode_prefix,
+)
 from tidelog.records.record import Record
+from tidelog.records.sources import ContentSource, TimestampSource
 
 MIN_RECORD_SIZE = 7
 """Length, attributes, timestamp delta, offset delta, key length, value length, header count: one byte each."""
@@ -94,9 +104,48 @@ class RecordEncoder:
         self.count = offset + 1
         return offset
 
-    def records(self) -> memoryview:
-        """Return a view of what was encoded; release it before the next append."""
-        return memoryview(self._buffer)
+    def extend(
+        self,
+        values: ContentSource,
+        keys: ContentSource | None,
+        timestamps: TimestampSource,
+        start: int,
+        max_size: int | None,
+    ) -> int:
+        """Encode the records from row ``start`` on and return the row behind the last one that was taken.
+
+        With ``max_size`` it stops before the record that would make :attr:`size` greater, except for the first record
+        of all, so that there is always progress on a new encoder. Nothing changes when it raises.
+
+        Raises:
+            TidelogError: INVALID_TIMESTAMP; MESSAGE_TOO_LARGE when the batch would pass 2 GiB and there is no limit.
+            TypeError: a key or value of another type.
+        """
+        before = (len(self._buffer), self.count, self.base_timestamp, self.max_timestamp)
+        row = start
+        try:
+            for row in range(start, _rows(values)):
+                size, latest = len(self._buffer), self.max_timestamp
+                timestamp_ms = timestamps if isinstance(timestamps, int) else timestamps[row]
+                key = None if keys is None else _content(keys, row, "key")
+                self.append(key, _content(values, row, "value"), (), timestamp_ms)
+                if max_size is not None and len(self._buffer) > max_size and self.count > 1:
+                    del self._buffer[size:]
+                    self.count, self.max_timestamp = self.count - 1, latest
+                    return row
+        except BaseException:
+            del self._buffer[before[0] :]
+            _, self.count, self.base_timestamp, self.max_timestamp = before
+            raise
+        return max(start, _rows(values))
+
+    def records(self) -> bytes:
+        """Return what was encoded; it stays as it is whatever is appended later."""
+        return bytes(self._buffer)
+
+    def batch(self, covered: bytes) -> bytes:
+        """Return the batch without compression, given the fields of its header that the CRC covers."""
+        return encode_prefix(0, NO_PARTITION_LEADER_EPOCH, covered, self._buffer) + self._buffer
 
 
 def summarize_records(data: Buffer, header: RecordBatchHeader) -> tuple[bool, int, int]:
@@ -126,7 +175,8 @@ def decode_records(data: Buffer, header: RecordBatchHeader) -> list[Record]:
 class ColumnDecoder:
     """Collects the records of several batches as Arrow buffers."""
 
-    def __init__(self, include_headers: bool) -> None:
+    def __init__(self, include_headers: bool, expected_size: int) -> None:
+        """``expected_size`` bytes of records are to come, more or fewer: it only spares the compiled twin copies."""
         self._include_headers = include_headers
         self._offset, self._timestamp, self._timestamp_type = array("q"), array("q"), array("i")
         self._key, self._value = _BinaryColumn(), _BinaryColumn()
@@ -194,8 +244,9 @@ class _BinaryColumn:
             self._data += content
         self._offsets.append(len(self._data))
 
-    def finish(self) -> tuple[memoryview, memoryview, memoryview, int]:
-        return memoryview(self._valid), memoryview(self._offsets), memoryview(self._data), self._nulls
+    def finish(self) -> BinaryBuffers:
+        valid = memoryview(self._valid) if self._nulls else None
+        return valid, memoryview(self._offsets), memoryview(self._data), self._nulls
 
 
 _Header = tuple[bytes, bytes | None]
@@ -297,6 +348,27 @@ def _read_varint(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
     except IndexError:
         raise _MalformedFieldError(FAULT_BOUNDS) from None
     raise _MalformedFieldError(FAULT_BOUNDS)
+
+
+def _rows(contents: ContentSource) -> int:
+    return contents.rows if isinstance(contents, BinaryColumn) else len(contents)
+
+
+def _content(contents: ContentSource, row: int, name: str) -> bytes | None:
+    if not isinstance(contents, BinaryColumn):
+        content = contents[row]
+        if isinstance(content, bytes | None):
+            return content
+        raise TypeError(f"{name} {row}: expected bytes or None, got {type(content).__name__}")
+    bit = contents.first_bit + row
+    if contents.validity is not None and not contents.validity[bit >> 3] >> (bit & 7) & 1:
+        return None
+    if contents.offsets is None:
+        return bytes(contents.data[row * contents.width : (row + 1) * contents.width])
+    start, end = contents.offsets[row], contents.offsets[row + 1]
+    if not 0 <= start <= end <= len(contents.data):
+        raise ValueError(f"{name} {row}: bytes {start} to {end} of {len(contents.data)}")
+    return bytes(contents.data[start:end])
 
 
 def _field(name: str, content: bytes | None) -> tuple[bytes, bytes]:

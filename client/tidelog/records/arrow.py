@@ -27,10 +27,13 @@ def to_arrow(buffer: Buffer, start_offset: int, end_offset: int, include_headers
         ModuleNotFoundError: pyarrow is not installed.
     """
     arrow = _pyarrow()
-    decoder = engine.ColumnDecoder(include_headers)
-    for position, header in iter_headers(buffer):
-        if header.is_control or header.last_offset < start_offset or header.base_offset >= end_offset:
-            continue
+    batches = [
+        (position, header)
+        for position, header in iter_headers(buffer)
+        if not header.is_control and header.last_offset >= start_offset and header.base_offset < end_offset
+    ]
+    decoder = engine.ColumnDecoder(include_headers, sum(header.size_in_bytes for _, header in batches))
+    for position, header in batches:
         validate_batch(buffer, position)
         records = decompress(header.compression, record_section(buffer, position, header))
         decoder.append(records, header, start_offset, end_offset)
@@ -57,7 +60,7 @@ def _numbers(arrow: Any, kind: Any, rows: int, data: memoryview) -> Any:
 
 def _binary(arrow: Any, kind: Any, rows: int, buffers: BinaryBuffers) -> Any:
     validity, offsets, data, nulls = buffers
-    valid = arrow.py_buffer(validity) if nulls else None
+    valid = None if validity is None else arrow.py_buffer(validity)
     return arrow.Array.from_buffers(kind, rows, [valid, arrow.py_buffer(offsets), arrow.py_buffer(data)], nulls)
 
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from tidelog.errors import ErrorCode, error_for
 from tidelog.records._engine import engine
 from tidelog.records.compression import CODECS, check_level, codec_id, compress
 from tidelog.records.header import (
     COVERED_STRUCT,
     HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     TRANSACTIONAL_MASK,
-    UNCOVERED_STRUCT,
+    encode_prefix,
 )
+from tidelog.records.sources import Contents, Timestamps, content_source, timestamp_source
 
 Headers = Sequence[tuple[str, bytes | None]]
 """A record's headers: order and duplicates are kept, a value may be null."""
@@ -60,6 +58,39 @@ class RecordBatchBuilder:
         """The bytes of the batch without compression: exact for ``none``, an upper bound for the other codecs."""
         return HEADER_SIZE + self._encoder.size
 
+    def extend(
+        self,
+        values: Contents,
+        keys: Contents | None = None,
+        timestamp_ms: Timestamps = NO_TIMESTAMP,
+        *,
+        start: int = 0,
+        max_bytes: int | None = None,
+    ) -> int:
+        """Append the records of whole columns, from row ``start`` on, and return the row where the next call goes on.
+
+        ``values`` and ``keys`` are sequences of bytes and None, or Arrow arrays of binary or string, read from their
+        buffers; ``timestamp_ms`` is one for all or one for each row. With ``max_bytes`` it stops before the record that
+        would make :attr:`size_in_bytes` greater, but an empty builder takes one record of any size, so that a column is
+        spread over batches by calling it on one new builder after another until it returns the number of rows. Nothing
+        changes when it raises.
+
+        Raises:
+            TypeError: a content that is not bytes or None, an Arrow array of another type, or a chunked one.
+            ValueError: columns of different lengths, or a start beyond them.
+            TidelogError: INVALID_TIMESTAMP below -1; MESSAGE_TOO_LARGE beyond 2 GiB.
+        """
+        value_source = content_source(values, "value")
+        rows = len(values)
+        if keys is not None and len(keys) != rows:
+            raise ValueError(f"{len(keys)} keys for {rows} values")
+        if not 0 <= start <= rows:
+            raise ValueError(f"start {start} of {rows} values")
+        key_source = None if keys is None else content_source(keys, "key")
+        max_size = None if max_bytes is None else max_bytes - HEADER_SIZE
+        times = timestamp_source(timestamp_ms, rows)
+        return self._encoder.extend(value_source, key_source, times, start, max_size)
+
     def build(
         self,
         producer_id: int = NO_PRODUCER_ID,
@@ -77,21 +108,21 @@ class RecordBatchBuilder:
             raise error_for(ErrorCode._STATE, "a batch is built of at least one record, none was appended")
         if is_transactional and producer_id == NO_PRODUCER_ID:
             raise error_for(ErrorCode._STATE, "a transactional batch needs a producer id")
-        codec, records = self._compressed()
-        attributes = codec | TRANSACTIONAL_MASK if is_transactional else codec
+        packed = self._compressed()
+        attributes = (0 if packed is None else self._codec) | (TRANSACTIONAL_MASK if is_transactional else 0)
         timestamps = (encoder.base_timestamp, encoder.max_timestamp)
         producer = (producer_id, producer_epoch, base_sequence)
         covered = COVERED_STRUCT.pack(attributes, encoder.count - 1, *timestamps, *producer, encoder.count)
-        length = HEADER_SIZE - LOG_OVERHEAD + len(records)
-        crc = crc32c(records, crc32c(covered))
-        return b"".join((UNCOVERED_STRUCT.pack(0, length, NO_PARTITION_LEADER_EPOCH, MAGIC, crc), covered, records))
+        if packed is None:
+            return encoder.batch(covered)
+        return encode_prefix(0, NO_PARTITION_LEADER_EPOCH, covered, packed) + packed
 
-    def _compressed(self) -> tuple[int, bytes | memoryview]:
-        records = self._encoder.records()
+    def _compressed(self) -> bytes | None:
         if self._codec == 0:
-            return 0, records
-        compressed = compress(self._compression, records, self._level)
-        return (self._codec, compressed) if len(compressed) < len(records) else (0, records)
+            return None
+        records = self._encoder.records()
+        packed = compress(self._compression, records, self._level)
+        return packed if len(packed) < len(records) else None
 
 
 def record_size_upper_bound(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:

@@ -196,10 +196,15 @@ def encode_batch(header: RecordBatchHeader, records: Buffer) -> bytes:
         header.base_sequence,
         header.record_count,
     )
+    prefix = encode_prefix(header.base_offset, header.partition_leader_epoch, covered, records)
+    return b"".join((prefix, records))
+
+
+def encode_prefix(base_offset: int, leader_epoch: int, covered: bytes, records: Buffer) -> bytes:
+    """Return the header's bytes, given those that ``COVERED_STRUCT`` packed and the bytes behind them."""
     length = HEADER_SIZE - LOG_OVERHEAD + len(records)
     crc = crc32c(records, crc32c(covered))
-    uncovered = UNCOVERED_STRUCT.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, crc)
-    return b"".join((uncovered, covered, records))
+    return UNCOVERED_STRUCT.pack(base_offset, length, leader_epoch, MAGIC, crc) + covered
 
 
 def _header_fault(header: RecordBatchHeader) -> str | None:

@@ -1,23 +1,40 @@
-"""What may be appended to a log, and what an append tells: no state, no disk."""
+"""What may be appended to a log, in which form, and what an append tells: no state, no disk."""
 
 from __future__ import annotations
 
+import dataclasses
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION, UNLIMITED
 from tidelog.errors import CorruptRecordError, ErrorCode, error_for
 from tidelog.ids import LeaderEpoch
-from tidelog.records import RecordBatchHeader, validate_batch, validate_produced
+from tidelog.records import (
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    ProducedBatch,
+    RecordBatchHeader,
+    assign_offsets,
+    inspect_produced,
+    parse_header,
+    recompress,
+    validate_batch,
+)
 from tidelog_node.log.config import LogConfig
+from tidelog_node.log.files import Buffer
+from tidelog_node.log.producers import Duplicate
 
 NO_APPEND_TIME = -1
+_ASSIGNED = struct.Struct(">qii")
 
 
 @dataclass(frozen=True, slots=True)
 class AppendInfo:
     """What an append did: ``first_offset`` to ``last_offset``, both inclusive.
 
-    ``log_append_time_ms`` is -1 unless the topic's timestamps are LogAppendTime.
+    ``log_append_time_ms`` is -1 unless the topic's timestamps are LogAppendTime. ``is_duplicate`` says that the log had
+    the batch of an idempotent producer already: the offsets are those of then, and nothing was written.
     """
 
     first_offset: int
@@ -26,56 +43,167 @@ class AppendInfo:
     log_append_time_ms: int
     size_in_bytes: int
     last_leader_epoch: LeaderEpoch
+    is_duplicate: bool = False
 
     @classmethod
-    def of(cls, headers: Sequence[RecordBatchHeader], log_append_time_ms: int = NO_APPEND_TIME) -> AppendInfo:
+    def of(cls, headers: Sequence[RecordBatchHeader]) -> AppendInfo:
         """Return what the append of these batches, at least one, did."""
         return cls(
             first_offset=headers[0].base_offset,
             last_offset=headers[-1].last_offset,
             max_timestamp=max(header.max_timestamp for header in headers),
-            log_append_time_ms=log_append_time_ms,
+            log_append_time_ms=NO_APPEND_TIME,
             size_in_bytes=sum(header.size_in_bytes for header in headers),
             last_leader_epoch=LeaderEpoch(headers[-1].partition_leader_epoch),
         )
 
 
-def check_produced(records: bytes | bytearray | memoryview, config: LogConfig) -> None:
-    """Check a batch from a producer: its size against the topic's limits, then all that a leader asks of it.
+@dataclass(frozen=True, slots=True)
+class AssignedBatch:
+    """A batch as a leader writes it: ``parts`` one behind the other."""
 
-    Raises:
-        CorruptRecordError: the batch is torn or changed.
-        TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
-            UNSUPPORTED_COMPRESSION_TYPE.
+    parts: tuple[Buffer, ...]
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+class ProduceRules:
+    """What a leader asks of a batch from a producer (Kafka's LogValidator), by the settings of the topic.
+
+    Records are decoded only where a setting needs it: compaction (a key is required), a limit on how old a timestamp
+    may be, and a codec other than the producer's.
     """
-    size = len(records)
-    if size > config.max_message_bytes:
-        text = f"the batch has {size} bytes, max.message.bytes allows {config.max_message_bytes}"
-        raise error_for(ErrorCode.MESSAGE_TOO_LARGE, text)
-    if size > config.segment_bytes:
-        text = f"the batch has {size} bytes, segment.bytes allows {config.segment_bytes}"
-        raise error_for(ErrorCode.RECORD_LIST_TOO_LARGE, text)
-    validate_produced(records)
+
+    __slots__ = ("_codec", "_config", "_has_append_time", "_is_compacted", "_level", "_looks_inside")
+
+    def __init__(self, config: LogConfig) -> None:
+        self._config = config
+        self._has_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+        self._is_compacted = config.is_compacted
+        limits_age = not self._has_append_time and config.message_timestamp_before_max_ms < UNLIMITED
+        self._looks_inside = self._is_compacted or limits_age
+        compression = "none" if config.compression_type == "uncompressed" else config.compression_type
+        self._codec = None if compression == PRODUCER_COMPRESSION else compression
+        self._level = _level(config)
+
+    def check(self, records: Buffer, now_ms: int) -> tuple[RecordBatchHeader, Buffer]:
+        """Return header and bytes of what is to be appended of a producer's batch: in the topic's codec.
+
+        Raises:
+            CorruptRecordError: the batch is torn or changed.
+            TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
+                UNSUPPORTED_COMPRESSION_TYPE.
+        """
+        self._check_size(len(records))
+        produced = inspect_produced(records, self._looks_inside or self._codec is not None)
+        header = produced.header
+        if self._is_compacted and produced.summary is not None and produced.summary.has_keyless:
+            raise error_for(ErrorCode.INVALID_RECORD, "a record without a key, which a compacted topic does not take")
+        if not self._has_append_time:
+            self._check_timestamps(produced, now_ms)
+        if self._codec is None or self._codec == header.compression:
+            return header, records
+        records = recompress(records, self._codec, self._level)
+        self._check_size(len(records))
+        return parse_header(records), records
+
+    def assign(
+        self, header: RecordBatchHeader, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int
+    ) -> AssignedBatch:
+        """Return the batch with its offsets, its leader epoch and, with LogAppendTime, the time of the append.
+
+        Neither offset nor epoch is covered by the CRC, so that all but the first bytes stay as they came.
+        """
+        size, last_offset = len(records), base_offset + header.last_offset_delta
+        if self._has_append_time:
+            batch = bytearray(records)
+            assign_offsets(batch, base_offset, leader_epoch, now_ms)
+            return AssignedBatch((batch,), size, base_offset, last_offset, now_ms)
+        assigned = _ASSIGNED.pack(base_offset, header.batch_length, leader_epoch)
+        parts = (assigned, memoryview(records)[_ASSIGNED.size :])
+        return AssignedBatch(parts, size, base_offset, last_offset, header.max_timestamp)
+
+    def describe(self, batch: AssignedBatch, leader_epoch: int) -> AppendInfo:
+        """Return what the append of a batch did."""
+        return AppendInfo(
+            batch.base_offset,
+            batch.last_offset,
+            batch.max_timestamp,
+            batch.max_timestamp if self._has_append_time else NO_APPEND_TIME,
+            batch.size,
+            LeaderEpoch(leader_epoch),
+        )
+
+    def describe_duplicate(self, duplicate: Duplicate, size: int, leader_epoch: int) -> AppendInfo:
+        """Return what the answer to a batch is that the log has already."""
+        return AppendInfo(
+            duplicate.base_offset,
+            duplicate.last_offset,
+            duplicate.timestamp_ms,
+            duplicate.timestamp_ms if self._has_append_time else NO_APPEND_TIME,
+            size,
+            LeaderEpoch(leader_epoch),
+            is_duplicate=True,
+        )
+
+    def _check_size(self, size: int) -> None:
+        limit = self._config.max_message_bytes
+        if size > limit:
+            raise error_for(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes allows {limit}")
+        limit = self._config.segment_bytes
+        if size > limit:
+            raise error_for(ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, segment.bytes allows {limit}")
+
+    def _check_timestamps(self, produced: ProducedBatch, now_ms: int) -> None:
+        config, summary = self._config, produced.summary
+        newest = produced.header.max_timestamp if summary is None else summary.max_timestamp
+        oldest = NO_TIMESTAMP if summary is None else summary.min_timestamp
+        if newest - now_ms > config.message_timestamp_after_max_ms:
+            limit = f"message.timestamp.after.max.ms allows {now_ms} + {config.message_timestamp_after_max_ms}"
+            raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest}: {limit}")
+        if oldest != NO_TIMESTAMP and now_ms - oldest > config.message_timestamp_before_max_ms:
+            limit = f"message.timestamp.before.max.ms allows {now_ms} - {config.message_timestamp_before_max_ms}"
+            raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {oldest}: {limit}")
 
 
-def replicated_headers(
-    records: bytes | bytearray | memoryview, offset: int, epoch: LeaderEpoch
-) -> list[RecordBatchHeader]:
-    """Return the headers of batches that a follower appends at ``offset`` behind a record of ``epoch`` (-1: none).
+def assigned_header(header: RecordBatchHeader, batch: AssignedBatch, leader_epoch: int) -> RecordBatchHeader:
+    """Return the header of a batch as it is in the log; its CRC, which only readers of the batch check, is as it came."""
+    return dataclasses.replace(
+        header,
+        base_offset=batch.base_offset,
+        partition_leader_epoch=leader_epoch,
+        max_timestamp=batch.max_timestamp,
+    )
+
+
+def replicated_headers(records: Buffer, offset: int, epoch: LeaderEpoch) -> list[RecordBatchHeader]:
+    """Return the headers of batches that a follower appends at ``offset`` or above, behind a record of ``epoch``.
 
     Raises:
-        CorruptRecordError: there is no batch, or one is torn, changed, not contiguous or of an earlier epoch.
+        CorruptRecordError: there is no batch, or one is torn, changed, below the end of the one before or of an earlier
+            epoch than it.
     """
     headers: list[RecordBatchHeader] = []
-    position, expected_offset, least_epoch = 0, offset, max(epoch, 0)
+    position, least_offset, least_epoch = 0, offset, max(epoch, 0)
     while position < len(records) or not headers:
         header = validate_batch(records, position)
-        if header.base_offset != expected_offset or header.partition_leader_epoch < least_epoch:
+        if header.base_offset < least_offset or header.partition_leader_epoch < least_epoch:
             raise CorruptRecordError(
-                f"the log expects offset {expected_offset} of leader epoch {least_epoch} or later, the batch has offset"
+                f"the log expects offset {least_offset} of leader epoch {least_epoch}, or later ones, the batch has offset"
                 f" {header.base_offset} and leader epoch {header.partition_leader_epoch}"
             )
         headers.append(header)
         position += header.size_in_bytes
-        expected_offset, least_epoch = header.next_offset, LeaderEpoch(header.partition_leader_epoch)
+        least_offset, least_epoch = header.next_offset, LeaderEpoch(header.partition_leader_epoch)
     return headers
+
+
+def _level(config: LogConfig) -> int | None:
+    levels = {
+        "gzip": None if config.compression_gzip_level == -1 else config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    return levels.get(config.compression_type)

@@ -111,7 +111,7 @@ class BatchFile:
         Reads in one pass, in windows that stay in the processor's cache; the bytes are good until the next step.
         Raises CorruptRecordError where no whole and unchanged batch follows.
         """
-        buffer = bytearray(_SCAN_WINDOW)
+        buffer = bytearray(min(_SCAN_WINDOW, self.size - position))
         while position < self.size:
             size = min(len(buffer), self.size - position)
             window = memoryview(buffer)[:size]
@@ -129,10 +129,10 @@ class BatchFile:
             if start == 0:
                 buffer = bytearray(max(claimed, 2 * len(buffer)))
 
-    def is_zero_from(self, position: int, size: int) -> bool:
-        """Return whether all bytes from a position to a size are zeros, as in space that was allocated only."""
-        while position < size:
-            chunk = self.read(min(_SCAN_WINDOW, size - position), position)
+    def is_zero_from(self, position: int) -> bool:
+        """Return whether all bytes from a position on are zeros, as in space that was allocated only."""
+        while position < self.size:
+            chunk = self.read(min(_SCAN_WINDOW, self.size - position), position)
             if any(chunk):
                 return False
             position += len(chunk)

@@ -20,6 +20,7 @@ TopicPartitionKey = tuple[str, int]
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
 _VERSION = 0
 
 

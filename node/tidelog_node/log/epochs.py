@@ -85,12 +85,11 @@ class LeaderEpochCache:
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what is before ``start_offset``; the epoch that covers it now starts there.
 
-        Raises as :meth:`assign`.
+        The file follows with the next change: what it says too much is cut when the log is opened.
         """
         older = [entry for entry in self._entries if entry.start_offset <= start_offset]
-        if not older or older[-1].start_offset == start_offset == self._entries[0].start_offset:
-            return
-        self.replace([EpochEntry(older[-1].epoch, start_offset), *self._entries[len(older) :]])
+        if older:
+            self._entries = [EpochEntry(older[-1].epoch, start_offset), *self._entries[len(older) :]]
 
     def clear(self) -> None:
         """Remove all entries. Raises as :meth:`assign`."""

@@ -236,6 +236,12 @@ def read_file(files: Files, path: Path) -> bytes | None:
         files.close(handle)
 
 
+def remove_if_there(files: Files, path: Path) -> None:
+    """Remove a file, if there is one. Raises OSError for anything else."""
+    with contextlib.suppress(FileNotFoundError):
+        files.remove(path)
+
+
 def write_file(files: Files, path: Path, data: bytes) -> None:
     """Create or cut a file, write all of it and sync it; a crash may leave a part. Raises OSError."""
     handle = files.open(path, create=True)

@@ -42,6 +42,11 @@ class OffsetIndex:
         return len(self._data) // OFFSET_ENTRY_SIZE
 
     @property
+    def size_in_bytes(self) -> int:
+        """The bytes of all entries."""
+        return len(self._data)
+
+    @property
     def is_full(self) -> bool:
         """Whether no entry can be added."""
         return len(self._data) // OFFSET_ENTRY_SIZE >= self._max_entries
@@ -122,6 +127,11 @@ class TimeIndex:
 
     def __len__(self) -> int:
         return len(self._data) // TIME_ENTRY_SIZE
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of all entries."""
+        return len(self._data)
 
     @property
     def is_full(self) -> bool:

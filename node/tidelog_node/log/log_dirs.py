@@ -3,19 +3,27 @@
 Upholds that one process at a time uses a directory, that a directory of another cluster or node is never touched,
 that a stop counts as clean only when every log was closed before, and that a partition never gets the checkpoints of an
 earlier one of its name.
+
+Folders in it, beside the partitions' own (``topic-N``): ``topic-N.<uuid>-delete`` is removed; ``-future`` is the copy
+that a move is making (KIP-113); ``-moved`` is such a copy that has taken the place of the replica, whose folder in
+another directory may still be there; ``-stray`` is for the operator.
 """
 
 from __future__ import annotations
 
 import re
 import threading
+import time
+import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import ConfigError, ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log.checkpoints import (
     HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
     RECOVERY_POINTS,
     TopicPartitionKey,
     read_offsets,
@@ -33,31 +41,58 @@ from tidelog_node.log.meta_properties import (
     take_clean_shutdown,
     write_clean_shutdown,
 )
+from tidelog_node.log.moving_files import MovingFiles
 from tidelog_node.log.partition_metadata import ensure_topic_id, read_topic_id
 
 LOCK_FILE = ".lock"
+FUTURE_SUFFIX = "-future"
+MOVED_SUFFIX = "-moved"
+DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
 _PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
+_COPY_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)\.[0-9a-f]{32}(-future|-moved)")
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPartition:
+    """A folder that a move made; ``is_moved`` says that it has replaced the replica that it was copied from."""
+
+    key: TopicPartitionKey
+    path: Path
+    is_moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCheckpoint:
+    """What the checkpoints of a directory say of one partition."""
+
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int
 
 
 class LogDirectory:
     """A locked log directory; opened once by the process, closed once after its logs.
 
     ``clean_shutdown_epoch`` is the broker epoch of the last clean stop, -1 when that is unknown, and None after an
-    unclean stop. ``recovery_points`` and ``high_watermarks`` are what the checkpoint files hold. Logs are opened and
-    checkpoints written by any thread.
+    unclean stop. ``recovery_points``, ``high_watermarks`` and ``log_start_offsets`` are what the checkpoint files hold.
+    Logs are opened and checkpoints written by any thread.
     """
 
     def __init__(self, files: Files, path: Path, lock: int, properties: MetaProperties) -> None:
         self.path = path
         self.properties = properties
+        self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
         self._files = files
         self._lock: int | None = lock
         self._writing = threading.Lock()
         self.clean_shutdown_epoch = take_clean_shutdown(files, path)
         self.recovery_points = read_offsets(files, path / RECOVERY_POINTS)
         self.high_watermarks = read_offsets(files, path / HIGH_WATERMARKS)
+        self.log_start_offsets = read_offsets(files, path / LOG_START_OFFSETS)
         remove_deleted(files, path)
-        self._clean = set() if self.clean_shutdown_epoch is None else set(self.partitions())
+        names = _names(files, path)
+        self._held = {(match[1], int(match[2])) for match in map(_PARTITION_DIRECTORY.fullmatch, names) if match}
+        self._clean = set() if self.clean_shutdown_epoch is None else set(names)
 
     @classmethod
     def open(cls, path: Path, *, cluster_id: str, node_id: BrokerId, files: Files = OS_FILES) -> LogDirectory:
@@ -76,18 +111,40 @@ class LogDirectory:
             files.close(lock)
             raise
 
+    @property
+    def id(self) -> DirectoryId:
+        """What the controller knows the directory by."""
+        return self.properties.directory
+
     def partitions(self) -> list[TopicPartitionKey]:
-        """Return the partitions that have a directory, in order.
+        """Return the partitions that have a directory, in order."""
+        return sorted(self._held)
+
+    def copies(self) -> list[CopiedPartition]:
+        """Return the folders that moves have left, in order.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        matches = map(_PARTITION_DIRECTORY.fullmatch, _names(self._files, self.path))
-        return sorted((match[1], int(match[2])) for match in matches if match)
+        names = sorted(_names(self._files, self.path))
+        matches = [match for match in map(_COPY_DIRECTORY.fullmatch, names) if match]
+        return [CopiedPartition((m[1], int(m[2])), self.path / m[0], m[3] == MOVED_SUFFIX) for m in matches]
+
+    def __contains__(self, key: TopicPartitionKey) -> bool:
+        """Whether a partition has its directory here."""
+        return key in self._held
+
+    def __len__(self) -> int:
+        """Return how many partitions have a directory here."""
+        return len(self._held)
 
     def partition_path(self, topic: str, partition: int) -> Path:
         """Return the directory of a partition."""
         return self.path / f"{topic}-{partition}"
+
+    def copy_path(self, key: TopicPartitionKey) -> Path:
+        """Return a new path for the copy that a move makes."""
+        return self.path / f"{key[0]}-{key[1]}.{uuid.uuid4().hex}{FUTURE_SUFFIX}"
 
     def topic_id(self, topic: str, partition: int) -> TopicId | None:
         """Return the topic id that a partition's directory is of; None when it does not say.
@@ -104,16 +161,33 @@ class LogDirectory:
             TidelogError: INCONSISTENT_TOPIC_ID when the directory is of an earlier topic of that name;
                 KAFKA_STORAGE_ERROR.
         """
-        path = self.partition_path(topic, partition)
+        path, key = self.partition_path(topic, partition), (topic, partition)
         with storage_errors("Creating", path):
             self._files.mkdir(path)
+        self._held.add(key)
         if read_topic_id(self._files, path) is None:
-            self._forget_checkpoints((topic, partition))
+            self._forget_checkpoints(key)
         ensure_topic_id(self._files, path, topic_id)
-        is_clean = (topic, partition) in self._clean
-        self._clean.discard((topic, partition))
-        point = self.recovery_points.get((topic, partition), 0)
-        return PartitionLog.open(path, config, files=self._files, clean=is_clean, recovery_point=point)
+        return self._open(path, config, self._files, path.name, self.checkpoint(key))
+
+    def open_copy(
+        self, key: TopicPartitionKey, path: Path, topic_id: TopicId, config: LogConfig
+    ) -> tuple[PartitionLog, MovingFiles]:
+        """Open or create the copy that a move makes; the log sees itself where it will be as the replica.
+
+        Raises:
+            TidelogError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR.
+        """
+        files = MovingFiles(self._files, self.partition_path(*key), path)
+        with storage_errors("Creating", path):
+            self._files.mkdir(path)
+        ensure_topic_id(files, files.shown, topic_id)
+        return self._open(files.shown, config, files, path.name, PartitionCheckpoint(0, 0, 0)), files
+
+    def checkpoint(self, key: TopicPartitionKey) -> PartitionCheckpoint:
+        """Return what is written down of a partition; zeros where nothing is."""
+        offsets = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
+        return PartitionCheckpoint(*(of_kind.get(key, 0) for of_kind in offsets))
 
     def delete_partition(self, topic: str, partition: int) -> None:
         """Remove the directory of a partition whose log is not open.
@@ -122,26 +196,53 @@ class LogDirectory:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         delete_directory(self._files, self.partition_path(topic, partition))
+        self.forget(topic, partition)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Count a partition no more: its directory was deleted or renamed."""
+        self._held.discard((topic, partition))
+
+    def adopt(self, topic: str, partition: int) -> None:
+        """Count a partition whose directory was renamed to be here."""
+        self._held.add((topic, partition))
 
     def write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Replace the checkpoint of what each log's ``flush`` returned.
+        """Replace the checkpoint of what each log's ``flush`` returned; nothing is written when it says so already.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         with self._writing:
-            write_offsets(self._files, self.path / RECOVERY_POINTS, offsets)
-            self.recovery_points = dict(offsets)
+            self._write_recovery_points(offsets)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Replace the checkpoint of the high watermarks.
+        """Replace the checkpoint of the high watermarks; nothing is written when it says so already.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         with self._writing:
-            write_offsets(self._files, self.path / HIGH_WATERMARKS, offsets)
-            self.high_watermarks = dict(offsets)
+            self._write_high_watermarks(offsets)
+
+    def write_log_start_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        """Replace the checkpoint of where the logs start; nothing is written when it says so already.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        with self._writing:
+            self._write_log_start_offsets(offsets)
+
+    def note(self, key: TopicPartitionKey, checkpoint: PartitionCheckpoint) -> None:
+        """Write one partition into the checkpoints, beside what they hold.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        with self._writing:
+            self._write_log_start_offsets({**self.log_start_offsets, key: checkpoint.log_start_offset})
+            self._write_high_watermarks({**self.high_watermarks, key: checkpoint.high_watermark})
+            self._write_recovery_points({**self.recovery_points, key: checkpoint.recovery_point})
 
     def close(self, *, clean: bool, broker_epoch: BrokerEpoch = NO_BROKER_EPOCH) -> None:
         """Release the lock; ``clean`` says that every log was closed without an error, and leaves the marker.
@@ -158,12 +259,47 @@ class LogDirectory:
         finally:
             self._files.close(lock)
 
+    def _open(
+        self, path: Path, config: LogConfig, files: Files, name: str, checkpoint: PartitionCheckpoint
+    ) -> PartitionLog:
+        is_clean = name in self._clean
+        self._clean.discard(name)
+        return PartitionLog.open(
+            path,
+            config,
+            files=files,
+            clean=is_clean,
+            recovery_point=checkpoint.recovery_point,
+            log_start_offset=checkpoint.log_start_offset,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        if offsets != self.recovery_points:
+            write_offsets(self._files, self.path / RECOVERY_POINTS, offsets)
+            self.recovery_points = dict(offsets)
+
+    def _write_high_watermarks(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        if offsets != self.high_watermarks:
+            write_offsets(self._files, self.path / HIGH_WATERMARKS, offsets)
+            self.high_watermarks = dict(offsets)
+
+    def _write_log_start_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        if offsets != self.log_start_offsets:
+            write_offsets(self._files, self.path / LOG_START_OFFSETS, offsets)
+            self.log_start_offsets = dict(offsets)
+
     def _forget_checkpoints(self, key: TopicPartitionKey) -> None:
         """Nothing of a new partition is committed or flushed, whatever an earlier one of its name had."""
-        if key in self.recovery_points:
-            self.write_recovery_points({k: o for k, o in self.recovery_points.items() if k != key})
-        if key in self.high_watermarks:
-            self.write_high_watermarks({k: o for k, o in self.high_watermarks.items() if k != key})
+        with self._writing:
+            self._write_recovery_points(_without(self.recovery_points, key))
+            self._write_high_watermarks(_without(self.high_watermarks, key))
+            self._write_log_start_offsets(_without(self.log_start_offsets, key))
+
+
+def _without(offsets: Mapping[TopicPartitionKey, int], key: TopicPartitionKey) -> Mapping[TopicPartitionKey, int]:
+    return {k: o for k, o in offsets.items() if k != key} if key in offsets else offsets
 
 
 def _check_owner_is_told(files: Files, path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import binascii
+import dataclasses
 import json
 import uuid
 from dataclasses import dataclass
@@ -11,26 +13,37 @@ from pathlib import Path
 import javaproperties
 
 from tidelog.errors import ConfigError, ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId
 from tidelog_node.log.files import Files, read_file, replace_file, storage_errors
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH = BrokerEpoch(-1)
 _VERSION = "1"
+_ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Version 1 of Kafka's ``meta.properties`` (KIP-631, KIP-858)."""
+    """Version 1 of Kafka's ``meta.properties`` (KIP-631, KIP-858).
+
+    ``directory_id`` is unpadded URL-safe base64 of 16 bytes; :attr:`directory` are the bytes.
+    """
 
     cluster_id: str
     node_id: BrokerId
     directory_id: str
 
+    @property
+    def directory(self) -> DirectoryId:
+        """The id of the directory as the controller knows it."""
+        return DirectoryId(base64.urlsafe_b64decode(self.directory_id + "=="))
+
 
 def claim_directory(files: Files, path: Path, cluster_id: str, node_id: BrokerId) -> MetaProperties:
     """Return a directory's properties after checking that it is this node's; a new directory becomes it.
+
+    A directory of an older version, which has no id, gets one.
 
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID; KAFKA_STORAGE_ERROR.
@@ -49,6 +62,8 @@ def claim_directory(files: Files, path: Path, cluster_id: str, node_id: BrokerId
         )
     if found.node_id != node_id:
         raise ConfigError(f"the log directory {path} belongs to node.id={found.node_id}, this node has {node_id}")
+    if not _is_id(found.directory_id):
+        return _create(files, file, dataclasses.replace(found, directory_id=_random_id()))
     return found
 
 
@@ -105,6 +120,13 @@ def _parse(file: Path, data: bytes) -> MetaProperties:
         return MetaProperties(fields["cluster.id"], BrokerId(int(fields["node.id"])), fields.get("directory.id", ""))
     except (ValueError, KeyError) as cause:
         raise ConfigError(f"{file} is not a meta.properties of version {_VERSION}: {cause!r}") from cause
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text + "==", altchars=b"-_", validate=True)) == _ID_BYTES
+    except binascii.Error:
+        return False
 
 
 def _random_id() -> str:

@@ -1,31 +1,36 @@
 """Opens the segments of a partition and brings them to a state that the log can trust.
 
-After a clean stop only the batches behind the last index entry are looked at. After an unclean one, every batch
-from the segment of the recovery point on is checked (whole, CRC, contiguous offsets); the first that fails ends the
-log: the file is cut there, durably, and later segments are removed, the newest first, so that a crash in between
-leaves a log without a gap. Indexes of checked segments are rebuilt. Leader epochs of checked batches replace what
-the checkpoint says of them, and none is left beyond the log's end.
+Swaps that a crash interrupted are completed first. After a clean stop only the batches behind the last index entry are
+looked at. After an unclean one, every batch from the segment of the recovery point on is read once and checked: whole,
+CRC, above the one before. The first that fails ends the log: the file is cut there, durably, and later segments are
+removed, the newest first, so that a crash in between leaves a log without a hole. A segment that begins above the end
+of its predecessor is removed too, unless that one has its index files: they are written when its batches are on the
+disk, so that the gap is one that compaction left, and not a tail that the crash took.
+
+Indexes of checked segments are rebuilt, and so is what producers did there. The leader epochs of the checkpoint are
+believed where they agree with the batches; else those of the batches replace them. None is left beyond the log's end.
 """
 
 from __future__ import annotations
 
 import bisect
 import logging
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tidelog.errors import CorruptRecordError
 from tidelog.ids import LeaderEpoch
-from tidelog.records import RecordBatchHeader
+from tidelog_node.log.condemned import remove_leftovers
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
 from tidelog_node.log.files import TEMPORARY_SUFFIX, Files
-from tidelog_node.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from tidelog_node.log.producer_replay import ProducerReplay
+from tidelog_node.log.segment import Segment
+from tidelog_node.log.segment_files import LOG_SUFFIX, parse_segment_name
+from tidelog_node.log.swap import finish_swaps
 
 logger = logging.getLogger(__name__)
-
-_SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
 
 
 @dataclass(slots=True)
@@ -43,24 +48,44 @@ class RecoveryReport:
     is_below_recovery_point: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RecoveryInput:
+    """What is known of a log that is opened; the offsets come from the checkpoints of its log directory."""
+
+    files: Files
+    directory: Path
+    config: LogConfig
+    is_clean: bool
+    recovery_point: int
+    log_start_offset: int
+    now_ms: int
+
+
 def load_segments(
-    files: Files, directory: Path, config: LogConfig, epochs: LeaderEpochCache, *, clean: bool, recovery_point: int
+    known: RecoveryInput, epochs: LeaderEpochCache, producers: ProducerReplay
 ) -> tuple[list[Segment], RecoveryReport]:
     """Return the segments of a directory, oldest first and at least one, and what was done to them.
 
-    Raises OSError when the disk refuses; what was opened by then is closed.
+    Epochs and producers are then as the batches say. Raises OSError when the disk refuses; what was opened by then is
+    closed.
     """
+    files, directory, config = known.files, known.directory, known.config
+    finish_swaps(files, directory, config)
     bases = _tidy(files, directory)
-    if not bases:
-        segments = [Segment.create(files, directory, 0, config)]
-        files.fsync_directory(directory)
-        epochs.clear()
-        return segments, RecoveryReport()
-    segments = []
+    segments: list[Segment] = []
     try:
-        for base_offset in bases:
-            segments.append(Segment.open(files, directory, base_offset, config))
-        return segments, _Recovery(files, directory, segments, epochs, recovery_point).run(clean)
+        if not bases:
+            start = known.log_start_offset
+            segments.append(Segment.create(files, directory, start, config, created_ms=known.now_ms))
+            files.fsync_directory(directory)
+            epochs.clear()
+            producers.load(segments, start, start)
+            return segments, RecoveryReport()
+        for base in bases:
+            segments.append(Segment.open(files, directory, base, config, created_ms=known.now_ms))
+        for segment, successor in zip(segments, segments[1:], strict=False):
+            segment.next_offset = successor.base_offset
+        return segments, _Recovery(known, segments, epochs, producers).run()
     except BaseException:
         for segment in segments:
             segment.close()
@@ -71,57 +96,79 @@ class _Recovery:
     """One run over the segments of one log; ``segments`` is changed in place."""
 
     def __init__(
-        self, files: Files, directory: Path, segments: list[Segment], epochs: LeaderEpochCache, recovery_point: int
+        self, known: RecoveryInput, segments: list[Segment], epochs: LeaderEpochCache, producers: ProducerReplay
     ) -> None:
-        self._files = files
-        self._directory = directory
+        self._known = known
         self._segments = segments
         self._epochs = epochs
-        self._recovery_point = recovery_point
+        self._producers = producers
+        self._log_start_offset = max(known.log_start_offset, segments[0].base_offset)
         self._report = RecoveryReport()
+        self._runs: list[_EpochRun] = []
 
-    def run(self, clean: bool) -> RecoveryReport:
-        for segment, successor in zip(self._segments, self._segments[1:], strict=False):
-            segment.next_offset = successor.base_offset
-        if clean:
+    def run(self) -> RecoveryReport:
+        if self._known.is_clean:
             fault = self._segments[-1].load_tail()
             if fault is None:
-                self._mend_epochs(first_checked=len(self._segments), checked=[])
+                self._load_producers(self._segments[-1].next_offset)
+                self._mend_epochs(len(self._segments))
                 return self._report
-            logger.warning("%s was closed cleanly but is checked again: %s", self._directory, fault)
+            logger.warning("%s was closed cleanly but is checked again: %s", self._known.directory, fault)
         self._check()
         return self._report
+
+    def _load_producers(self, end_offset: int) -> None:
+        self._producers.load(self._segments, min(self._log_start_offset, end_offset), end_offset)
 
     def _check(self) -> None:
         first = self._first_to_check()
         expected = self._segments[first].base_offset
-        checked: list[RecordBatchHeader] = []
+        self._load_producers(expected)
+        may_have_gap = True
         for index in range(first, len(self._segments)):
             segment = self._segments[index]
-            if segment.base_offset != expected:
+            if segment.base_offset < expected or (segment.base_offset > expected and not may_have_gap):
                 self._remove_from(index, f"{segment.path.name} should begin at offset {expected}")
                 break
-            size = segment.size
-            headers, fault = segment.rebuild()
-            checked += headers
-            self._report.checked_segments += 1
+            may_have_gap = segment.is_whole
+            fault = self._check_segment(segment)
             expected = segment.next_offset
             if fault is not None:
-                self._cut(segment, size, fault)
+                self._report.fault = f"{segment.path.name}: {fault}"
                 self._remove_from(index + 1, fault)
                 break
-        self._report.checked_batches = len(checked)
-        self._mend_epochs(first, checked)
+        self._mend_epochs(first)
         self._tell(expected)
 
     def _first_to_check(self) -> int:
         bases = [segment.base_offset for segment in self._segments]
-        return max(0, bisect.bisect_right(bases, self._recovery_point) - 1)
+        return max(0, bisect.bisect_right(bases, self._known.recovery_point) - 1)
 
-    def _cut(self, segment: Segment, file_size: int, fault: str) -> None:
-        self._report.fault = f"{segment.path.name}: {fault}"
-        self._report.truncated_bytes += file_size - segment.size
-        segment.truncate_bytes(segment.size)
+    def _check_segment(self, segment: Segment) -> str | None:
+        """Check a segment and cut it behind its last good batch; return what is wrong with what was cut off."""
+        self._report.checked_segments += 1
+        segment.transaction_index.truncate(segment.base_offset)
+        valid = 0
+        try:
+            for position, header, data in segment.rebuild():
+                self._note_epoch(header.partition_leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    self._producers.append(segment, header, data)
+                valid = position + header.size_in_bytes
+                self._report.checked_batches += 1
+        except CorruptRecordError as cause:
+            rest = segment.size - valid
+            fault = None if segment.is_allocated_only(valid) else f"{cause.message} ({rest} bytes from byte {valid} on)"
+            self._report.truncated_bytes += rest if fault else 0
+            segment.truncate_bytes(valid)
+            return fault
+        return None
+
+    def _note_epoch(self, epoch: int, offset: int) -> None:
+        if self._runs and self._runs[-1].epoch >= epoch:
+            self._runs[-1].last_offset = offset
+        else:
+            self._runs.append(_EpochRun(LeaderEpoch(epoch), offset, offset))
 
     def _remove_from(self, index: int, fault: str) -> None:
         if index >= len(self._segments):
@@ -132,46 +179,65 @@ class _Recovery:
             self._report.truncated_bytes += segment.size
             self._segments.pop()
             segment.remove()
-            self._files.fsync_directory(self._directory)
+            self._known.files.fsync_directory(self._known.directory)
 
-    def _mend_epochs(self, first_checked: int, checked: Iterable[RecordBatchHeader]) -> None:
-        """Keep the entries below the checked batches, or read them anew when damaged; add those of the batches."""
+    def _mend_epochs(self, first_checked: int) -> None:
+        """Keep the entries that agree with the checked batches and lie in the log; read all anew when damaged."""
         segments = self._segments
-        start = segments[first_checked].base_offset if first_checked < len(segments) else segments[-1].next_offset
+        checked = self._runs
         if self._epochs.damaged:
-            entries: list[EpochEntry] = []
+            self._runs = []
             for segment in segments[:first_checked]:
-                _add_epochs(entries, (header for _, header in segment.headers(0)))
+                for _, header in segment.headers():
+                    self._note_epoch(header.partition_leader_epoch, header.base_offset)
+            entries = [EpochEntry(run.epoch, run.first_offset) for run in self._runs]
+            _add_epochs(entries, checked)
         else:
-            entries = _clip(self._epochs.entries, segments[0].base_offset, start)
-        _add_epochs(entries, checked)
+            entries = _clip(self._epochs.entries, self._log_start_offset, segments[-1].next_offset)
+            if not all(run.agrees_with(self._epochs) for run in checked):
+                start = segments[first_checked].base_offset
+                entries = _clip(self._epochs.entries, self._log_start_offset, start)
+                _add_epochs(entries, checked)
         if self._epochs.damaged or tuple(entries) != self._epochs.entries:
             self._epochs.replace(entries)
 
     def _tell(self, log_end_offset: int) -> None:
         report = self._report
-        report.is_below_recovery_point = log_end_offset < self._recovery_point
+        report.is_below_recovery_point = log_end_offset < self._known.recovery_point
         if report.fault is None:
             return
         level = logging.ERROR if report.is_below_recovery_point else logging.WARNING
         text = "%s ends at offset %d after recovery from %d: %d bytes were cut, %d segments removed: %s"
         removed = len(report.removed_segments)
-        offsets = (log_end_offset, self._recovery_point)
-        logger.log(level, text, self._directory, *offsets, report.truncated_bytes, removed, report.fault)
+        offsets = (log_end_offset, self._known.recovery_point)
+        logger.log(level, text, self._known.directory, *offsets, report.truncated_bytes, removed, report.fault)
+
+
+@dataclass(slots=True)
+class _EpochRun:
+    """Batches of one leader epoch: the base offsets of the first and the last."""
+
+    epoch: LeaderEpoch
+    first_offset: int
+    last_offset: int
+
+    def agrees_with(self, epochs: LeaderEpochCache) -> bool:
+        return epochs.epoch_at(self.first_offset) == self.epoch == epochs.epoch_at(self.last_offset)
 
 
 def _tidy(files: Files, directory: Path) -> list[int]:
     """Remove what no log has: half-written replacements and indexes without a segment. Return the base offsets."""
     names = files.listdir(directory)
-    matches = [match for match in map(_SEGMENT_FILE.fullmatch, names) if match]
-    bases = {match[1] for match in matches if match[2] == LOG_SUFFIX}
-    for match in matches:
-        if match[2] in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and match[1] not in bases:
-            files.remove(directory / match[0])
+    parsed = [(name, found) for name in names if (found := parse_segment_name(name))]
+    bases = {base for _, (base, suffix, _) in parsed if suffix == LOG_SUFFIX}
+    for name, (base, _, _) in parsed:
+        if base not in bases:
+            files.remove(directory / name)
     for name in names:
         if name.endswith(TEMPORARY_SUFFIX):
             files.remove(directory / name)
-    return sorted(map(int, bases))
+    remove_leftovers(files, directory, names)
+    return sorted(bases)
 
 
 def _clip(entries: Iterable[EpochEntry], log_start_offset: int, end_offset: int) -> list[EpochEntry]:
@@ -183,8 +249,7 @@ def _clip(entries: Iterable[EpochEntry], log_start_offset: int, end_offset: int)
     return [first, *kept[len(covering) :]]
 
 
-def _add_epochs(entries: list[EpochEntry], headers: Iterable[RecordBatchHeader]) -> None:
-    for header in headers:
-        latest = entries[-1].epoch if entries else -1
-        if header.partition_leader_epoch > latest:
-            entries.append(EpochEntry(LeaderEpoch(header.partition_leader_epoch), header.base_offset))
+def _add_epochs(entries: list[EpochEntry], runs: Iterable[_EpochRun]) -> None:
+    for run in runs:
+        if run.epoch > (entries[-1].epoch if entries else -1):
+            entries.append(EpochEntry(run.epoch, run.first_offset))

@@ -4,56 +4,40 @@ Owns positions: which batch lies where, and where a file is cut. Knows nothing o
 ``size`` and ``next_offset`` grow only after all bytes of an append are written, and nothing reads beyond them, so a
 batch is never half visible. Offsets ascend from batch to batch and may have gaps anywhere, since compaction removes
 batches.
-
-The indexes of the growing segment are in memory. A sealed segment's are written by :meth:`Segment.save_indexes`, after
-the batches are on the disk: that the files are there says that the segment is whole. From then on they are mapped and
-searched in place. What an index says is compared with the batch it names; it is rebuilt where they differ.
 """
 
 from __future__ import annotations
 
-import logging
+import copy
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import CorruptRecordError
-from tidelog.ids import LeaderEpoch
-from tidelog.records import RecordBatchHeader, read_records
+from tidelog.records import RecordBatchHeader
 from tidelog_node.log.batch_file import BatchFile
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.files import TEMPORARY_SUFFIX, Buffer, Files, read_file, remove_if_there, write_file
+from tidelog_node.log.files import Buffer, Files, remove_if_there
 from tidelog_node.log.growing_indexes import GrowingIndexes
-from tidelog_node.log.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeIndex
+from tidelog_node.log.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, CorruptIndexError
 from tidelog_node.log.segment_files import (
     INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     segment_name,
 )
+from tidelog_node.log.segment_indexes import SegmentIndexes
 from tidelog_node.log.transaction_index import TransactionIndex
-
-logger = logging.getLogger(__name__)
-
-_UNBOUNDED = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampAndOffset:
-    """A record found by its timestamp."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: LeaderEpoch
 
 
 class Segment:
     """The batches from ``base_offset`` to ``next_offset`` (exclusive); owned by one log, on its thread.
 
-    A segment that was opened is sealed: nothing of it was read, and ``next_offset`` is an upper bound, the base of its
-    successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncate_to` make it one that grows. ``first_timestamp`` and
-    ``created_ms`` decide when it has grown for long enough. Methods raise OSError for what the disk refuses.
+    A segment that was opened is sealed: nothing of it was read, and ``next_offset``, once its log has set it, is an
+    upper bound, the base of its successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncate_to` make it one that
+    grows, whose ``next_offset`` is exact. ``created_ms`` is when this process opened or created it. Methods raise
+    OSError for what the disk refuses.
     """
 
     __slots__ = (
@@ -62,9 +46,7 @@ class Segment:
         "_directory",
         "_files",
         "_first_timestamp",
-        "_growing",
-        "_indexes_saved",
-        "_mapped",
+        "_indexes",
         "_suffix",
         "base_offset",
         "created_ms",
@@ -79,17 +61,15 @@ class Segment:
         base_offset: int,
         config: LogConfig,
         batches: BatchFile,
-        suffix: str = "",
-        created_ms: int = 0,
+        suffix: str,
+        created_ms: int,
     ) -> None:
         self._files = files
         self._directory = directory
         self._config = config
         self._suffix = suffix
         self._batches = batches
-        self._growing: GrowingIndexes | None = None
-        self._mapped: tuple[OffsetIndex, TimeIndex] | None = None
-        self._indexes_saved = True
+        self._indexes = SegmentIndexes(files, batches, base_offset, config, self.file_path)
         self._first_timestamp: int | None = None
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -126,17 +106,13 @@ class Segment:
 
         With ``preallocate`` the file has its full size at once, unless it is a cleaner's.
         """
+        for index_suffix in INDEX_SUFFIXES:
+            remove_if_there(files, directory / segment_name(base_offset, index_suffix + suffix))
         path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
         allocated = config.segment_bytes if config.preallocate and not suffix else 0
         batches = BatchFile.create(files, path, allocated)
         segment = cls(files, directory, base_offset, config, batches, suffix, created_ms)
-        try:
-            for index_suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-                remove_if_there(files, segment.file_path(index_suffix))
-        except OSError:
-            batches.close()
-            raise
-        segment._grow()
+        segment._indexes.start()
         return segment
 
     @property
@@ -149,6 +125,11 @@ class Segment:
         """The segment's log file."""
         return self._batches.path
 
+    @property
+    def suffix(self) -> str:
+        """The suffix of the state that the segment is in; "" for one of a log."""
+        return self._suffix
+
     def file_path(self, suffix: str) -> Path:
         """Return the path of the segment's file with a suffix, in the state that the segment is in."""
         return self._directory / segment_name(self.base_offset, suffix + self._suffix)
@@ -156,20 +137,16 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp of the segment in milliseconds, or -1."""
-        if self._growing is None:
-            self._indexes()
-        if self._growing is not None:
-            return self._growing.max_timestamp
-        return self._indexes()[1].last_entry[0]
+        return self._indexes.max_timestamp
 
     @property
     def last_modified_ms(self) -> int:
-        """When the segment was last written."""
+        """When the segment was last written, in milliseconds since 1970."""
         return self._batches.modified_ms
 
     @property
     def largest_timestamp(self) -> int:
-        """By what the segment's age is told (Kafka's largestTimestamp): of its records, or else of its last write."""
+        """What the segment's age is told by (Kafka's largestTimestamp): its records, or else its last write."""
         newest = self.max_timestamp
         return newest if newest >= 0 else self.last_modified_ms
 
@@ -177,7 +154,7 @@ class Segment:
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch, or -1 (Kafka's rollingBasedTimestamp)."""
         if self._first_timestamp is None:
-            if self.size == 0:
+            if self._batches.size == 0:
                 return NO_TIMESTAMP
             self._first_timestamp = next(self.headers())[1].max_timestamp
         return self._first_timestamp
@@ -185,16 +162,26 @@ class Segment:
     @property
     def index_sizes(self) -> tuple[int, int]:
         """The bytes of the offset index and of the time index."""
-        offset_index, time_index = self._indexes()
-        return len(offset_index.to_bytes()), len(time_index.to_bytes())
+        offset_index, time_index = self._indexes.lookup()
+        return offset_index.size_in_bytes, time_index.size_in_bytes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the files of the indexes are there, which are written when the batches are on the disk."""
+        return self._indexes.has_files
+
+    @property
+    def has_unsaved_indexes(self) -> bool:
+        """Whether the indexes are in memory alone."""
+        return not self._indexes.is_saved
 
     def offset_entries(self) -> list[tuple[int, int]]:
         """Return the entries (offset, position) of the offset index."""
-        return self._indexes()[0].entries()
+        return self._indexes.lookup()[0].entries()
 
     def time_entries(self) -> list[tuple[int, int]]:
         """Return the entries (timestamp, offset) of the time index."""
-        return self._indexes()[1].entries()
+        return self._indexes.lookup()[1].entries()
 
     def has_room_for(self, size: int, last_offset: int, segment_bytes: int) -> bool:
         """Return whether batches can be added: by bytes, index entries and the range of relative offsets."""
@@ -202,36 +189,29 @@ class Segment:
             return False
         if self._batches.size == 0:
             return True
-        return self._batches.size + size <= segment_bytes and not self._require_growing().is_full
+        growing = self._indexes.growing
+        return self._batches.size + size <= segment_bytes and growing is not None and not growing.is_full
 
     def append(self, data: Buffer, headers: Iterable[RecordBatchHeader]) -> None:
         """Write whole batches, which ``headers`` describe, at the end.
 
         When it raises, nothing is visible of them, but the file may be longer: :meth:`cut_excess` mends that.
         """
-        growing = self._require_growing()
-        self._remove_saved_indexes()
+        growing = self._growing()
         position = self._batches.size
         self._batches.append(data)
         for header in headers:
             growing.add(header, position)
             position += header.size_in_bytes
-            self.next_offset = header.next_offset
-            if self._first_timestamp is None:
-                self._first_timestamp = header.max_timestamp
+            self._note(header.last_offset, header.max_timestamp)
 
     def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch that is given in parts. Raises as :meth:`append`."""
-        growing = self._require_growing()
-        if self._indexes_saved:
-            self._remove_saved_indexes()
-        batches = self._batches
-        position = batches.size
-        batches.append_parts(parts, size)
+        """Write one batch of ``size`` bytes that is given in parts. Raises as :meth:`append`."""
+        growing = self._growing()
+        position = self._batches.size
+        self._batches.append_parts(parts, size)
         growing.add_batch(last_offset, max_timestamp, position, size)
-        self.next_offset = last_offset + 1
-        if self._first_timestamp is None:
-            self._first_timestamp = max_timestamp
+        self._note(last_offset, max_timestamp)
 
     def cut_excess(self) -> None:
         """Cut off the file what a failed append left behind."""
@@ -253,7 +233,7 @@ class Segment:
             limit = self.locate(end_offset)
             stop = stop if limit is None else limit[0]
         if stop - start > max_bytes:
-            stop = max(start + first.size_in_bytes, self._last_boundary(start, start + max_bytes))
+            stop = max(start + first.size_in_bytes, self._last_boundary(start + max_bytes))
         return self._batches.read(stop - start, start)
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -263,9 +243,9 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, RecordBatchHeader] | None:
         """Return position and header of the first batch that ends above ``offset``; None when there is none.
 
-        An index that turns out to be wrong is rebuilt. Raises CorruptRecordError when the batches themselves are.
+        Raises CorruptRecordError when the batches on the way cannot be read.
         """
-        for position, header in self._headers_from(self._indexes()[0].lookup(offset)):
+        for position, header in self._indexes.headers_from(lambda index: index.lookup(offset)):
             if header.next_offset > offset:
                 return position, header
         return None
@@ -277,110 +257,75 @@ class Segment:
         """
         return self._batches.headers(position)
 
-    def scan(self) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
-        """See :meth:`BatchFile.scan`."""
-        return self._batches.scan()
+    def offset_before(self, timestamp_ms: int) -> int:
+        """Return an offset before which every record is earlier than ``timestamp_ms``."""
+        return self._indexes.offset_before(timestamp_ms)
 
-    def find_by_timestamp(self, timestamp_ms: int, min_offset: int) -> TimestampAndOffset | None:
-        """Return the first record from ``min_offset`` on whose timestamp is at least ``timestamp_ms``."""
-        start = self.locate(max(self._offset_before(timestamp_ms), min_offset))
-        if start is None:
-            return None
-        for position, header in self.headers(start[0]):
-            if header.max_timestamp < timestamp_ms:
-                continue
-            for record in read_records(self._batches.read(header.size_in_bytes, position)):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= min_offset:
-                    epoch = LeaderEpoch(header.partition_leader_epoch)
-                    return TimestampAndOffset(record.timestamp_ms, record.offset, epoch)
-        return None
+    def truncated_to(self, offset: int) -> Segment:
+        """Remove the batch that contains ``offset`` and all after it, durably; return the segment that grows from there.
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains ``offset`` and all after it, durably; the segment grows from there."""
-        found = self.locate(offset)
-        growing = self._growing or self._load_growing(_UNBOUNDED)
-        if found is not None:
-            position, header = found
-            self._remove_saved_indexes()
-            self._batches.truncate(position)
-            growing.truncate(position, header.base_offset)
-            self._first_timestamp = self._first_timestamp if position else None
-        self.transaction_index.truncate(offset)
-        self._replay_tail(growing)
+        That is another object for the same file: whoever holds this one holds what no log has any more.
+        """
+        segment = copy.copy(self)
+        segment._indexes = SegmentIndexes(
+            self._files, self._batches, self.base_offset, self._config, segment.file_path
+        )
+        segment._indexes.take(self._indexes)
+        segment._truncate(offset)
+        return segment
 
     def truncate_bytes(self, size: int) -> None:
         """Cut the file, durably, to what :meth:`rebuild` found to be valid."""
         self._batches.truncate(size)
 
     def load_tail(self) -> str | None:
-        """Make the last segment ready after a clean stop: read its indexes and the batches behind their last entry.
+        """Make the last segment ready after a clean stop: read its indexes and check the batches behind the last entry.
 
         Returns what is wrong, or None; after a fault :meth:`rebuild` must follow.
         """
         try:
-            growing = self._load_growing(_UNBOUNDED)
-            self._replay_tail(growing)
-            _, offset = growing.time_index.last_entry
-            if offset >= self.next_offset > self.base_offset:
-                return f"the time index ends at offset {offset}, the segment before {self.next_offset}"
+            growing = self._indexes.load()
+            scan = self._batches.scan(growing.offset_index.last_entry[1])
+            self._replay_tail(growing, ((position, header) for position, header, _ in scan))
         except (CorruptIndexError, CorruptRecordError) as cause:
             return str(cause)
         return None
 
-    def rebuild(self) -> Iterator[tuple[RecordBatchHeader, memoryview]]:
+    def rebuild(self) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
         """Make the segment ready from its batches alone: yield each that is whole, unchanged and above the one before.
 
-        Raises CorruptRecordError at the first that is not. ``size`` is then still that of the file, and ``next_offset``
-        the end of what is valid. Nothing is removed from the disk but the indexes.
+        With position and bytes, which are good until the next step. Raises CorruptRecordError at the first that is not:
+        ``next_offset`` is then the end of what is valid. Nothing is removed from the disk but the indexes.
         """
-        self._indexes_saved = True
-        self._remove_saved_indexes()
-        growing = self._grow()
+        self._indexes.discard_files()
+        growing = self._indexes.start()
         self.next_offset = self.base_offset
         for position, header, data in self._batches.scan():
             self._check_order(header, position)
             growing.add(header, position)
-            self.next_offset = header.next_offset
-            yield header, data
+            self._note(header.last_offset, header.max_timestamp)
+            yield position, header, data
 
-    def rest_is_allocated(self, position: int) -> bool:
-        """Return whether what is behind a position is space that was allocated only."""
-        return self._config.preallocate and self._batches.is_zero_from(position, self._batches.size)
+    def is_allocated_only(self, position: int) -> bool:
+        """Return whether what is behind a position is space that was allocated and never written."""
+        return self._config.preallocate and self._batches.is_zero_from(position)
 
-    @property
-    def is_saved(self) -> bool:
-        """Whether the files of the indexes are there as the segment is, which says that it is whole on the disk."""
-        return self._indexes_saved
-
-    @property
-    def has_index_files(self) -> bool:
-        """Whether both files of the indexes are there."""
-        names = self._files.listdir(self._directory)
-        return all(self.file_path(suffix).name in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+    def seal(self) -> None:
+        """Complete the indexes, for a successor begins to grow; space that was not needed is given back."""
+        self._growing().seal()
+        self._batches.trim()
 
     def save_indexes(self) -> None:
         """Replace both index files, each in one step, unless they have these entries already.
 
         To be called when the batches are on the disk. The new files are found after a crash when the directory was
-        synced since. A segment that is sealed uses its files from then on.
+        synced since.
         """
-        growing = self._growing
-        if self._indexes_saved or growing is None:
-            return
-        growing.seal()
-        self._replace(INDEX_SUFFIX, growing.offset_index.to_bytes())
-        self._replace(TIME_INDEX_SUFFIX, growing.time_index.to_bytes())
-        self._indexes_saved = True
-
-    def seal(self) -> None:
-        """Complete the indexes, for a successor begins to grow; space that was not needed is given back."""
-        self._require_growing().seal()
-        self._batches.trim()
+        self._indexes.save()
 
     def release_indexes(self) -> None:
-        """Forget the indexes in memory that are in their files, so that those are mapped when they are needed."""
-        if self._indexes_saved:
-            self._growing = None
+        """Forget indexes that are saved, so that they are mapped when they are needed; not for one that grows."""
+        self._indexes.release()
 
     def fsync(self) -> None:
         """Return when the batches and the aborted transactions are on the disk."""
@@ -398,9 +343,9 @@ class Segment:
         self.transaction_index.path = self.file_path(TRANSACTION_INDEX_SUFFIX)
 
     def close(self) -> None:
-        """Close the log file, once; the segment cannot be used afterwards."""
+        """Close the files, once; the segment cannot be used afterwards."""
         self._batches.close()
-        self._mapped = None
+        self._indexes.close()
 
     def remove(self) -> None:
         """Close and remove the segment's files."""
@@ -426,3 +371,55 @@ class Segment:
             assert last_offsets[offset].max_timestamp == timestamp, (self.path, offset, timestamp)
         newest = max((header.max_timestamp for header in positions.values()), default=NO_TIMESTAMP)
         assert newest == self.max_timestamp, (self.path, newest, self.max_timestamp)
+
+    def _growing(self) -> GrowingIndexes:
+        growing = self._indexes.growing
+        assert growing is not None, f"{self.path} is sealed"
+        if self._indexes.may_have_files:
+            self._indexes.discard_files()
+        return growing
+
+    def _note(self, last_offset: int, max_timestamp: int) -> None:
+        self.next_offset = last_offset + 1
+        if self._first_timestamp is None:
+            self._first_timestamp = max_timestamp
+
+    def _truncate(self, offset: int) -> None:
+        growing, found = self._indexes.grow(), self.locate(offset)
+        if found is not None:
+            position, header = found
+            self._indexes.discard_files()
+            self._batches.truncate(position)
+            growing.truncate(position, header.base_offset)
+            self._first_timestamp = None
+        self.transaction_index.truncate(offset)
+        self._replay_tail(growing, self.headers(growing.offset_index.last_entry[1]))
+
+    def _last_boundary(self, target: int) -> int:
+        """Return where the last batch that is not beyond ``target`` ends."""
+        for position, header in self._indexes.headers_from(lambda index: index.before(target)):
+            if position + header.size_in_bytes > target:
+                return position
+        return self._batches.size
+
+    def _replay_tail(self, growing: GrowingIndexes, batches: Iterable[tuple[int, RecordBatchHeader]]) -> None:
+        """Take next offset and largest timestamp from the indexes and the batches from their last entry on."""
+        entries = len(growing.offset_index)
+        last_offset, tail = growing.offset_index.last_entry
+        growing.resume()
+        self.next_offset = self.base_offset
+        for position, header in batches:
+            if position == tail > 0 and header.last_offset != last_offset:
+                raise CorruptRecordError(f"the index has offset {last_offset} at byte {tail}, the batch {header}")
+            self._check_order(header, position)
+            growing.add(header, position)
+            self.next_offset = header.next_offset
+        if len(growing.offset_index) != entries:
+            self._indexes.discard_files()
+
+    def _check_order(self, header: RecordBatchHeader, position: int) -> None:
+        if header.base_offset < self.next_offset:
+            raise CorruptRecordError(
+                f"batch at byte {position} has base offset {header.base_offset}, the one before ends at"
+                f" {self.next_offset}"
+            )

@@ -63,7 +63,7 @@ class IsrChanges:
 
     async def _send(self, batch: _Batch, backoff_s: float) -> bool:
         """Feed the answer of every proposal back; returns False after a pause when the call failed."""
-        batch = {p: r for p, r in batch.items() if p.state.leader_epoch == r.leader_epoch}
+        batch = {p: r for p, r in batch.items() if p.state.leader_epoch == r.leader_epoch and p.log.failure is None}
         if not batch:
             return True
         try:

@@ -1,41 +1,36 @@
 """All ``log.dirs`` of a node together: which partition is where, where a new one goes, checkpoints of all of them.
 
-A folder whose topic id is not the one that the metadata has for its name is set aside, never read: a topic that was
-deleted and created again must not inherit records. All methods block; they run in a thread, or before the event
-loop has anything else to do.
+A directory that cannot be used when the process starts, or that fails later, is offline until the next start, alone:
+the others go on (KIP-112). A folder whose topic id is not the one that the metadata has for its name is set aside,
+never read: a topic that was deleted and created again must not inherit records. All methods that touch a disk block;
+they run in a thread, or before the event loop has anything else to do.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
+import contextlib
 import logging
+import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import ConfigError, TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
+from tidelog_node.log.deletion import delete_directory
 from tidelog_node.log.files import storage_errors
+from tidelog_node.partitions.loading import FoundPartition, PartitionKey, load_partitions
+
+__all__ = ["FoundPartition", "LogDirectories", "LogDirectoryDescription", "PartitionKey", "ReplicaDescription"]
 
 logger = logging.getLogger(__name__)
 
 STRAY_SUFFIX = "-stray"
 _NO_BROKER_EPOCH = BrokerEpoch(-1)
 
-PartitionKey = tuple[str, int]
-"""A topic's name and a partition's number."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPartition:
-    """A partition that a log directory has: opened, with the high watermark of its checkpoint."""
-
-    topic_id: TopicId
-    log: PartitionLog
-    high_watermark: int
+Offsets = Mapping[PartitionKey, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,75 +61,148 @@ class LogDirectoryDescription:
 class LogDirectories:
     """Opened once by a process and closed once, after its logs."""
 
-    def __init__(self, directories: list[LogDirectory], files: Files) -> None:
-        self._directories = directories
-        self._files = files
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._online: dict[Path, LogDirectory] = {}
+        self._failures: dict[Path, TidelogError] = {}
+        self._offline_ids: list[DirectoryId] = []
 
     @classmethod
-    def open(cls, paths: Iterable[str], cluster_id: str, node_id: BrokerId, files: Files = OS_FILES) -> LogDirectories:
-        """Lock every directory and check whose it is.
+    def open(
+        cls,
+        paths: Iterable[str],
+        cluster_id: str,
+        node_id: BrokerId,
+        files: Files = OS_FILES,
+        producer_id_expiration_ms: int | None = None,
+    ) -> LogDirectories:
+        """Lock every directory and check whose it is. One that cannot be used is offline, and said to be.
 
         Raises:
-            TidelogError: a directory is in use, cannot be written, or is another node's or cluster's.
+            ConfigError: no directory can be used; one is named twice, is another node's, or has the id of another.
+            TidelogError: INCONSISTENT_CLUSTER_ID.
         """
-        opened = cls([], files)
+        opened = cls(files)
         try:
-            for path in paths:
-                opened._directories.append(
-                    LogDirectory.open(Path(path), cluster_id=cluster_id, node_id=node_id, files=files)
-                )
+            for path in _distinct(paths):
+                opened._claim(path, cluster_id, node_id)
+            opened._check_ids()
         except BaseException:
             opened.close(clean=False)
             raise
+        for directory in opened._online.values():
+            if producer_id_expiration_ms is not None:
+                directory.producer_id_expiration_ms = producer_id_expiration_ms
         return opened
 
     @property
-    def ids(self) -> list[bytes]:
-        """The 16-byte ids of the directories."""
-        return [_directory_id(d.properties.directory_id) for d in self._directories]
+    def ids(self) -> list[DirectoryId]:
+        """The ids of the directories that are online."""
+        return [d.id for d in self._online.values()]
+
+    @property
+    def offline_ids(self) -> list[DirectoryId]:
+        """The ids of the directories that have failed since they were opened."""
+        return list(self._offline_ids)
+
+    @property
+    def failures(self) -> Mapping[Path, TidelogError]:
+        """Why directories are offline, those that could not be opened included."""
+        return self._failures
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """The directories that can be used."""
+        return list(self._online.values())
 
     @property
     def previous_broker_epoch(self) -> BrokerEpoch:
         """The broker epoch of the last clean stop; -1 when any directory was not closed cleanly (KIP-966)."""
-        epochs = {d.clean_shutdown_epoch for d in self._directories}
-        epoch = epochs.pop() if len(epochs) == 1 else None
+        epochs = {d.clean_shutdown_epoch for d in self._online.values()}
+        epoch = epochs.pop() if len(epochs) == 1 and not self._failures else None
         return _NO_BROKER_EPOCH if epoch is None else epoch
 
-    def load(self, config: LogConfig) -> dict[PartitionKey, FoundPartition]:
+    def find(self, path: str | Path) -> LogDirectory:
+        """Return the online directory at a path.
+
+        Raises:
+            TidelogError: LOG_DIR_NOT_FOUND, it is not in ``log.dirs``; KAFKA_STORAGE_ERROR, it is offline.
+        """
+        wanted = Path(path)
+        if wanted in self._online:
+            return self._online[wanted]
+        if wanted in self._failures:
+            text = f"the log directory {wanted} is offline: {self._failures[wanted].message}"
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        names = ", ".join(map(str, [*self._online, *self._failures]))
+        raise error_for(ErrorCode.LOG_DIR_NOT_FOUND, f"{wanted} is not in log.dirs: {names}")
+
+    def with_id(self, directory_id: DirectoryId) -> LogDirectory | None:
+        """Return the online directory of an id, None when there is none."""
+        return next((d for d in self._online.values() if d.id == directory_id), None)
+
+    def holding(self, key: PartitionKey) -> LogDirectory | None:
+        """Return the online directory that has the folder of a partition, None when none has."""
+        return next((d for d in self._online.values() if key in d), None)
+
+    def fail(self, path: Path, error: TidelogError) -> bool:
+        """Take a directory offline for the rest of this process; returns whether it was online."""
+        directory = self._online.pop(path, None)
+        if directory is None:
+            return False
+        self._failures[path] = error
+        self._offline_ids.append(directory.id)
+        with contextlib.suppress(TidelogError, OSError):
+            directory.close(clean=False)
+        return True
+
+    def load(self, config: LogConfig, threads_per_directory: int = 1) -> dict[PartitionKey, FoundPartition]:
         """Open every partition; those that a crash left are checked from their recovery point on.
 
-        A folder that does not say which topic it is of stays as it is; :meth:`open_partition` takes it over.
+        Each directory has threads of its own (``num.recovery.threads.per.data.dir``). A directory with a log that
+        cannot be opened goes offline; moves that a crash interrupted after their end are ended. A folder that does not
+        say which topic it is of stays as it is; :meth:`open_partition` takes it over.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-            ConfigError: two directories have the same partition, and only the operator knows which one is right.
+            ConfigError: no directory is left.
         """
-        found: dict[PartitionKey, FoundPartition] = {}
-        for directory in self._directories:
-            for key in directory.partitions():
-                topic_id = directory.topic_id(*key)
-                if topic_id is None:
-                    continue
-                if key in found:
-                    raise _held_twice(found[key].log.directory, directory.partition_path(*key))
-                log = directory.open_log(*key, topic_id, config)
-                checkpoint = directory.high_watermarks.get(key, 0)
-                high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
-                found[key] = FoundPartition(topic_id, log, high_watermark)
+        found, failures = load_partitions(list(self._online.values()), self.files, config, threads_per_directory)
+        for path, error in failures.items():
+            _say_offline(path, error)
+            self.fail(path, error)
+        self._check_any()
         return found
 
-    def open_partition(self, key: PartitionKey, topic_id: TopicId, config: LogConfig) -> PartitionLog:
-        """Open a partition where its folder is, or create it in the directory that has the fewest.
+    def open_partition(
+        self,
+        key: PartitionKey,
+        topic_id: TopicId,
+        config: LogConfig,
+        assigned: DirectoryId = UNASSIGNED_DIRECTORY,
+        preferred: Path | None = None,
+    ) -> PartitionLog:
+        """Open a partition where its folder is, or create it.
+
+        A new one goes to the preferred directory, else to the assigned one, else to the one with the fewest.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
+            TidelogError: KAFKA_STORAGE_ERROR, of the directory that :meth:`directory_for` names.
         """
-        held = [d.partitions() for d in self._directories]
-        chosen = min(range(len(held)), key=lambda i: (key not in held[i], len(held[i])))
-        return self._directories[chosen].open_log(*key, topic_id, config)
+        return self.directory_for(key, assigned, preferred).open_log(*key, topic_id, config)
+
+    def directory_for(
+        self, key: PartitionKey, assigned: DirectoryId = UNASSIGNED_DIRECTORY, preferred: Path | None = None
+    ) -> LogDirectory:
+        """Return where :meth:`open_partition` opens or creates a partition."""
+        chosen = self.holding(key)
+        if chosen is None and preferred is not None:
+            chosen = self._online.get(preferred)
+        if chosen is None:
+            chosen = self.with_id(assigned)
+        return min(self._online.values(), key=len) if chosen is None else chosen
 
     def set_aside(self, path: Path) -> None:
-        """Rename the folder of a partition that the metadata does not know; its records stay for the operator.
+        """Rename a folder that the metadata does not know; its records stay for the operator.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -142,41 +210,105 @@ class LogDirectories:
         target = path.with_name(f"{path.name}.{uuid.uuid4().hex}{STRAY_SUFFIX}")
         logger.warning("The metadata does not know %s: it is set aside as %s", path, target.name)
         with storage_errors("Renaming", path):
-            self._files.rename(path, target)
-            self._files.fsync_directory(path.parent)
+            self.files.rename(path, target)
+            self.files.fsync_directory(path.parent)
 
-    def write_checkpoints(
-        self,
-        high_watermarks: Mapping[Path, Mapping[PartitionKey, int]],
-        recovery_points: Mapping[Path, Mapping[PartitionKey, int]],
-    ) -> None:
-        """Replace the checkpoints of every directory; the maps go from a directory to its partitions.
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder that is not a replica's own.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        for directory in self._directories:
-            directory.write_recovery_points(recovery_points.get(directory.path, {}))
-            directory.write_high_watermarks(high_watermarks.get(directory.path, {}))
+        delete_directory(self.files, path)
+
+    def forget(self, path: Path) -> None:
+        """Count the folder of a partition no more: it is not there any longer."""
+        topic, _, number = path.name.rpartition("-")
+        if path.parent in self._online:
+            self._online[path.parent].forget(topic, int(number))
+
+    def write_checkpoints(
+        self, high_watermarks: Mapping[Path, Offsets], recovery_points: Mapping[Path, Offsets]
+    ) -> dict[Path, TidelogError]:
+        """Replace these checkpoints of every directory; the maps go from a directory to its partitions.
+
+        Returns the directories that could not be written, with the reason.
+        """
+        failures: dict[Path, TidelogError] = {}
+        for directory in self.online:
+            try:
+                directory.write_recovery_points(recovery_points.get(directory.path, {}))
+                directory.write_high_watermarks(high_watermarks.get(directory.path, {}))
+            except TidelogError as error:
+                failures[directory.path] = error
+        return failures
+
+    def write_log_start_offsets(self, offsets: Mapping[Path, Offsets]) -> dict[Path, TidelogError]:
+        """Replace the checkpoint of where logs start; as :meth:`write_checkpoints`."""
+        failures: dict[Path, TidelogError] = {}
+        for directory in self.online:
+            try:
+                directory.write_log_start_offsets(offsets.get(directory.path, {}))
+            except TidelogError as error:
+                failures[directory.path] = error
+        return failures
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """Return the total and the usable bytes of a directory's file system, -1 where it does not say (KIP-827)."""
+        try:
+            usage = shutil.disk_usage(path)
+        except OSError:
+            return -1, -1
+        return usage.total, usage.free
 
     def close(self, *, clean: bool, broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH) -> None:
         """Release every directory; ``clean`` says that all logs were closed, and leaves the markers.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
+            TidelogError: KAFKA_STORAGE_ERROR; all are released.
         """
-        while self._directories:
-            self._directories.pop().close(clean=clean, broker_epoch=broker_epoch)
+        failure: TidelogError | None = None
+        while self._online:
+            _, directory = self._online.popitem()
+            try:
+                directory.close(clean=clean, broker_epoch=broker_epoch)
+            except TidelogError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _claim(self, path: Path, cluster_id: str, node_id: BrokerId) -> None:
+        try:
+            self._online[path] = LogDirectory.open(path, cluster_id=cluster_id, node_id=node_id, files=self.files)
+        except TidelogError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            self._failures[path] = error
+
+    def _check_ids(self) -> None:
+        self._check_any()
+        for path, error in self._failures.items():
+            _say_offline(path, error)
+        paths: dict[DirectoryId, Path] = {}
+        for path, directory in self._online.items():
+            if paths.setdefault(directory.id, path) != path:
+                text = f"the log directories {paths[directory.id]} and {path} have the same directory.id"
+                raise ConfigError(f"{text}: is the one a copy of the other?")
+
+    def _check_any(self) -> None:
+        if not self._online:
+            reasons = "; ".join(f"{path}: {error.message}" for path, error in self._failures.items())
+            raise ConfigError(f"no log directory can be used: {reasons}")
 
 
-def _held_twice(one: Path, other: Path) -> ConfigError:
-    return ConfigError(f"{one} and {other} are the same partition: move the one away that is out of date")
+def _say_offline(path: Path, error: TidelogError) -> None:
+    logger.error("The log directory %s is offline until the next start: %s", path, error.message)
 
 
-def _directory_id(text: str) -> bytes:
-    """Return the 16 bytes of an id; a directory of an older version has none and gets one for this run."""
-    try:
-        decoded = base64.urlsafe_b64decode(text + "==")
-    except binascii.Error:
-        decoded = b""
-    return decoded if len(decoded) == 16 else uuid.uuid4().bytes
+def _distinct(paths: Iterable[str]) -> list[Path]:
+    found = [Path(path) for path in paths]
+    absolute = [path.absolute() for path in found]
+    twice = next((path for path in absolute if absolute.count(path) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"log.dirs names {twice} twice")
+    return found

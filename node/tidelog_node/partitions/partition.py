@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import AppendInfo, PartitionLog, TimestampAndOffset
+from tidelog_node.log.disk_errors import is_disk_failure
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.purgatory import OffsetWaiters, ReadWaiters
 from tidelog_node.partitions.reads import (
@@ -322,6 +323,12 @@ class Partition:
         async with self.disk:
             await asyncio.to_thread(self.log.close)
 
+    def go_offline(self, error: TidelogError) -> None:
+        """Answer everybody who waits, and refuse everything from now on: the log's directory has failed."""
+        if self.log.failure is None:
+            self.log.failure = error
+        self._abandon(f"{self}: the log directory of node {self.state.local_id} failed", ErrorCode.KAFKA_STORAGE_ERROR)
+
     async def delete(self) -> None:
         """Answer everybody who waits and delete the log."""
         self._abandon(f"{self} was removed from node {self.state.local_id}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -414,7 +421,7 @@ class Partition:
 
 
 class _DiskWatch:
-    """Reports a log that went offline; the error goes on to the caller."""
+    """Reports a log that went offline, or whose disk failed; the error goes on to the caller."""
 
     __slots__ = ("_effects", "_partition")
 
@@ -426,5 +433,6 @@ class _DiskWatch:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, TidelogError) and self._partition.log.failure is not None:
-            self._effects.storage_failed(self._partition, self._partition.log.failure)
+        failure = self._partition.log.failure
+        if isinstance(error, TidelogError) and (failure is not None or is_disk_failure(error)):
+            self._effects.storage_failed(self._partition, failure or error)

@@ -2,34 +2,40 @@
 
 ``apply`` runs for one image after the other. What it does to one partition is a single step on the event loop;
 opening and deleting logs happens in a thread, so a topic of many partitions holds nobody up.
+
+A log directory that fails takes its replicas with it: they are neither led nor followed here until the next start, and
+answer KAFKA_STORAGE_ERROR; the controller is told, and the other directories go on (KIP-112, KIP-858). Two rules keep
+records from being lost beyond that: no replica is created anew while its log may be in a directory that is offline, and
+none at all that is the last in-sync one while the directory that had it is missing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
-from tidelog_node.log import PartitionLog
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, LeaderEpoch, TopicId
+from tidelog_node.log import LogDirectory, PartitionLog
+from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
 from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetcher import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.log_directories import (
-    FoundPartition,
-    LogDirectories,
-    LogDirectoryDescription,
-    PartitionKey,
-)
+from tidelog_node.partitions.loading import FoundPartition, PartitionKey, close_offline
+from tidelog_node.partitions.log_directories import LogDirectories, LogDirectoryDescription, ReplicaDescription
 from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.relocation import Relocations
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import ProposeIsr
 from tidelog_quorum.metadata import (
     MetadataDelta,
     MetadataImage,
-    PartitionChange,
     PartitionRegistration,
     TopicConfig,
     topic_config,
@@ -37,9 +43,24 @@ from tidelog_quorum.metadata import (
 
 logger = logging.getLogger(__name__)
 
+_RETRY_S = 5.0
+ByDirectory = dict[Path, dict[PartitionKey, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _OfflineReplica:
+    """A replica that cannot be used; ``is_retried``: its disk was full, and may have space again."""
+
+    topic_id: TopicId
+    error: TidelogError
+    is_retried: bool = False
+
 
 class PartitionRegistry:
-    """One per node. ``found`` are the logs of an earlier run, taken over when the first image names them."""
+    """One per node. ``found`` are the logs of an earlier run, taken over when the first image names them.
+
+    ``on_storage_failure`` is called when no log directory is left.
+    """
 
     def __init__(
         self,
@@ -50,8 +71,12 @@ class PartitionRegistry:
         replica_lag_time_max_ms: int,
         clock: Clock,
         on_storage_failure: Callable[[TidelogError], None],
+        max_move_bytes_per_second: float = math.inf,
     ) -> None:
         self.broker_id = broker_id
+        self.relocations = Relocations(
+            directories.files, max_move_bytes_per_second, self._note_moved, self.fail_directory
+        )
         self._directories = directories
         self._found = found
         self._defaults = defaults
@@ -59,39 +84,76 @@ class PartitionRegistry:
         self._clock = clock
         self._on_storage_failure = on_storage_failure
         self._partitions: dict[PartitionKey, Partition] = {}
+        self._offline: dict[PartitionKey, _OfflineReplica] = {}
+        self._preferred: dict[PartitionKey, Path] = {}
+        self._image = MetadataImage()
         self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
         self._fetchers: FetcherPool | None = None
         self._isr_changes: IsrChanges | None = None
+        self._assignments: DirectoryAssignments | None = None
+        self._on_directory_failure: Callable[[], None] | None = None
+        self._changing = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._full: set[Path] = set()
 
-    def connect(self, fetchers: FetcherPool, isr_changes: IsrChanges) -> None:
+    def connect(
+        self,
+        fetchers: FetcherPool,
+        isr_changes: IsrChanges,
+        assignments: DirectoryAssignments | None = None,
+        on_directory_failure: Callable[[], None] | None = None,
+    ) -> None:
         """Say who copies logs and who talks to the controller; once, before the first image."""
         self._fetchers = fetchers
         self._isr_changes = isr_changes
+        self._assignments = assignments
+        self._on_directory_failure = on_directory_failure
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._partitions.values()))
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """Return a partition that this node holds, or None."""
+        """Return a partition that this node holds, or None; None too when its directory is offline."""
         return self._partitions.get((topic, index))
+
+    def check_online(self, topic: str, index: int) -> None:
+        """Raise KAFKA_STORAGE_ERROR when this node holds a replica in a directory that is offline; else do nothing."""
+        offline = self._offline.get((topic, index))
+        if offline is not None:
+            text = f"{topic}-{index} is offline on node {self.broker_id}: {offline.error.message}"
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Bring the partitions to the state of ``image``, which differs from the last one by ``delta``.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, a log cannot be opened.
+            ConfigError: two directories have the same partition, and the metadata does not say which one is right.
         """
-        if delta.changed_brokers is not None:
-            self._change_eligible(image)
-        for change in delta.changed_partitions:
-            if change.after is None or self.broker_id not in change.after.replicas:
-                await self._remove(change)
-        for change in delta.changed_partitions:
-            if change.after is not None and self.broker_id in change.after.replicas:
-                await self._ensure(change, change.after, image)
-                # A new leader epoch is written to the disk: many in a row must not hold up heartbeats and requests.
-                await asyncio.sleep(0)
-        self._change_configs(image, delta)
+        async with self._changing:
+            self._image = image
+            if delta.changed_brokers is not None:
+                self._change_eligible(image)
+            for change in delta.changed_partitions:
+                if change.after is None or self.broker_id not in change.after.replicas:
+                    await self._remove((change.topic_name, change.index), change.topic_id)
+            for change in delta.changed_partitions:
+                if change.after is not None and self.broker_id in change.after.replicas:
+                    await self._ensure((change.topic_name, change.index), change.topic_id, change.after)
+                    # A new leader epoch is written to the disk: many in a row must not hold up heartbeats and requests.
+                    await asyncio.sleep(0)
+            self._change_configs(image, delta)
+
+    async def discard_unknown(self) -> None:
+        """Set aside the logs of an earlier run that the first image does not name, and resume its moves."""
+        for key in list(self._found):
+            found = self._found.pop(key)
+            for unknown in (found, *found.rivals):
+                await self._set_aside(unknown)
+        for directory in self._directories.online:
+            try:
+                await self._resume_moves(directory)
+            except TidelogError as error:
+                self.fail_directory(directory.path, error)
 
     async def move(self, topic: str, partition: int, path: str) -> None:
         """Begin to move a replica to another of this node's log directories (AlterReplicaLogDirs, KIP-113).
@@ -101,46 +163,123 @@ class PartitionRegistry:
 
         Raises:
             TidelogError: LOG_DIR_NOT_FOUND, ``path`` is not in ``log.dirs``; KAFKA_STORAGE_ERROR, it or the replica's
-                own directory is offline; REPLICA_NOT_AVAILABLE, this node has no replica of that partition.
+                own directory is offline; REPLICA_NOT_AVAILABLE, this node has no replica of that partition: should it
+                get one, it will be created there.
         """
-        raise NotImplementedError
+        target, key = self._directories.find(path), (topic, partition)
+        self.check_online(*key)
+        under_way = self.relocations.get(key)
+        if under_way is not None and under_way.target is not target:
+            await self.relocations.cancel(key)
+        held = self._partitions.get(key)
+        if held is None:
+            self._preferred[key] = target.path
+            text = f"node {self.broker_id} has no replica of {topic}-{partition}"
+            raise error_for(ErrorCode.REPLICA_NOT_AVAILABLE, text)
+        if held.log.directory.parent != target.path and self.relocations.get(key) is None:
+            self.relocations.start(held, target)
 
     async def describe_log_dirs(self) -> list[LogDirectoryDescription]:
         """Return every directory of ``log.dirs`` with its replicas and the space of its file system (KIP-113, 827)."""
-        raise NotImplementedError
+        replicas: dict[Path, list[ReplicaDescription]] = {}
+        for (topic, index), partition in self._partitions.items():
+            log = partition.log
+            lag = max(partition.high_watermark - log.log_end_offset, 0)
+            described = ReplicaDescription(topic, index, log.size_in_bytes, lag)
+            replicas.setdefault(log.directory.parent, []).append(described)
+        for move in self.relocations:
+            if move.copy is not None:
+                lag = max(move.partition.log.log_end_offset - move.copy.log_end_offset, 0)
+                described = ReplicaDescription(*move.key, move.copy.size_in_bytes, lag, is_future=True)
+                replicas.setdefault(move.target.path, []).append(described)
+        online = [
+            LogDirectoryDescription(
+                d.path,
+                None,
+                tuple(replicas.get(d.path, ())),
+                *await asyncio.to_thread(self._directories.space, d.path),
+            )
+            for d in self._directories.online
+        ]
+        return online + [LogDirectoryDescription(p, error) for p, error in self._directories.failures.items()]
 
-    def check_online(self, topic: str, index: int) -> None:
-        """Raise KAFKA_STORAGE_ERROR when this node holds a replica in a directory that is offline; else do nothing."""
-
-    async def discard_unknown(self) -> None:
-        """Set aside the logs of an earlier run that the first image does not name."""
-        for key in list(self._found):
-            await self._set_aside(self._found.pop(key))
-
-    def checkpoints(self) -> tuple[dict[Path, dict[PartitionKey, int]], dict[Path, dict[PartitionKey, int]]]:
+    def checkpoints(self) -> tuple[ByDirectory, ByDirectory]:
         """Return the high watermarks and the recovery points, by log directory."""
-        high_watermarks: dict[Path, dict[PartitionKey, int]] = {}
-        recovery_points: dict[Path, dict[PartitionKey, int]] = {}
-        for key, partition in self._partitions.items():
-            parent = partition.log.directory.parent
-            high_watermarks.setdefault(parent, {})[key] = partition.high_watermark
-            recovery_points.setdefault(parent, {})[key] = partition.log.recovery_point
-        for key, found in self._found.items():
-            parent = found.log.directory.parent
-            high_watermarks.setdefault(parent, {})[key] = found.high_watermark
-            recovery_points.setdefault(parent, {})[key] = found.log.recovery_point
+        high_watermarks: ByDirectory = {}
+        recovery_points: ByDirectory = {}
+        for key, log, high_watermark in self._logs():
+            high_watermarks.setdefault(log.directory.parent, {})[key] = high_watermark
+            recovery_points.setdefault(log.directory.parent, {})[key] = log.recovery_point
         return high_watermarks, recovery_points
 
+    async def write_checkpoints(self) -> None:
+        """Write the high watermarks and the recovery points; a directory whose disk refuses goes offline."""
+        write = self._directories.write_checkpoints
+        self._note_failures(await asyncio.to_thread(write, *self.checkpoints()))
+
+    async def write_log_start_offsets(self) -> None:
+        """Write where the logs start that do not start at 0; a directory whose disk refuses goes offline."""
+        offsets: ByDirectory = {}
+        for key, log, _ in self._logs():
+            if log.log_start_offset:
+                offsets.setdefault(log.directory.parent, {})[key] = log.log_start_offset
+        for move in self.relocations:
+            if move.copy is not None:
+                # The copy may be the replica before this is written again.
+                offsets.setdefault(move.target.path, {})[move.key] = move.partition.log.log_start_offset
+        self._note_failures(await asyncio.to_thread(self._directories.write_log_start_offsets, offsets))
+
+    async def retry_full(self) -> None:
+        """Open the replicas again that a full disk has refused, every few seconds until cancelled."""
+        while True:
+            await asyncio.sleep(_RETRY_S)
+            async with self._changing:
+                for key, offline in list(self._offline.items()):
+                    if offline.is_retried and self._offline.get(key) is offline:
+                        await self._retry(key, offline)
+
+    def fail_directory(self, path: Path, error: TidelogError) -> None:
+        """Take a log directory offline with all replicas in it; a second call does nothing."""
+        if not self._directories.fail(path, error):
+            return
+        self.relocations.abandon(path)
+        for key, found in list(self._found.items()):
+            if path in {f.log.directory.parent for f in (found, *found.rivals)}:
+                self._offline[key] = _OfflineReplica(found.topic_id, error)
+                del self._found[key]
+                self._close_soon(*(f.log for f in (found, *found.rivals)), error=error)
+        held = [(key, p) for key, p in self._partitions.items() if p.log.directory.parent == path]
+        for key, partition in held:
+            self._take_offline(key, partition, error)
+        text = "The log directory %s is offline until the next start, with its %d replicas: %s"
+        logger.error(text, path, len(held), error.message)
+        if not self._directories.online:
+            self._on_storage_failure(error)
+        elif self._on_directory_failure is not None:
+            self._on_directory_failure()
+
     async def close(self) -> None:
-        """Close every log, also when one cannot be closed.
+        """Close every log, also when one cannot be closed, which takes its directory offline.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, at least one was not closed cleanly.
+            TidelogError: KAFKA_STORAGE_ERROR, no log directory is left.
         """
-        closings = [p.close() for p in self] + [asyncio.to_thread(f.log.close) for f in self._found.values()]
-        for outcome in await asyncio.gather(*closings, return_exceptions=True):
-            if isinstance(outcome, BaseException):
+        with contextlib.suppress(TidelogError):
+            await self.relocations.close()
+        logs = [(p.log, p.close()) for p in self]
+        logs += [
+            (f.log, asyncio.to_thread(f.log.close)) for found in self._found.values() for f in (found, *found.rivals)
+        ]
+        outcomes = await asyncio.gather(*(closing for _, closing in logs), return_exceptions=True)
+        for (log, _), outcome in zip(logs, outcomes, strict=True):
+            if isinstance(outcome, TidelogError):
+                self.fail_directory(log.directory.parent, outcome)
+            elif isinstance(outcome, BaseException):
                 raise outcome
+        while self._closing:
+            await asyncio.wait(self._closing)
+        if not self._directories.online:
+            raise next(iter(self._directories.failures.values()))
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Send a proposal to the controller (PartitionEffects)."""
@@ -158,51 +297,205 @@ class PartitionRegistry:
         self._fetchers.stop(partition)
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """A log went offline (PartitionEffects): the node stops, so that its leaderships move."""
-        self._on_storage_failure(error)
+        """A log's disk failed (PartitionEffects): its directory is offline."""
+        self.fail_directory(partition.log.directory.parent, error)
+
+    def _logs(self) -> Iterator[tuple[PartitionKey, PartitionLog, int]]:
+        """Yield every log that checkpoints speak of, with the high watermark; copies of moves included."""
+        for move in self.relocations:
+            if move.copy is not None:
+                yield move.key, move.copy, move.partition.high_watermark
+        for key, partition in self._partitions.items():
+            yield key, partition.log, partition.high_watermark
+        for key, found in self._found.items():
+            for one in (found, *found.rivals):
+                yield key, one.log, one.high_watermark
 
     def _change_eligible(self, image: MetadataImage) -> None:
         self._eligible = {b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}
         for partition in self._partitions.values():
             partition.change_eligible(self._eligible)
 
-    async def _remove(self, change: PartitionChange) -> None:
-        key = (change.topic_name, change.index)
+    async def _remove(self, key: PartitionKey, topic_id: TopicId) -> None:
+        offline = self._offline.get(key)
+        if offline is not None and offline.topic_id == topic_id:
+            del self._offline[key]
         partition = self._partitions.get(key)
-        if partition is None or partition.topic_id != change.topic_id:
+        if partition is None or partition.topic_id != topic_id:
             return
+        await self.relocations.cancel(key)
         del self._partitions[key]
-        await partition.delete()
+        path = partition.log.directory
+        try:
+            await partition.delete()
+        except TidelogError as error:
+            self.fail_directory(path.parent, error)
+            return
+        self._directories.forget(path)
         logger.info("%s was removed from this node", partition)
 
-    async def _ensure(self, change: PartitionChange, registration: PartitionRegistration, image: MetadataImage) -> None:
-        partition = self._partitions.get((change.topic_name, change.index))
+    async def _ensure(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
+        partition = self._partitions.get(key)
         if partition is None:
-            partition = await self._open(change, topic_config(image, change.topic_name, self._defaults))
-            self._partitions[change.topic_name, change.index] = partition
-        partition.change_registration(registration)
+            offline = self._offline.get(key)
+            if offline is None or offline.topic_id != topic_id:
+                await self._open(key, topic_id, registration)
+            return
+        self._change_registration(key, partition, registration)
 
-    async def _open(self, change: PartitionChange, config: TopicConfig) -> Partition:
-        key = (change.topic_name, change.index)
-        log, high_watermark = await self._open_log(key, change.topic_id, config)
+    def _change_registration(
+        self, key: PartitionKey, partition: Partition, registration: PartitionRegistration
+    ) -> None:
+        """A role that cannot be written down on a full disk cannot be taken: the replica is offline for a while."""
+        try:
+            partition.change_registration(registration)
+        except TidelogError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            if key in self._partitions:
+                self._take_offline(key, partition, error, is_retried=True)
+                self._report_lost(key, partition.topic_id, error)
+            return
+        directory = self._directories.holding(key)
+        if directory is not None and registration.directory_of(self.broker_id) != directory.id:
+            self._assign(partition, directory)
+
+    async def _open(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
+        config = topic_config(self._image, key[0], self._defaults)
+        try:
+            log, high_watermark = await self._open_log(key, topic_id, config, registration)
+        except TidelogError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            self._offline[key] = _OfflineReplica(topic_id, error, is_out_of_space(error))
+            self._report_lost(key, topic_id, error)
+            return
+        self._offline.pop(key, None)
         state = PartitionState(self.broker_id, high_watermark, config.min_insync_replicas, self._max_lag_ms)
-        partition = Partition(change.topic_name, change.topic_id, change.index, log, state, self, self._clock)
+        partition = Partition(key[0], topic_id, key[1], log, state, self, self._clock)
         partition.change_eligible(self._eligible)
-        return partition
+        self._partitions[key] = partition
+        failure = self._directories.failures.get(log.directory.parent)
+        if failure is not None:
+            # It failed while the log was being opened.
+            self._take_offline(key, partition, failure)
+            return
+        self._change_registration(key, partition, registration)
 
-    async def _open_log(self, key: PartitionKey, topic_id: TopicId, config: TopicConfig) -> tuple[PartitionLog, int]:
+    async def _open_log(
+        self, key: PartitionKey, topic_id: TopicId, config: TopicConfig, registration: PartitionRegistration
+    ) -> tuple[PartitionLog, int]:
         """A log that was found changes hands without a pause, so that no checkpoint is written without it."""
-        found = self._found.pop(key, None)
-        if found is not None and found.topic_id == topic_id:
-            found.log.config = config
-            return found.log, found.high_watermark
+        assigned = registration.directory_of(self.broker_id)
+        found = self._found.get(key)
         if found is not None:
-            await self._set_aside(found)
-        return await asyncio.to_thread(self._directories.open_partition, key, topic_id, config), 0
+            chosen, others = found.choose(topic_id, assigned)
+            del self._found[key]
+            for other in others:
+                await self._set_aside(other)
+            if chosen is not None:
+                chosen.log.config = config
+                return chosen.log, chosen.high_watermark
+        while True:
+            self._check_may_create(key, registration)
+            directory = self._directories.directory_for(key, assigned, self._preferred.pop(key, None))
+            try:
+                return await asyncio.to_thread(directory.open_log, *key, topic_id, config), 0
+            except TidelogError as error:
+                if not is_disk_failure(error):
+                    raise
+                self.fail_directory(directory.path, error)
+
+    def _check_may_create(self, key: PartitionKey, registration: PartitionRegistration) -> None:
+        """See the rules at the top."""
+        assigned = registration.directory_of(self.broker_id)
+        online = self._directories.online
+        is_known = assigned == UNASSIGNED_DIRECTORY or self._directories.with_id(assigned) is not None
+        if online and (is_known or self._directories.holding(key) is not None):
+            return
+        failures = self._directories.failures
+        if failures:
+            paths = ", ".join(map(str, failures))
+            text = f"its log may be in a log directory that is offline: {paths}"
+        elif self.broker_id in registration.isr and assigned != LOST_DIRECTORY:
+            text = f"it is the last in-sync replica, and its log directory {assigned.hex()} is not in log.dirs"
+        else:
+            return
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    async def _retry(self, key: PartitionKey, offline: _OfflineReplica) -> None:
+        registration = self._image.partition(*key)
+        topic = self._image.topics.get(key[0])
+        is_ours = registration is not None and self.broker_id in registration.replicas
+        if registration is None or topic is None or topic.topic_id != offline.topic_id or not is_ours:
+            del self._offline[key]
+            return
+        await self._open(key, offline.topic_id, registration)
+        if key in self._partitions:
+            logger.info("%s-%d is online again", *key)
+
+    async def _resume_moves(self, directory: LogDirectory) -> None:
+        for copy in await asyncio.to_thread(directory.copies):
+            held = self._partitions.get(copy.key)
+            if held is None and self._directories.failures:
+                continue
+            if held is None:
+                await asyncio.to_thread(self._directories.set_aside, copy.path)
+            elif held.log.directory.parent == directory.path or self.relocations.get(copy.key) is not None:
+                await asyncio.to_thread(self._directories.remove_folder, copy.path)
+            else:
+                self.relocations.start(held, directory, copy.path)
 
     async def _set_aside(self, found: FoundPartition) -> None:
-        await asyncio.to_thread(found.log.close)
-        await asyncio.to_thread(self._directories.set_aside, found.log.directory)
+        path = found.log.directory
+        try:
+            await asyncio.to_thread(found.log.close)
+            await asyncio.to_thread(self._directories.set_aside, path)
+        except TidelogError as error:
+            self.fail_directory(path.parent, error)
+            return
+        self._directories.forget(path)
+
+    def _take_offline(
+        self, key: PartitionKey, partition: Partition, error: TidelogError, is_retried: bool = False
+    ) -> None:
+        self._offline[key] = _OfflineReplica(partition.topic_id, error, is_retried)
+        del self._partitions[key]
+        partition.go_offline(error)
+        self._close_soon(partition.log, error=error, lock=partition.disk)
+
+    def _close_soon(self, *logs: PartitionLog, error: TidelogError, lock: asyncio.Lock | None = None) -> None:
+        async def close() -> None:
+            async with lock or contextlib.nullcontext():
+                for log in logs:
+                    await asyncio.to_thread(close_offline, log, error)
+
+        task = asyncio.get_running_loop().create_task(close(), name=f"close-offline-{logs[0].directory.name}")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _report_lost(self, key: PartitionKey, topic_id: TopicId, error: TidelogError) -> None:
+        """Tell the controller of a replica that cannot be used though no directory has failed."""
+        logger.error("%s-%d is offline on this node: %s", *key, error.message)
+        if self._assignments is not None:
+            self._assignments.submit(topic_id, key[1], LOST_DIRECTORY)
+
+    def _assign(self, partition: Partition, directory: LogDirectory) -> None:
+        if self._assignments is not None:
+            self._assignments.submit(partition.topic_id, partition.index, directory.id)
+
+    def _note_moved(self, partition: Partition, target: LogDirectory, source: Path) -> None:
+        self._directories.forget(source / f"{partition.topic}-{partition.index}")
+        self._assign(partition, target)
+
+    def _note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
+        """What a full disk refuses is written the next time; the old checkpoint is still in place."""
+        for path, error in failures.items():
+            if not is_out_of_space(error):
+                self.fail_directory(path, error)
+            elif path not in self._full:
+                logger.error("The checkpoints of %s cannot be written while it is full: %s", path, error.message)
+        self._full = set(failures)
 
     def _change_configs(self, image: MetadataImage, delta: MetadataDelta) -> None:
         if not delta.topics_with_changed_config:

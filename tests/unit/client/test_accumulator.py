@@ -341,7 +341,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 case Send(node_id=node_id, batches=batches, attempts=attempts):
                     assert node_id == self.node
                     for batch, attempt in zip(batches, attempts, strict=True):
-                        earlier = [b for b in self.in_flight.values() if b.partition == batch.partition]
+                        current = [b for (_, a), b in self.in_flight.items() if a == b.attempts]
+                        earlier = [b for b in current if b.partition == batch.partition]
                         assert all(b is batch for b in earlier), "two batches of a partition are in flight"
                         self.in_flight[batch.batch_id, attempt] = batch
                 case Settle() as settle:

@@ -55,6 +55,45 @@ def test_cli_creates_lists_describes_and_deletes_topics(cluster: FakeCluster) ->
     assert run(cluster, "topic", "delete", "flights").stdout == "deleted flights\n"
 
 
+def test_cli_deletes_records_below_offsets(cluster: FakeCluster) -> None:
+    run(cluster, "topic", "create", "t", "-p", "2", "-r", "1")
+    run(cluster, "produce", "t", "-p", "0", stdin="a\nb\nc\n")
+    run(cluster, "produce", "t", "-p", "1", stdin="d\n")
+    deleted = run(cluster, "topic", "delete-records", "t", "0:2", "1:-1")
+    assert (deleted.exit_code, deleted.stdout) == (
+        0,
+        "PARTITION  LOW WATERMARK\n        0              2\n        1              1\n",
+    )
+    left = run(cluster, "consume", "t", "--from-beginning", "--exit-at-end")
+    assert left.stdout == "c\n"
+    failed = run(cluster, "topic", "delete-records", "t", "0:9", "1:1")
+    assert (failed.exit_code, failed.stdout) == (1, "PARTITION  LOW WATERMARK\n        1              1\n")
+    assert failed.stderr.startswith("error: OFFSET_OUT_OF_RANGE: ")
+    assert run(cluster, "topic", "delete-records", "t", "all:-1").stdout.count("\n") == 3
+    wrong = run(cluster, "topic", "delete-records", "t", "0")
+    assert (wrong.exit_code, "PARTITION:OFFSET" in wrong.stderr) == (2, True)
+
+
+def test_cli_shows_log_dirs_and_moves_replicas(cluster: FakeCluster) -> None:
+    run(cluster, "topic", "create", "t", "-p", "2", "-r", "1")
+    run(cluster, "produce", "t", "-p", "1", stdin="a\n")
+    shown = run(cluster, "log-dirs", "describe").stdout.splitlines()
+    assert shown[0].startswith("node 1 /fake: 2 replicas, ")
+    assert [line.split() for line in shown[1:]] == [
+        ["REPLICA", "BYTES", "LAG", "STATE"],
+        ["t-0", "0", "0", "current"],
+        ["t-1", shown[3].split()[1], "0", "current"],
+    ]
+    assert run(cluster, "log-dirs", "describe", "-n", "1", "-t", "u").stdout.splitlines() == shown[:1]
+    moved = run(cluster, "log-dirs", "move", "/fake", "t-1", "--node", "1")
+    assert (moved.exit_code, moved.stdout) == (0, "moving t-1 of node 1 to /fake\n")
+    refused = run(cluster, "log-dirs", "move", "/other", "t-1", "u-0", "--node", "1")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: LOG_DIR_NOT_FOUND: t-1: ")
+    assert "u-0: " in refused.stderr
+    assert run(cluster, "log-dirs", "describe", "-n", "9").stderr.startswith("error: BROKER_NOT_AVAILABLE: node 9: ")
+
+
 @pytest.mark.parametrize(
     ("args", "text"),
     [

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from memory_disk import MemoryFiles, produced_batch, replicated_batch
+from log_batches import produced_batch, replicated_batch
+from memory_disk import MemoryFiles
 
 from tidelog_node.log import LogConfig
 

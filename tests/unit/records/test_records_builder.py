@@ -55,7 +55,7 @@ def test_engines_encode_equal_bytes(engine: ModuleType, records: Any) -> None:
     encoders = (engine.RecordEncoder(), pure.RecordEncoder())
     for record in records:
         assert encoders[0].append(*record) == encoders[1].append(*record)
-    seen = [(e.records().tobytes(), e.size, e.count, e.base_timestamp, e.max_timestamp) for e in encoders]
+    seen = [(bytes(e.records()), e.size, e.count, e.base_timestamp, e.max_timestamp) for e in encoders]
     assert seen[0] == seen[1]
     builder = RecordBatchBuilder()
     for record in records:

@@ -108,7 +108,7 @@ def _records_or_none(engine: ModuleType, data: bytes, header: RecordBatchHeader)
 
 
 def _columns_or_none(engine: ModuleType, data: bytes, header: RecordBatchHeader) -> Any:
-    decoder = engine.ColumnDecoder(True)
+    decoder = engine.ColumnDecoder(True, 0)
     try:
         decoder.append(data, header, 6, 9)
     except CorruptRecordError:
@@ -119,7 +119,7 @@ def _columns_or_none(engine: ModuleType, data: bytes, header: RecordBatchHeader)
 def _plain(column: Any) -> Any:
     if isinstance(column, tuple):
         return [_plain(part) for part in column]
-    return column if isinstance(column, int) else column.tolist()
+    return list(column) if isinstance(column, bytes | memoryview) else column
 
 
 @settings(max_examples=400, deadline=None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import grpc
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.testing.fake.faults import Fault, Gate
-from tidelog.testing.fake.log_service import NodeInfo, error_message, topic_metadata
+from tidelog.testing.fake.faults import Fault, Gate, error_message
+from tidelog.testing.fake.log_service import NodeInfo, topic_metadata
 from tidelog.testing.fake.topics import NODE_ID, TopicTable
 from tidelog.v1 import admin_service_pb2, admin_service_pb2_grpc, common_pb2, log_service_pb2
 
@@ -67,12 +67,16 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
             fault.before_effect()
             if occurrences > 1:
                 raise error_for(ErrorCode.INVALID_REQUEST, f'topic "{wanted.name}" is named {occurrences} times')
+            configs = {entry.name: entry.value for entry in wanted.configs}
+            if len(configs) != len(wanted.configs):
+                text = f"a configuration of topic {wanted.name!r} is named twice"
+                raise error_for(ErrorCode.INVALID_CONFIG, text)
             topic = self._table.create(
                 wanted.name,
                 wanted.num_partitions,
                 wanted.replication_factor,
                 {a.partition_index: list(a.broker_ids) for a in wanted.assignments},
-                {entry.name: entry.value for entry in wanted.configs},
+                configs,
                 validate_only,
             )
             fault.after_effect()

@@ -118,7 +118,7 @@ class FakeCluster:
             return self._table.partition(topic, partition).log_end_offset
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Move the log start offset up to ``before_offset``, as retention does."""
+        """Move the log start offset up to ``before_offset``, as retention does, whatever the cleanup.policy."""
         with self._table.changed:
             self._table.partition(topic, partition).delete_records(before_offset)
             self._table.changed.notify_all()

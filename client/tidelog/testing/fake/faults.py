@@ -12,14 +12,16 @@ import grpc
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport.status import ERROR_CODE_KEY
+from tidelog.v1 import common_pb2
 
 R = TypeVar("R")
 
 APIS = (
     *("Produce", "Fetch", "ListOffsets", "GetMetadata", "OffsetForLeaderEpoch"),
+    *("DeleteRecords", "DescribeLogDirs", "AlterReplicaLogDirs"),
     *("CreateTopics", "DeleteTopics", "ListTopics", "DescribeTopics", "DescribeCluster"),
 )
-_WITHOUT_ITEMS = ("ListTopics", "DescribeCluster")
+_WITHOUT_ITEMS = ("ListTopics", "DescribeCluster", "DescribeLogDirs", "AlterReplicaLogDirs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,11 @@ def abort_call(context: grpc.ServicerContext, error: TidelogError) -> NoReturn:
     context.set_trailing_metadata(((ERROR_CODE_KEY, str(error.code.code)),))
     context.abort(grpc.StatusCode[error.code.grpc_status], error.message)
     raise AssertionError("abort returns never")
+
+
+def error_message(error: TidelogError) -> common_pb2.Error:
+    """Return an error as an item of a response carries it."""
+    return common_pb2.Error(code=error.code.code, message=error.message)
 
 
 def _ends_call(api: str, fault: Fault) -> bool:

@@ -10,10 +10,11 @@ import grpc
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import UNKNOWN_OFFSET
-from tidelog.testing.fake.faults import Fault, Gate
+from tidelog.testing.fake.faults import Fault, Gate, error_message
+from tidelog.testing.fake.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog.testing.fake.partition import FakePartition, FoundOffset
 from tidelog.testing.fake.topics import NODE_ID, FakeTopic, TopicTable
-from tidelog.v1 import common_pb2, log_service_pb2, log_service_pb2_grpc
+from tidelog.v1 import log_service_pb2, log_service_pb2_grpc
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
@@ -34,11 +35,6 @@ class _Reading:
     response: log_service_pb2.FetchResponse = field(default_factory=log_service_pb2.FetchResponse)
     size: int = 0
     failed: bool = False
-
-
-def error_message(error: TidelogError) -> common_pb2.Error:
-    """Return an error as an item of a response carries it."""
-    return common_pb2.Error(code=error.code.code, message=error.message)
 
 
 def topic_metadata(topic: FakeTopic) -> log_service_pb2.TopicMetadata:
@@ -112,6 +108,26 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
         """Return the end offset of each leader epoch asked for."""
         return self._gate.serve("OffsetForLeaderEpoch", context, lambda fault: self._end_of_epochs(request, fault))
 
+    def DeleteRecords(  # noqa: N802
+        self, request: log_service_pb2.DeleteRecordsRequest, context: grpc.ServicerContext
+    ) -> log_service_pb2.DeleteRecordsResponse:
+        """Delete the beginning of each partition; the one replica has it done at once."""
+        return self._gate.serve("DeleteRecords", context, lambda fault: self._delete_records(request, fault))
+
+    def DescribeLogDirs(  # noqa: N802
+        self, request: log_service_pb2.DescribeLogDirsRequest, context: grpc.ServicerContext
+    ) -> log_service_pb2.DescribeLogDirsResponse:
+        """Describe the one directory that there would be."""
+        return self._gate.serve("DescribeLogDirs", context, lambda fault: describe_log_dirs(self._table, request))
+
+    def AlterReplicaLogDirs(  # noqa: N802
+        self, request: log_service_pb2.AlterReplicaLogDirsRequest, context: grpc.ServicerContext
+    ) -> log_service_pb2.AlterReplicaLogDirsResponse:
+        """Refuse every directory but the one in which all is."""
+        return self._gate.serve(
+            "AlterReplicaLogDirs", context, lambda fault: alter_replica_log_dirs(self._table, request)
+        )
+
     def _produce(self, request: log_service_pb2.ProduceRequest, fault: Fault) -> log_service_pb2.ProduceResponse:
         if request.acks not in log_service_pb2.Acks.values():
             raise error_for(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; must be none, leader or all")
@@ -144,6 +160,30 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
             log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=self._table.partition(name, item.index).log_start_offset,
         )
+
+    def _delete_records(
+        self, request: log_service_pb2.DeleteRecordsRequest, fault: Fault
+    ) -> log_service_pb2.DeleteRecordsResponse:
+        response = log_service_pb2.DeleteRecordsResponse()
+        with self._table.changed:
+            for topic in request.topics:
+                results = [self._delete_from(topic.name, item, fault) for item in topic.partitions]
+                response.topics.add(name=topic.name, partitions=results)
+            self._table.changed.notify_all()
+        return response
+
+    def _delete_from(
+        self, name: str, item: log_service_pb2.DeleteRecordsPartition, fault: Fault
+    ) -> log_service_pb2.DeleteRecordsPartitionResult:
+        result = log_service_pb2.DeleteRecordsPartitionResult(index=item.index, low_watermark=UNKNOWN_OFFSET)
+        try:
+            fault.before_effect()
+            low_watermark = self._table.delete_records(name, item.index, item.offset)
+            fault.after_effect()
+            result.low_watermark = low_watermark
+        except TidelogError as error:
+            result.error.CopyFrom(error_message(error))
+        return result
 
     def _fetch(
         self, request: log_service_pb2.FetchRequest, context: grpc.ServicerContext, fault: Fault

@@ -8,9 +8,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
+from tidelog.config import TopicConfig
+from tidelog.config.topic import LOG_APPEND_TIME
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import UNKNOWN_OFFSET
-from tidelog.records import Record, assign_offsets, read_records, validate_produced
+from tidelog.records import Record, assign_offsets, parse_header, read_records
+from tidelog.testing.fake.acceptance import accept_produced
+from tidelog.testing.fake.producers import AppendResult, Producers
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +24,6 @@ class StoredBatch:
     base_offset: int
     last_offset: int
     data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class AppendResult:
-    """Where a batch landed; ``log_append_time_ms`` is -1 unless the topic stamps LogAppendTime."""
-
-    base_offset: int
-    log_append_time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +50,38 @@ class FakePartition:
         self._batches: list[StoredBatch] = []
         self._epoch_starts: list[tuple[int, int]] = [(0, 0)]
         self._log_end_offset = 0
+        self._producers = Producers()
 
     @property
     def log_end_offset(self) -> int:
         """One past the last record; also the high watermark, since the one replica is the whole ISR."""
         return self._log_end_offset
 
-    def append(self, records: bytes, max_message_bytes: int, append_time_ms: int | None) -> AppendResult:
-        """Append one produced batch; ``append_time_ms`` stamps it with LogAppendTime.
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of all batches."""
+        return sum(len(batch.data) for batch in self._batches)
+
+    def append(self, records: bytes, config: TopicConfig, now_ms: int) -> AppendResult:
+        """Append one produced batch as the topic's settings say; one that is there already is not appended again.
 
         Raises:
-            TidelogError: CORRUPT_MESSAGE, INVALID_RECORD ... of `validate_produced`, or MESSAGE_TOO_LARGE.
+            TidelogError: what `accept_produced` and `Producers.find_duplicate` raise.
         """
-        if len(records) > max_message_bytes:
-            raise error_for(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the record batch of {len(records)} bytes is larger than max.message.bytes={max_message_bytes}",
-            )
-        header = validate_produced(records)
+        batch = bytearray(accept_produced(records, config, now_ms))
+        header = parse_header(batch)
+        duplicate = self._producers.find_duplicate(header)
+        if duplicate is not None:
+            return duplicate
+        append_time_ms = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else None
         base_offset = self._log_end_offset
-        batch = bytearray(records)
         assign_offsets(batch, base_offset, self.leader_epoch, append_time_ms)
         last_offset = base_offset + header.last_offset_delta
         self._batches.append(StoredBatch(base_offset, last_offset, bytes(batch)))
         self._log_end_offset = last_offset + 1
-        return AppendResult(base_offset, -1 if append_time_ms is None else append_time_ms)
+        result = AppendResult(base_offset, -1 if append_time_ms is None else append_time_ms)
+        self._producers.take(header, result)
+        return result
 
     def read(self, offset: int, max_bytes: int, at_least_one: bool) -> bytes:
         """Return whole batches from the one that holds ``offset`` on, within ``max_bytes``.
@@ -143,7 +146,8 @@ class FakePartition:
             TidelogError: OFFSET_OUT_OF_RANGE above the log end.
         """
         if not 0 <= before_offset <= self._log_end_offset:
-            raise error_for(ErrorCode.OFFSET_OUT_OF_RANGE, f"{before_offset} is above the end {self._log_end_offset}")
+            text = f"records below offset {before_offset} cannot be deleted, the high watermark is"
+            raise error_for(ErrorCode.OFFSET_OUT_OF_RANGE, f"{text} {self._log_end_offset}")
         self.log_start_offset = max(self.log_start_offset, before_offset)
         del self._batches[: self._index_of(self.log_start_offset)]
 

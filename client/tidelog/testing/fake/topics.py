@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tidelog.config import TopicConfig, parse_config
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import TopicId
-from tidelog.testing.fake.partition import AppendResult, FakePartition
+from tidelog.testing.fake.partition import FakePartition
+from tidelog.testing.fake.producers import AppendResult
 from tidelog.topic_names import collision_key, validate_topic_name
 
 NODE_ID = 1
 
-_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-# The keys that a controller takes; what they do to segments cannot be noticed in memory.
-_CONFIGS: dict[str, re.Pattern[str]] = {
-    "max.message.bytes": re.compile(r"\d+"),
-    "message.timestamp.type": re.compile("CreateTime|LogAppendTime"),
-    "min.insync.replicas": re.compile(r"[1-9]\d*"),
-    "index.interval.bytes": re.compile(r"\d+"),
-    "segment.bytes": re.compile(r"\d+"),
-    "segment.index.bytes": re.compile(r"\d+"),
-}
-
 
 @dataclass(slots=True)
 class FakeTopic:
-    """One topic: its id, what was configured, and its partitions by index."""
+    """One topic: its id, its partitions by index, its settings, and those of them that were given."""
 
     name: str
     topic_id: TopicId
     partitions: list[FakePartition]
-    configs: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def max_message_bytes(self) -> int:
-        """The largest batch that is accepted, as it is on the wire."""
-        return int(self.configs.get("max.message.bytes", _DEFAULT_MAX_MESSAGE_BYTES))
-
-    @property
-    def stamps_append_time(self) -> bool:
-        """Whether message.timestamp.type is LogAppendTime."""
-        return self.configs.get("message.timestamp.type") == "LogAppendTime"
+    config: TopicConfig
+    configs: dict[str, str]
 
 
 class TopicTable:
@@ -80,10 +61,21 @@ class TopicTable:
         Raises:
             TidelogError: UNKNOWN_TOPIC_OR_PARTITION, or why the partition refuses the batch.
         """
+        return self.partition(name, index).append(records, self._topics[name].config, int(time.time() * 1000))
+
+    def delete_records(self, name: str, index: int, offset: int) -> int:
+        """Delete the records of a partition below ``offset``, all for -1; return where its log starts then.
+
+        Raises:
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION for a topic that is only compacted,
+                OFFSET_OUT_OF_RANGE.
+        """
         partition = self.partition(name, index)
-        topic = self._topics[name]
-        append_time_ms = int(time.time() * 1000) if topic.stamps_append_time else None
-        return partition.append(records, topic.max_message_bytes, append_time_ms)
+        if not self._topics[name].config.is_deleted:
+            text = f"{name}-{index}: records are deleted only where cleanup.policy has delete"
+            raise error_for(ErrorCode.POLICY_VIOLATION, text)
+        partition.delete_records(partition.log_end_offset if offset == -1 else offset)
+        return partition.log_start_offset
 
     def create(
         self,
@@ -102,11 +94,11 @@ class TopicTable:
         """
         validate_topic_name(name)
         self._check_absent(name)
+        given = dict(configs or {})
+        config = parse_config(TopicConfig, given)
         count = self._count_partitions(name, num_partitions, replication_factor, assignments or {})
-        _check_configs(configs or {})
-        topic = FakeTopic(
-            name, TopicId(uuid.uuid4().bytes), [FakePartition() for _ in range(count)], dict(configs or {})
-        )
+        partitions = [FakePartition() for _ in range(count)]
+        topic = FakeTopic(name, TopicId(uuid.uuid4().bytes), partitions, config, given)
         if not validate_only:
             self._topics[name] = topic
         return topic
@@ -162,12 +154,3 @@ def _check_assignments(
                 f"{name}-{index}: brokers {list(brokers)}; the only node is {NODE_ID}",
             )
     return len(assignments)
-
-
-def _check_configs(configs: Mapping[str, str]) -> None:
-    for key, value in configs.items():
-        pattern = _CONFIGS.get(key)
-        if pattern is None:
-            raise error_for(ErrorCode.INVALID_CONFIG, f"unknown topic config name: {key}")
-        if pattern.fullmatch(value) is None:
-            raise error_for(ErrorCode.INVALID_CONFIG, f"invalid value {value!r} for configuration {key}")

@@ -83,7 +83,6 @@ class OffsetMap:
                 continue
             if not self._store(record.key, record.offset):
                 return False
-            self.latest_offset = record.offset
         return True
 
     def _store(self, key: bytes, offset: int) -> bool:
@@ -94,6 +93,7 @@ class OffsetMap:
             self.size += 1
         # The offset + 1, so that an entry of zeros is an empty one.
         _ENTRY.pack_into(self._table, position, digest, offset + 1)
+        self.advance(offset)
         return True
 
     def _search(self, key: bytes) -> tuple[int, bytes, int]:

@@ -7,19 +7,19 @@ looked at, so whoever moves a log's end back, deletes or moves the log has the e
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog_node.log.checkpoints import TopicPartitionKey, read_offsets, write_offsets
-from tidelog_node.log.files import Files
+from tidelog_node.log.files import Files, storage_errors
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 
 class CleanerCheckpoint:
-    """The file of one log directory, read when made. Any thread; each change is on the disk when the call returns.
+    """The file of one log directory, read when made; entries of partitions that have no folder are not taken.
 
-    Methods raise KAFKA_STORAGE_ERROR when the disk refuses; the change is then neither in memory nor, surely, on the
+    Any thread; each change is on the disk when the call returns. Methods raise KAFKA_STORAGE_ERROR when the disk refuses; the change is then neither in memory nor, surely, on the
     disk.
     """
 
@@ -27,7 +27,10 @@ class CleanerCheckpoint:
         self._files = files
         self._path = directory / CLEANER_OFFSETS
         self._lock = threading.Lock()
-        self._offsets = read_offsets(files, self._path)
+        with storage_errors("Listing", directory):
+            names = set(files.listdir(directory))
+        offsets = read_offsets(files, self._path)
+        self._offsets = {key: offset for key, offset in offsets.items() if f"{key[0]}-{key[1]}" in names}
 
     def get(self, key: TopicPartitionKey) -> int | None:
         """Return the first dirty offset of a partition; None when it was never cleaned here."""
@@ -44,10 +47,11 @@ class CleanerCheckpoint:
             if self._offsets.get(key, 0) > offset:
                 self._write({**self._offsets, key: offset})
 
-    def retain(self, keys: Collection[TopicPartitionKey]) -> None:
-        """Remove the entries of all partitions but these."""
+    def remove(self, keys: Iterable[TopicPartitionKey]) -> None:
+        """Remove the entries of partitions: their logs are not what they were."""
+        gone = set(keys)
         with self._lock:
-            self._write({key: offset for key, offset in self._offsets.items() if key in keys})
+            self._write({key: offset for key, offset in self._offsets.items() if key not in gone})
 
     def _write(self, offsets: dict[TopicPartitionKey, int]) -> None:
         if offsets != self._offsets:

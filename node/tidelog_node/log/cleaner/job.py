@@ -39,23 +39,18 @@ class CleanerMemory:
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A sealed segment as it was when the cleaning began: size in bytes and end offset tell whether it still is."""
+    """A sealed segment as it was when the cleaning began."""
 
     segment: Segment
     path: Path
     base_offset: int
-    next_offset: int
     size: int
+    modified_ms: int
 
     @classmethod
     def of(cls, segment: Segment) -> SourceSegment:
         """Take down what a segment is now, on the log's thread."""
-        return cls(segment, segment.path, segment.base_offset, segment.next_offset, segment.size)
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether the segment is what it was, on the log's thread."""
-        return (self.segment.size, self.segment.next_offset) == (self.size, self.next_offset)
+        return cls(segment, segment.path, segment.base_offset, segment.size, segment.last_modified_ms)
 
 
 @dataclass(frozen=True, slots=True)

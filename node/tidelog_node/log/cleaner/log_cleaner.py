@@ -31,7 +31,7 @@ from tidelog_node.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 ReplaceSegments = Callable[[Segment, Sequence[SourceSegment]], bool]
 """Puts a cleaned segment in place of its sources, on the log's thread, and returns when it is done.
 
-False, with the cleaned segment removed, when the log has changed meanwhile.
+False when the log has changed meanwhile; the cleaned segment is not used then.
 """
 
 
@@ -168,24 +168,18 @@ class _Run:
         replace: ReplaceSegments,
     ) -> None:
         log = self._log
-        output = CleanedOutput(
-            self._files,
-            log.directory,
-            sources[0].base_offset,
-            log.config,
-            self._memory.buffer_bytes,
-            self._throttle,
-        )
+        output = CleanedOutput(self._files, log, sources[0].base_offset, self._memory.buffer_bytes, self._throttle)
         try:
             for segment in sources:
                 self._rewrite_segment(segment, batch_filter, output)
                 output.append_aborted(transactions.take_retained())
-            cleaned = output.finish()
+            cleaned = output.finish(sources[-1].modified_ms)
             is_replaced = replace(cleaned, sources)
         except BaseException:
             output.discard()
             raise
         if not is_replaced:
+            output.discard()
             raise CleaningAborted(f"the segments of {log.name} have changed")
         self.statistics.bytes_written += output.size
 

@@ -4,44 +4,31 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from pathlib import Path
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.records import RecordBatchHeader
 from tidelog.records.header import Buffer
+from tidelog_node.log.cleaner.job import LogToClean
 from tidelog_node.log.cleaner.throttle import Throttle
-from tidelog_node.log.config import LogConfig
 from tidelog_node.log.files import Files
-from tidelog_node.log.segment import Segment, segment_name
-from tidelog_node.log.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
+from tidelog_node.log.segment import Segment
+from tidelog_node.log.segment_files import CLEANED_SUFFIX
+from tidelog_node.log.transaction_index import AbortedTransaction
 
-CLEANED_SUFFIX = ".cleaned"
 _MAX_SEGMENT_BYTES = 2**31 - 1
 
 
 class CleanedOutput:
     """One cleaned segment in the making; ended by :meth:`finish` or :meth:`discard`. Methods raise OSError."""
 
-    def __init__(
-        self,
-        files: Files,
-        directory: Path,
-        base_offset: int,
-        config: LogConfig,
-        buffer_bytes: int,
-        throttle: Throttle,
-    ) -> None:
-        self._path = directory / segment_name(base_offset, TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX)
-        self._aborted = TransactionIndex(files, self._path)
+    def __init__(self, files: Files, log: LogToClean, base_offset: int, buffer_bytes: int, throttle: Throttle) -> None:
+        self.size = 0
         self._buffer_bytes = buffer_bytes
         self._throttle = throttle
-        self._pending: list[Buffer] = []
+        self._batches: list[Buffer] = []
         self._headers: list[RecordBatchHeader] = []
         self._pending_bytes = 0
-        self.size = 0
-        # An attempt that a crash ended may have left entries, which the index would take for its own.
-        self._aborted.remove()
-        self._segment = Segment.create(files, directory, base_offset, config, suffix=CLEANED_SUFFIX)
+        self._segment = Segment.create(files, log.directory, base_offset, log.config, suffix=CLEANED_SUFFIX)
 
     def append(self, header: RecordBatchHeader, batch: Buffer) -> None:
         """Add a whole batch; it is written with those that follow.
@@ -53,7 +40,7 @@ class CleanedOutput:
         if self.size > _MAX_SEGMENT_BYTES:
             text = f"the cleaned segment {self._segment.path} would have {self.size} bytes"
             raise error_for(ErrorCode.RECORD_LIST_TOO_LARGE, text)
-        self._pending.append(batch)
+        self._batches.append(batch)
         self._headers.append(header)
         self._pending_bytes += len(batch)
         if self._pending_bytes >= self._buffer_bytes:
@@ -62,25 +49,27 @@ class CleanedOutput:
     def append_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Add to the index of aborted transactions, in the order of their markers."""
         for transaction in transactions:
-            self._aborted.append(transaction)
+            self._segment.transaction_index.append(transaction)
 
-    def finish(self) -> Segment:
-        """Put all of it on the disk and return the segment, which its new owner closes or removes."""
+    def finish(self, modified_ms: int) -> Segment:
+        """Put all of it on the disk and return the segment, which its new owner closes or removes.
+
+        ``modified_ms`` is when the newest source was written: a record does not grow younger by being copied.
+        """
         self._write()
-        self._segment.save_indexes()
-        self._aborted.flush()
+        self._segment.set_modified_ms(modified_ms)
         self._segment.fsync()
+        self._segment.save_indexes()
         return self._segment
 
     def discard(self) -> None:
         """Remove the files, as far as the disk lets; what stays is removed at the next opening of the log."""
-        for remove in (self._segment.remove, self._aborted.remove):
-            with contextlib.suppress(OSError):
-                remove()
+        with contextlib.suppress(OSError):
+            self._segment.remove()
 
     def _write(self) -> None:
         if not self._headers:
             return
         self._throttle.take(self._pending_bytes)
-        self._segment.append(b"".join(self._pending), self._headers)
-        self._pending, self._headers, self._pending_bytes = [], [], 0
+        self._segment.append(b"".join(self._batches), self._headers)
+        self._batches, self._headers, self._pending_bytes = [], [], 0

@@ -75,7 +75,7 @@ def cleanable_range(log: LogState, config: TopicConfig, now_ms: int) -> Cleanabl
     """Return what may be cleaned of a log."""
     first_dirty, is_reset = _first_dirty_offset(log)
     bases = [segment.base_offset for segment in log.segments]
-    dirty = log.segments[_index_of(bases, first_dirty) :]
+    dirty = log.segments[_index_of(bases, first_dirty) :] if first_dirty < log.active_base_offset else ()
     limit = min(log.last_stable_offset, log.active_base_offset, *_recent(dirty, config.min_compaction_lag_ms, now_ms))
     limit = max(limit, first_dirty)
     first_uncleanable = log.active_base_offset

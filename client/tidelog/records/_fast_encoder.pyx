@@ -1,0 +1,378 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The compiled twin of :class:`tidelog.records._pure.RecordEncoder`: the same interface, bytes and refusals.
+
+Safety: what is written was measured before, room for it was reserved, and between the two no code of anybody else runs:
+what could run it (iterating headers, converting columns) comes first, and the GIL is held. Only the memory of a column
+could change even so, under the hands of another library's threads: each of its records is compared with the room again. The
+batch is written in place, behind room for its header, and handed out without a copy; what is appended later goes to a copy.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from tidelog.records._bytes cimport (
+    Memory, memory_bytes, memory_move, memory_release, memory_reserve, put_varint, tidelog_copy, varint_size, zigzag,
+)
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.records.columns import BinaryColumn
+from tidelog.records.header import HEADER_SIZE, encode_prefix
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
+    PyObject** PySequence_Fast_ITEMS(object sequence)
+
+MAX_RECORDS_SIZE = 2**31 - 1 - 49
+
+cdef Py_ssize_t _MAX_RECORDS_SIZE = MAX_RECORDS_SIZE
+cdef Py_ssize_t _HEADER_SIZE = HEADER_SIZE
+cdef tuple _NO_HEADERS = ()
+
+
+cdef inline Py_ssize_t _field_size(object content, str name) except -1:
+    if content is None:
+        return 1
+    if not PyBytes_Check(content):
+        raise TypeError(f"{name}: expected bytes or None, got {type(content).__name__}")
+    return _content_size(PyBytes_GET_SIZE(content))
+
+
+cdef inline Py_ssize_t _content_size(Py_ssize_t size) noexcept nogil:
+    """Return what a field of so many bytes takes, -1 for null."""
+    return 1 if size < 0 else varint_size(zigzag(size)) + size
+
+
+cdef inline uint8_t* _put_field(uint8_t* target, object content) noexcept:
+    if content is None:
+        return _put_content(target, NULL, -1)
+    return _put_content(target, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
+
+
+cdef inline uint8_t* _put_content(uint8_t* target, const char* content, Py_ssize_t size) noexcept:
+    target = put_varint(target, zigzag(size))
+    if size <= 0:
+        return target
+    tidelog_copy(target, <const uint8_t*>content, size)
+    return target + size
+
+
+cdef list _checked_headers(object headers):
+    """Copy the headers into exact pairs, so that nobody can change them between measuring and writing."""
+    cdef list pairs = []
+    for name, content in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"header key: expected str, got {type(name).__name__}")
+        pairs.append(name.encode())
+        pairs.append(content)
+    return pairs
+
+
+cdef enum:
+    NULL_CONTENT = -1
+    WRONG_TYPE = -2
+    WRONG_PLACE = -3
+
+
+cdef struct View:
+    # The objects of a list or tuple; or, where there are none, a column's buffers.
+    PyObject** items
+    const uint8_t* valid
+    Py_ssize_t first_bit
+    const int32_t* offsets32
+    const int64_t* offsets64
+    Py_ssize_t width
+    const char* data
+    Py_ssize_t data_size
+
+
+cdef inline Py_ssize_t _get(const View* view, Py_ssize_t row, const char** content) noexcept:
+    """Return the size of a row and where its bytes are; or NULL_CONTENT, WRONG_TYPE or WRONG_PLACE."""
+    cdef PyObject* item
+    cdef int64_t start, end
+    cdef Py_ssize_t bit
+    if view.items != NULL:
+        item = view.items[row]
+        if not PyBytes_Check(<object>item):
+            return NULL_CONTENT if item == <PyObject*>None else WRONG_TYPE
+        content[0] = PyBytes_AS_STRING(<object>item)
+        return PyBytes_GET_SIZE(<object>item)
+    if view.valid != NULL:
+        bit = view.first_bit + row
+        if not view.valid[bit >> 3] >> (bit & 7) & 1:
+            return NULL_CONTENT
+    if view.offsets32 != NULL:
+        start, end = view.offsets32[row], view.offsets32[row + 1]
+    elif view.offsets64 != NULL:
+        start, end = view.offsets64[row], view.offsets64[row + 1]
+    else:
+        start = row * view.width
+        end = start + view.width
+    if start < 0 or end < start or end > view.data_size:
+        return WRONG_PLACE
+    content[0] = view.data + start
+    return end - start
+
+
+@cython.final
+cdef class _Source:
+    """Where the contents of many records come from; holds the buffers."""
+
+    cdef View view
+    cdef object owner
+    cdef str name
+    cdef Py_buffer validity
+    cdef Py_buffer offsets
+    cdef Py_buffer data
+    cdef Py_ssize_t rows
+
+    def __cinit__(self, source, str name):
+        self.owner = source
+        self.name = name
+        if not isinstance(source, BinaryColumn):
+            self.rows = len(source)
+            self.view.items = PySequence_Fast_ITEMS(source)
+            return
+        self.rows, validity, self.view.first_bit, offsets, self.view.width, data = source
+        PyObject_GetBuffer(data, &self.data, PyBUF_SIMPLE)
+        self.view.data, self.view.data_size = <const char*>self.data.buf, self.data.len
+        if validity is not None:
+            PyObject_GetBuffer(validity, &self.validity, PyBUF_SIMPLE)
+            self.view.valid = <const uint8_t*>self.validity.buf
+        if offsets is not None:
+            PyObject_GetBuffer(offsets, &self.offsets, PyBUF_SIMPLE)
+            if self.offsets.len // (self.rows + 1) >= 8:
+                self.view.offsets64 = <const int64_t*>self.offsets.buf
+            else:
+                self.view.offsets32 = <const int32_t*>self.offsets.buf
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.validity)
+        PyBuffer_Release(&self.offsets)
+        PyBuffer_Release(&self.data)
+
+    cdef object fault(self, Py_ssize_t row, Py_ssize_t size):
+        if size == WRONG_TYPE:
+            kind = type(self.owner[row]).__name__
+            return TypeError(f"{self.name} {row}: expected bytes or None, got {kind}")
+        place = self.owner.offsets[row], self.owner.offsets[row + 1]
+        return ValueError(f"{self.name} {row}: bytes {place[0]} to {place[1]} of {self.data.len}")
+
+
+@cython.final
+cdef class _Timestamps:
+    """One timestamp for all records, or one for each."""
+
+    cdef Py_buffer view
+    cdef const int64_t* each
+    cdef int64_t all
+
+    def __cinit__(self, timestamps):
+        if isinstance(timestamps, int):
+            self.all = _checked_timestamp(timestamps)
+            return
+        PyObject_GetBuffer(timestamps, &self.view, PyBUF_SIMPLE)
+        self.each = <const int64_t*>self.view.buf
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+
+@cython.final
+cdef class RecordEncoder:
+    """Encodes records one behind the other; offsets count from 0, the first timestamp is the base."""
+
+    cdef Memory memory
+    cdef bint is_shared
+    cdef readonly Py_ssize_t count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+
+    def __cinit__(self):
+        memory_move(&self.memory, 1024)
+        self.memory.used = _HEADER_SIZE
+        self.count = 0
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+
+    def __dealloc__(self):
+        memory_release(&self.memory)
+
+    @property
+    def size(self):
+        """The bytes of the records so far."""
+        return self.memory.used - _HEADER_SIZE
+
+    def append(self, key, value, headers=(), timestamp_ms=-1):
+        """Encode one record and return its offset in the batch. Nothing changes when it raises."""
+        # All that can run the caller's code comes first: what is measured below must not change before it is written.
+        cdef int64_t timestamp = _checked_timestamp(timestamp_ms)
+        cdef list pairs = None if headers is _NO_HEADERS else _checked_headers(headers)
+        cdef Py_ssize_t pairs_size = 0 if pairs is None else len(pairs)
+        cdef int64_t base = self.base_timestamp if self.count else timestamp
+        # In uint64, because the difference of the extremes wraps, as in Kafka.
+        cdef uint64_t delta = zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base))
+        cdef Py_ssize_t size = 1 + varint_size(delta) + varint_size(zigzag(self.count)), total, index
+        cdef uint8_t* target
+        size += _field_size(key, "key") + _field_size(value, "value")
+        for index in range(pairs_size):
+            size += _field_size(pairs[index], "header value")
+        size += varint_size(zigzag(pairs_size // 2))
+        total = varint_size(zigzag(size)) + size
+        if total > _MAX_RECORDS_SIZE - (self.memory.used - _HEADER_SIZE):
+            raise _too_large()
+        memory_reserve(&self.memory, total)
+        target = put_varint(self.memory.data + self.memory.used, zigzag(size))
+        target[0] = 0
+        target = put_varint(target + 1, delta)
+        target = put_varint(target, zigzag(self.count))
+        target = _put_field(target, key)
+        target = _put_field(target, value)
+        target = put_varint(target, zigzag(pairs_size // 2))
+        for index in range(pairs_size):
+            target = _put_field(target, pairs[index])
+        self.memory.used += total
+        self.base_timestamp = base
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+        self.count += 1
+        self.is_shared = False
+        return self.count - 1
+
+    def extend(self, values, keys, timestamps, start, max_size):
+        """Encode the records from row ``start`` on and return the row behind the last one that was taken."""
+        cdef _Source value_source = _Source(values, "value")
+        cdef _Source key_source = None if keys is None else _Source(keys, "key")
+        cdef _Timestamps times = _Timestamps(timestamps)
+        cdef bint is_limited = max_size is not None
+        cdef Py_ssize_t room = max(0, min(max_size, _MAX_RECORDS_SIZE)) if is_limited else _MAX_RECORDS_SIZE
+        cdef Py_ssize_t end = start, size
+        size = self.measure(value_source, key_source, times, &end, room - self.memory.used + _HEADER_SIZE, is_limited)
+        if size:
+            memory_reserve(&self.memory, size)
+            self.write(value_source, key_source, times, start, end, size)
+            self.is_shared = False
+        return end
+
+    cdef Py_ssize_t measure(
+        self, _Source values, _Source keys, _Timestamps times, Py_ssize_t* end, Py_ssize_t room, bint is_limited
+    ) except -1:
+        """Return what the records from the row ``end`` on take, as far as they fit, and set ``end`` behind them."""
+        cdef View value_view = values.view, key_view = values.view
+        cdef const char* content = NULL
+        cdef Py_ssize_t row = end[0], count = self.count, used = 0, key_size = NULL_CONTENT, value_size, size
+        cdef int64_t timestamp = times.all, base = self.base_timestamp
+        if keys is not None:
+            key_view = keys.view
+        while row < values.rows:
+            if times.each != NULL:
+                timestamp = times.each[row]
+                if timestamp < -1:
+                    raise _invalid_timestamp(timestamp)
+            if count == 0:
+                base = timestamp
+            value_size = _get(&value_view, row, &content)
+            if value_size < NULL_CONTENT:
+                raise values.fault(row, value_size)
+            if keys is not None:
+                key_size = _get(&key_view, row, &content)
+                if key_size < NULL_CONTENT:
+                    raise keys.fault(row, key_size)
+            size = _body_size(key_size, value_size, timestamp, base, count)
+            size += varint_size(zigzag(size))
+            if size > room - used:
+                if is_limited and count:
+                    break
+                if not is_limited or size > _MAX_RECORDS_SIZE:
+                    raise _too_large()
+            used += size
+            count += 1
+            row += 1
+        end[0] = row
+        return used
+
+    cdef int write(
+        self, _Source values, _Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t end, Py_ssize_t room
+    ) except -1:
+        """Write the records of the rows up to ``end`` into the reserved room, which they fill."""
+        cdef View value_view = values.view, key_view = values.view
+        cdef uint8_t* target = self.memory.data + self.memory.used
+        cdef uint8_t* limit = target + room
+        cdef const char* key = NULL
+        cdef const char* value = NULL
+        cdef Py_ssize_t count = self.count, key_size = NULL_CONTENT, value_size, size
+        cdef int64_t timestamp = times.all, latest = self.max_timestamp, base = self.base_timestamp
+        if keys is not None:
+            key_view = keys.view
+        if count == 0:
+            base = timestamp if times.each == NULL else times.each[row]
+        for row in range(row, end):
+            if times.each != NULL:
+                timestamp = times.each[row]
+            value_size = _get(&value_view, row, &value)
+            if keys is not None:
+                key_size = _get(&key_view, row, &key)
+            size = _body_size(key_size, value_size, timestamp, base, count)
+            if size > limit - target - varint_size(zigzag(size)):
+                raise BufferError("the columns were changed while they were read")
+            target = put_varint(target, zigzag(size))
+            target[0] = 0
+            target = put_varint(target + 1, zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base)))
+            target = put_varint(target, zigzag(count))
+            target = _put_content(target, key, key_size)
+            target = _put_content(target, value, value_size)
+            target[0] = 0
+            target += 1
+            latest = max(latest, timestamp)
+            count += 1
+        if target != limit:
+            raise BufferError("the columns were changed while they were read")
+        self.memory.used += room
+        self.count, self.base_timestamp, self.max_timestamp = count, base, latest
+        return 0
+
+    def records(self):
+        """Return a view of what was encoded; it stays as it is whatever is appended later."""
+        self.is_shared = True
+        return memoryview(memory_bytes(&self.memory))[_HEADER_SIZE:]
+
+    def batch(self, covered):
+        """Return the batch without compression, given the fields of its header that the CRC covers."""
+        cdef bytes batch, prefix
+        if self.is_shared:
+            memory_move(&self.memory, self.memory.used)
+        batch = memory_bytes(&self.memory)
+        self.is_shared = True
+        with memoryview(batch) as view, view[_HEADER_SIZE:] as records:
+            prefix = encode_prefix(0, -1, covered, records)
+        memcpy(self.memory.data, PyBytes_AS_STRING(prefix), _HEADER_SIZE)
+        return batch
+
+
+cdef inline Py_ssize_t _body_size(
+    Py_ssize_t key_size, Py_ssize_t value_size, int64_t timestamp, int64_t base, Py_ssize_t count
+) noexcept nogil:
+    """Return what a record without headers takes behind its length."""
+    cdef Py_ssize_t size = 2 + _content_size(key_size) + _content_size(value_size) + varint_size(zigzag(count))
+    return size + varint_size(zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base)))
+
+
+cdef inline int64_t _checked_timestamp(object timestamp_ms) except? -2:
+    cdef int overflow = 0
+    cdef long long number
+    if not isinstance(timestamp_ms, int):
+        raise TypeError(f"timestamp_ms: expected int, got {type(timestamp_ms).__name__}")
+    number = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
+    if overflow or number < -1:
+        raise _invalid_timestamp(timestamp_ms)
+    return number
+
+
+cdef object _invalid_timestamp(object timestamp_ms):
+    return error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp_ms}: expected -1 to {INT64_MAX}")
+
+
+cdef object _too_large():
+    return error_for(ErrorCode.MESSAGE_TOO_LARGE, f"a batch holds at most {MAX_RECORDS_SIZE} bytes of records")

@@ -1,0 +1,69 @@
+"""Idempotent producers of a partition: which batch comes next, and which is there already (KIP-98)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.records import NO_PRODUCER_ID, RecordBatchHeader
+
+_REMEMBERED_BATCHES = 5
+_SEQUENCES = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where a batch landed; ``log_append_time_ms`` is -1 unless the topic stamps LogAppendTime."""
+
+    base_offset: int
+    log_append_time_ms: int
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int
+    batches: deque[tuple[int, int, AppendResult]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_BATCHES))
+
+
+class Producers:
+    """The last batches of each producer id; owned by one partition."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, _Producer] = {}
+
+    def find_duplicate(self, header: RecordBatchHeader) -> AppendResult | None:
+        """Return where the same batch was stored before, None for one that is to be appended.
+
+        Raises:
+            TidelogError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        known = self._by_id.get(header.producer_id)
+        if header.producer_id == NO_PRODUCER_ID or known is None:
+            return None
+        name = f"producer {header.producer_id}"
+        if header.producer_epoch < known.epoch:
+            text = f"{name} writes in epoch {header.producer_epoch}, its latest is {known.epoch}"
+            raise error_for(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+        is_new_epoch = header.producer_epoch > known.epoch
+        for first, last, result in () if is_new_epoch else known.batches:
+            if (first, last) == (header.base_sequence, _last_sequence(header)):
+                return result
+        expected = 0 if is_new_epoch else (known.batches[-1][1] + 1) % _SEQUENCES
+        if header.base_sequence != expected:
+            text = f"{name} sent the sequence {header.base_sequence}, the next is {expected}"
+            raise error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        return None
+
+    def take(self, header: RecordBatchHeader, result: AppendResult) -> None:
+        """Remember a batch that was appended."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return
+        producer = self._by_id.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            producer = self._by_id[header.producer_id] = _Producer(header.producer_epoch)
+        producer.batches.append((header.base_sequence, _last_sequence(header), result))
+
+
+def _last_sequence(header: RecordBatchHeader) -> int:
+    return (header.base_sequence + header.last_offset_delta) % _SEQUENCES

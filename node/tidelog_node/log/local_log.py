@@ -1,0 +1,301 @@
+"""The segments of one log on the disk: written, rolled, flushed, cut, condemned and swapped (Kafka's LocalLog).
+
+Owns what is durable and what a failure leaves; knows nothing of leaders, producers or retention. Properties: a batch is
+visible whole or not at all; what a failed append leaves is cut off, and when that fails too the log is offline; all
+below ``recovery_point`` is on the disk; every truncation is on the disk before it returns, so that records that were
+cut never come back after a crash.
+
+Segments follow each other without a gap when they are rolled, and their index files are written only after their batches
+are on the disk. A gap behind a segment that has no index files is therefore a tail that a crash took.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.records import RecordBatchHeader
+from tidelog_node.log.condemned import CondemnedFiles
+from tidelog_node.log.config import LogConfig
+from tidelog_node.log.files import Buffer, Files, storage_error, storage_errors
+from tidelog_node.log.indexes import MAX_RELATIVE_OFFSET
+from tidelog_node.log.rolling import lifetime_ms, roll_jitter_ms, waited_ms
+from tidelog_node.log.segment import Segment
+from tidelog_node.log.segment_files import INDEX_SUFFIXES
+from tidelog_node.log.segments import Segments
+from tidelog_node.log.swap import swap_in
+
+
+class LocalLog:
+    """Used by one :class:`PartitionLog` on its thread; :meth:`flush` and ``condemned.remove`` also in another.
+
+    After a failure that leaves the disk's content unknown the log is offline: ``failure`` says why.
+    """
+
+    def __init__(
+        self, files: Files, directory: Path, config: LogConfig, segments: Sequence[Segment], checkpointed_point: int
+    ) -> None:
+        self.directory = directory
+        self.segments = Segments(segments)
+        self.condemned = CondemnedFiles(files)
+        self.failure: TidelogError | None = None
+        self.log_end_offset = self.segments.active.next_offset
+        self.recovery_point = min(checkpointed_point, self.log_end_offset)
+        self._files = files
+        self._rewritten_below = checkpointed_point if checkpointed_point > self.log_end_offset else 0
+        self._is_directory_dirty = True
+        self._is_closed = False
+        self._flushing = threading.Lock()
+        self.change_config(config)
+
+    def change_config(self, config: LogConfig) -> None:
+        """Take over new settings; those of the index are for the next segment."""
+        self.config = config
+        self._note_active()
+
+    def check_online(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR when the log is offline or closed."""
+        if self.failure is not None:
+            raise error_for(self.failure.code, f"the log {self.directory} is offline: {self.failure.message}")
+        if self._is_closed:
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"the log {self.directory} is closed")
+
+    def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Return whether batches of ``size`` bytes that end at ``last_offset`` need a new segment (shouldRoll)."""
+        active = self.segments.active
+        if not active.has_room_for(size, last_offset, self.config.segment_bytes):
+            return True
+        if active.size == 0:
+            return False
+        return waited_ms(active.first_timestamp, active.created_ms, max_timestamp, now_ms) > self._lifetime_ms
+
+    def roll(self, first_offset: int, now_ms: int) -> None:
+        """Begin a new segment for a batch at ``first_offset``, which may be above the log's end.
+
+        The segment begins at the end all the same, unless the batch is out of its reach: the old one is then put on the
+        disk first, with its indexes, so that the gap is known to be one.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the log is as it was.
+        """
+        active = self.segments.active
+        base_offset = self.log_end_offset
+        if active.size == 0 or not _is_in_reach(base_offset, first_offset):
+            base_offset = first_offset
+        with self._offline_on_failure("Flushing"):
+            if base_offset > self.log_end_offset or active.base_offset < self._rewritten_below:
+                active.fsync()
+            if base_offset > self.log_end_offset:
+                active.save_indexes()
+                self._files.fsync_directory(self.directory)
+        with storage_errors("Rolling a segment of", self.directory):
+            active.seal()
+            segment = Segment.create(self._files, self.directory, base_offset, self.config, created_ms=now_ms)
+        self.segments.add(segment)
+        self.log_end_offset = base_offset
+        self._is_directory_dirty = True
+        self._note_active()
+
+    def append(self, data: Buffer, headers: Sequence[RecordBatchHeader]) -> None:
+        """Write whole batches to the active segment, which has room for them.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the log is as it was.
+        """
+        segment = self.segments.active
+        try:
+            segment.append(data, headers)
+        except OSError as cause:
+            raise self._undo_append(segment, cause) from cause
+        self.log_end_offset = segment.next_offset
+
+    def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch that is given in parts. Raises as :meth:`append`."""
+        segment = self.segments.active
+        try:
+            segment.append_batch(parts, size, last_offset, max_timestamp)
+        except OSError as cause:
+            raise self._undo_append(segment, cause) from cause
+        self.log_end_offset = segment.next_offset
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
+        """Return whole batches of one segment, from the first that ends above ``offset``, all below ``end_offset``.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        for segment in self.segments.from_offset(offset):
+            if segment.base_offset >= end_offset:
+                break
+            try:
+                found = segment.read(offset, max_bytes, end_offset)
+            except OSError as cause:
+                raise storage_error("Reading", segment.path, cause) from cause
+            if found is not None:
+                return found
+        return b""
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches that end above ``offset``, which is not below the first segment.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the log is offline.
+        """
+        with self._offline_on_failure("Truncating"):
+            while len(self.segments) > 1 and self.segments.active.base_offset >= offset:
+                self.segments.active.remove()
+                self._files.fsync_directory(self.directory)
+                self.segments.drop_last()
+            self.segments.replace_active(self.segments.active.truncated_to(offset))
+            self._end_moved_back()
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+        """Remove all batches; the next one gets ``offset``. Raises as :meth:`truncate_to`."""
+        with self._offline_on_failure("Truncating"):
+            for segment in reversed(list(self.segments)):
+                segment.remove()
+                self._files.fsync_directory(self.directory)
+            segment = Segment.create(self._files, self.directory, offset, self.config, created_ms=now_ms)
+            self.segments = Segments([segment])
+            self._files.fsync_directory(self.directory)
+            self._end_moved_back()
+            self.recovery_point = offset
+
+    def condemn_oldest(self, count: int, now_ms: int) -> list[str]:
+        """Take the oldest segments away, fewer than there are, and return the names of their log files.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; those before the one that the disk refused are gone.
+        """
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        names = []
+        for _ in range(count):
+            segment = self.segments.first
+            with storage_errors("Deleting", segment.path):
+                self.condemned.add(segment.path, due_ms)
+                self.segments.drop_first()
+                names.append(segment.path.name)
+                segment.close()
+                self.condemned.extend(map(segment.file_path, INDEX_SUFFIXES), due_ms)
+        self._is_directory_dirty = self._is_directory_dirty or count > 0
+        return names
+
+    def replace(self, cleaned: Segment, sources: Sequence[Segment], now_ms: int) -> bool:
+        """Put a cleaned segment in the place of sealed ones; False, and it is removed, when they are not here any more.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, a restart completes what was begun.
+        """
+        place = self.segments.place_of(sources)
+        with self._offline_on_failure("Swapping segments of"):
+            if place is None or cleaned.base_offset != sources[0].base_offset:
+                cleaned.remove()
+                return False
+            assert cleaned.next_offset <= self.segments[place + len(sources)].base_offset, cleaned.path
+            cleaned.fsync()
+            cleaned.save_indexes()
+            cleaned.set_modified_ms(sources[-1].last_modified_ms)
+            self.segments.replace(place, len(sources), cleaned)
+            due_ms = now_ms + self.config.file_delete_delay_ms
+            swap_in(self._files, self.directory, cleaned, sources, self.condemned, due_ms)
+            cleaned.release_indexes()
+        return True
+
+    def flush(self) -> int:
+        """Put all that is appended by now on the disk and return the new recovery point: the log's end at the call.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, since what the disk holds is no longer known.
+        """
+        with self._flushing:
+            end_offset, segments = self.log_end_offset, self.segments.from_offset(self.recovery_point)
+            with self._offline_on_failure("Flushing"):
+                for segment in segments:
+                    segment.fsync()
+                    if segment is not segments[-1]:
+                        self._save_sealed(segment)
+                if self._is_directory_dirty:
+                    self._is_directory_dirty = False
+                    self._files.fsync_directory(self.directory)
+            self.recovery_point = max(self.recovery_point, end_offset)
+            if end_offset >= self._rewritten_below:
+                self._rewritten_below = 0
+            return end_offset
+
+    def close(self) -> None:
+        """Flush and write the indexes; the files are closed in any case. Raises as :meth:`flush`; once only."""
+        try:
+            self.check_online()
+            with self._offline_on_failure("Trimming"):
+                self.segments.active.seal()
+            self.flush()
+            with self._offline_on_failure("Writing the indexes of"):
+                for segment in self.segments:
+                    segment.save_indexes()
+                self._files.fsync_directory(self.directory)
+        finally:
+            self.close_files()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the files are closed."""
+        return self._is_closed
+
+    def close_files(self) -> None:
+        """Close all files; the log cannot be used afterwards."""
+        self._is_closed = True
+        for segment in self.segments:
+            segment.close()
+
+    def check_invariants(self) -> None:
+        """Assert that segments are in order, batches ascend and indexes point at them."""
+        self.segments.check_invariants()
+        for segment in self.segments:
+            segment.check_invariants()
+        assert self.segments.active.next_offset == self.log_end_offset, self.log_end_offset
+        assert 0 <= self.recovery_point <= self.log_end_offset, (self.recovery_point, self.log_end_offset)
+
+    def _save_sealed(self, segment: Segment) -> None:
+        if segment.has_unsaved_indexes:
+            segment.save_indexes()
+            self._is_directory_dirty = True
+        segment.release_indexes()
+
+    def _undo_append(self, segment: Segment, cause: OSError) -> TidelogError:
+        try:
+            segment.cut_excess()
+        except OSError as other:
+            self.failure = storage_error("Cutting off what a failed append left in", segment.path, other)
+        return storage_error("Appending to", segment.path, cause)
+
+    def _end_moved_back(self) -> None:
+        """After a truncation.
+
+        A recovery point that was handed out may lie beyond the new end and be checkpointed still. Segments that begin
+        below it are therefore synced when they are rolled, so that recovery from there finds all before it intact.
+        """
+        self.log_end_offset = self.segments.active.next_offset
+        self._rewritten_below = max(self._rewritten_below, self.recovery_point)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._is_directory_dirty = True
+        self._note_active()
+
+    def _note_active(self) -> None:
+        jitter_ms = roll_jitter_ms(self.config, self.directory.name, self.segments.active.base_offset)
+        self._lifetime_ms = lifetime_ms(self.config, jitter_ms)
+
+    @contextlib.contextmanager
+    def _offline_on_failure(self, action: str) -> Iterator[None]:
+        try:
+            with storage_errors(action, self.directory):
+                yield
+        except TidelogError as error:
+            self.failure = error
+            raise
+
+
+def _is_in_reach(base_offset: int, offset: int) -> bool:
+    return offset - base_offset <= MAX_RELATIVE_OFFSET

@@ -1,0 +1,64 @@
+"""Feeds the batches of a log to its producer states, and the aborted transactions to the segments' indexes.
+
+The one place where both meet: for a batch that was just appended, and for those that are read again when a log is
+opened or truncated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.records import RecordBatchHeader
+from tidelog_node.log.files import Buffer
+from tidelog_node.log.producers import ProducerStates, read_marker
+from tidelog_node.log.segment import Segment
+from tidelog_node.log.transaction_index import AbortedTransaction
+
+_NO_TIME = -1
+
+
+class ProducerReplay:
+    """Made with the :class:`ProducerStates` of one log, on its thread. Methods raise OSError."""
+
+    def __init__(self, states: ProducerStates, now_ms: int) -> None:
+        self.states = states
+        self._now_ms = now_ms
+
+    def load(self, segments: Sequence[Segment], log_start_offset: int, end_offset: int) -> None:
+        """Make the states those of the log below ``end_offset``, from a snapshot and the batches behind it.
+
+        The transaction indexes are complete and are left as they are.
+        """
+        replay_from = self.states.load(log_start_offset, end_offset, self._now_ms)
+        if replay_from < end_offset:
+            self.replay(segments, replay_from, end_offset)
+
+    def replay(self, segments: Sequence[Segment], offset: int, end_offset: int) -> None:
+        """Take in again the batches that end above ``offset`` and begin below ``end_offset``."""
+        for index, segment in enumerate(segments):
+            is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= offset
+            if segment.base_offset >= end_offset:
+                break
+            if not is_before:
+                self._replay_segment(segment, offset, end_offset)
+
+    def append(self, segment: Segment, header: RecordBatchHeader, batch: Buffer, now_ms: int = _NO_TIME) -> None:
+        """Take in a batch that is in the log; ``segment`` holds it and learns of the transaction that it aborts."""
+        marker = read_marker(batch) if header.is_control else None
+        ended = self.states.append(header, marker, now_ms)
+        if ended is not None:
+            if not ended.is_commit:
+                segment.transaction_index.append(AbortedTransaction.of(ended))
+            self.states.complete(ended)
+
+    def _replay_segment(self, segment: Segment, offset: int, end_offset: int) -> None:
+        found = segment.locate(offset)
+        for position, header in segment.headers(segment.size if found is None else found[0]):
+            if header.base_offset >= end_offset:
+                break
+            if header.producer_id < 0:
+                continue
+            marker = read_marker(segment.read_at(position, header.size_in_bytes)) if header.is_control else None
+            ended = self.states.append(header, marker)
+            if ended is not None:
+                self.states.complete(ended)

@@ -1,0 +1,341 @@
+"""Compacts the logs of a node: ``log.cleaner.threads`` workers that take the filthiest log, one after the other.
+
+What is decided and what is swapped in happens on the event loop, a step at a time; reading, writing and waiting for
+the disk happens in threads of their own. A log that is truncated, deleted, moved or closed meanwhile is left alone.
+A disk that refuses costs the log a pause that doubles; a log whose batches are not what was written is not cleaned
+again by this process. Neither holds up the other logs. Retention deletes old segments, of compacted topics as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tidelog.config.topic import UNLIMITED
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.records import NO_TIMESTAMP
+from tidelog_node.log import OS_FILES, Files, LogConfig, PartitionLog
+from tidelog_node.log.cleaner import (
+    Cleanable,
+    CleanerCheckpoint,
+    CleanerMemory,
+    Cleaning,
+    CleaningAborted,
+    LogCleaner,
+    LogState,
+    LogToClean,
+    SealedSegment,
+    SourceSegment,
+    Throttle,
+    cleanable_range,
+    filthiest,
+)
+from tidelog_node.log.segment import Segment
+from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.log_directories import PartitionKey
+from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.registry import PartitionRegistry
+
+logger = logging.getLogger(__name__)
+
+_MIN_PAUSE_MS, _MAX_PAUSE_MS = 1_000, 3_600_000
+_SEED_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """The settings ``log.cleaner.*``; buffers are of all threads together, in bytes."""
+
+    threads: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    max_bytes_per_second: float
+    backoff_ms: int
+
+    @property
+    def memory(self) -> CleanerMemory:
+        """One thread's share; the buffer is for reading and for writing."""
+        return CleanerMemory(
+            self.dedupe_buffer_bytes // self.threads, self.load_factor, self.io_buffer_bytes // self.threads // 2
+        )
+
+
+async def clean_logs(
+    registry: PartitionRegistry, settings: CleanerSettings, clock: Clock, files: Files = OS_FILES
+) -> None:
+    """Compact the logs of topics with ``cleanup.policy=compact`` that are due, until cancelled.
+
+    When it has ended, no thread is at work and no half-written segment is left.
+    """
+    await _Cleaners(registry, settings, clock, files).run()
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of a partition's log: whether a worker has it, how often in a row the disk refused."""
+
+    log: PartitionLog
+    checkpoint: CleanerCheckpoint
+    is_in_progress: bool = False
+    is_uncleanable: bool = False
+    failures: int = 0
+    paused_until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A log that a worker has taken, and what it will do with it."""
+
+    partition: Partition
+    key: PartitionKey
+    watched: _Watched
+    log: LogToClean
+
+
+class _Cleaners:
+    """The workers and what they share; on the event loop, but for what runs in the pool's threads."""
+
+    def __init__(self, registry: PartitionRegistry, settings: CleanerSettings, clock: Clock, files: Files) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._clock = clock
+        self._files = files
+        self._choosing = asyncio.Lock()
+        self._stop = threading.Event()
+        self._throttle = Throttle(settings.max_bytes_per_second, time.monotonic, self._stop.wait)
+        self._checkpoints: dict[Path, CleanerCheckpoint] = {}
+        self._watched: dict[PartitionKey, _Watched] = {}
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="log-cleaner")
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(self._settings.threads):
+                    tasks.create_task(self._work(number), name=f"log-cleaner-{number}")
+        finally:
+            self._stop.set()
+            self._pool.shutdown()
+
+    async def _work(self, number: int) -> None:
+        seed = partial(secrets.randbits, _SEED_BITS)
+        cleaner = LogCleaner(self._files, self._settings.memory, self._throttle, seed, time.monotonic)
+        while True:
+            job = await self._next_job()
+            if job is None:
+                await asyncio.sleep(max(self._settings.backoff_ms, 1) / 1000)
+                continue
+            try:
+                await self._clean(number, cleaner, job)
+            finally:
+                job.watched.is_in_progress = False
+
+    async def _next_job(self) -> _Job | None:
+        """Take the filthiest log that is due; None when there is none. One worker at a time chooses."""
+        async with self._choosing:
+            compacted = [p for p in self._registry if p.log.config.is_compacted and p.log.failure is None]
+            await self._forget_gone()
+            for partition in compacted:
+                await self._watch(partition)
+            ranges = {partition: found for partition in compacted if (found := self._cleanable(partition)) is not None}
+            chosen = filthiest((p, found, p.log.config.min_cleanable_dirty_ratio) for p, found in ranges.items())
+            job = None if chosen is None else self._take(chosen, ranges[chosen])
+            for partition, found in ranges.items():
+                if found.is_reset:
+                    await self._reset_checkpoint(partition, found)
+            return job
+
+    async def _forget_gone(self) -> None:
+        """Remove the entries of partitions that this node holds no more."""
+        for key in [key for key in self._watched if self._registry.get(*key) is None]:
+            await self._keep(self._watched.pop(key).checkpoint.remove, [key])
+
+    async def _watch(self, partition: Partition) -> None:
+        """Bring what is known of a partition in line with its log, which may be a new one or have been cut."""
+        key, log, cut = _key(partition), partition.log, partition.truncated_to
+        watched = self._watched.get(key)
+        if watched is None or watched.log is not log:
+            checkpoint = await self._checkpoint_of(log.directory.parent)
+            if checkpoint is None or (watched is not None and not await self._keep(checkpoint.remove, [key])):
+                return
+            watched = self._watched[key] = _Watched(log, checkpoint)
+        if cut is not None and not watched.is_in_progress and await self._keep(watched.checkpoint.lower, key, cut):
+            partition.forget_truncation(cut)
+
+    async def _checkpoint_of(self, directory: Path) -> CleanerCheckpoint | None:
+        if directory not in self._checkpoints:
+            try:
+                self._checkpoints[directory] = await asyncio.to_thread(CleanerCheckpoint, self._files, directory)
+            except TidelogError as error:
+                logger.error("The cleaner's checkpoint in %s cannot be read: %s", directory, error)
+        return self._checkpoints.get(directory)
+
+    async def _keep(self, change: Callable[..., None], *arguments: object) -> bool:
+        """Change a checkpoint in a thread; False, and a line in the log, when the disk refuses."""
+        try:
+            await asyncio.to_thread(change, *arguments)
+        except TidelogError as error:
+            logger.error("The cleaner's checkpoint cannot be written: %s", error)
+            return False
+        return True
+
+    async def _reset_checkpoint(self, partition: Partition, found: Cleanable) -> None:
+        watched = self._watched[_key(partition)]
+        offset = watched.checkpoint.get(_key(partition))
+        # Retention moves the start of a log whose old segments are deleted as well past the checkpoint: no surprise.
+        if not (partition.log.config.is_deleted and offset is not None and offset < found.first_dirty_offset):
+            logger.warning(
+                "%s: the log has no offset %s, up to which it was clean; it is cleaned again from %d on",
+                partition,
+                offset,
+                found.first_dirty_offset,
+            )
+        if not watched.is_in_progress:
+            await self._keep(watched.checkpoint.remove, [_key(partition)])
+
+    def _cleanable(self, partition: Partition) -> Cleanable | None:
+        """Return what may be cleaned of a partition's log; None when its turn cannot come now."""
+        watched = self._watched.get(_key(partition))
+        if watched is None or watched.log is not partition.log or partition.truncated_to is not None:
+            return None
+        is_resting = self._clock.monotonic_ms() < watched.paused_until_ms
+        if watched.is_in_progress or watched.is_uncleanable or is_resting:
+            return None
+        try:
+            state = _state(partition, watched.checkpoint.get(_key(partition)))
+        except (TidelogError, OSError) as error:
+            self._pause(watched, f"{partition} cannot be looked at", error)
+            return None
+        return cleanable_range(state, partition.log.config, self._clock.wall_ms())
+
+    def _take(self, partition: Partition, found: Cleanable) -> _Job:
+        """Take down what the log is at this moment, in one step of the event loop."""
+        log, end_offset = partition.log, found.first_uncleanable_offset
+        segments = [segment for segment in log.sealed_segments() if segment.base_offset < end_offset]
+        watched = self._watched[_key(partition)]
+        watched.is_in_progress = True
+        task = LogToClean(
+            str(partition),
+            log.directory,
+            log.config,
+            tuple(map(SourceSegment.of, segments)),
+            found.first_dirty_offset,
+            end_offset,
+            tuple(log.aborted_transactions(segments[0].base_offset, end_offset)),
+            {producer.producer_id: producer for producer in log.active_producers()},
+        )
+        return _Job(partition, _key(partition), watched, task)
+
+    async def _clean(self, number: int, cleaner: LogCleaner, job: _Job) -> None:
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._pool, self._clean_blocking, cleaner, job, loop)
+        try:
+            cleaning = await _ended(work, self._stop)
+        except CleaningAborted as reason:
+            logger.info("The cleaning of %s was given up: %s", job.log.name, reason)
+        except TidelogError as error:
+            self._note_failure(job, error)
+        except Exception:
+            job.watched.is_uncleanable = True
+            logger.exception("%s cannot be cleaned and is left as it is until the next start", job.log.name)
+        else:
+            job.watched.failures = 0
+            self._report(number, job.log, cleaning)
+
+    def _clean_blocking(self, cleaner: LogCleaner, job: _Job, loop: asyncio.AbstractEventLoop) -> Cleaning:
+        """Clean the log and note how far it is clean; in a thread."""
+
+        def replace(cleaned: Segment, sources: Sequence[SourceSegment]) -> bool:
+            return asyncio.run_coroutine_threadsafe(self._replace(job, cleaned, sources), loop).result()
+
+        cleaning = cleaner.clean(job.log, self._clock.wall_ms(), replace, lambda: self._check(job))
+        self._check(job)
+        job.watched.checkpoint.update(job.key, cleaning.end_offset)
+        return cleaning
+
+    def _check(self, job: _Job) -> None:
+        """Give up when the node stops, or the log is no longer what it was; any thread."""
+        partition, cut = job.partition, job.partition.truncated_to
+        if self._stop.is_set():
+            raise CleaningAborted("the node stops")
+        is_held = self._registry.get(*job.key) is partition and partition.log is job.watched.log
+        if not is_held or partition.log.failure is not None:
+            raise CleaningAborted("the log was closed, deleted or moved")
+        if cut is not None and cut < job.log.first_uncleanable_offset:
+            raise CleaningAborted(f"the log was truncated to offset {cut}")
+
+    async def _replace(self, job: _Job, cleaned: Segment, sources: Sequence[SourceSegment]) -> bool:
+        async with job.partition.disk:
+            self._check(job)
+            return job.partition.replace_segments(cleaned, [source.segment for source in sources])
+
+    def _note_failure(self, job: _Job, error: TidelogError) -> None:
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._pause(job.watched, f"Cleaning {job.log.name} failed", error)
+            return
+        job.watched.is_uncleanable = True
+        logger.error("%s cannot be cleaned and is left as it is until the next start: %s", job.log.name, error)
+
+    def _pause(self, watched: _Watched, what: str, error: Exception) -> None:
+        """Leave a log alone for a time that doubles with each failure in a row: a full disk gets space again."""
+        pause_ms = min(max(self._settings.backoff_ms, _MIN_PAUSE_MS) * 2**watched.failures, _MAX_PAUSE_MS)
+        watched.failures += 1
+        watched.paused_until_ms = self._clock.monotonic_ms() + pause_ms
+        logger.error("%s, the next attempt is in %d s: %s", what, pause_ms // 1000, error)
+
+    def _report(self, number: int, log: LogToClean, cleaning: Cleaning) -> None:
+        statistics = cleaning.statistics
+        logger.info(
+            "Log cleaner %d cleaned %s, dirty from offset %d to %d: %s",
+            number,
+            log.name,
+            log.first_dirty_offset,
+            cleaning.end_offset,
+            statistics,
+        )
+        if statistics.keyless_records:
+            logger.warning("%s: %d records without a key were removed", log.name, statistics.keyless_records)
+
+
+def _key(partition: Partition) -> PartitionKey:
+    return partition.topic, partition.index
+
+
+def _state(partition: Partition, checkpoint: int | None) -> LogState:
+    log = partition.log
+    return LogState(
+        tuple(_sealed(segment, log.config) for segment in log.sealed_segments()),
+        log.log_start_offset,
+        log.active_base_offset,
+        log.log_end_offset,
+        log.last_stable_offset(partition.high_watermark),
+        checkpoint,
+    )
+
+
+def _sealed(segment: Segment, config: LogConfig) -> SealedSegment:
+    """Timestamps are read where the policy needs them, because they lie on the disk."""
+    return SealedSegment(
+        segment.base_offset,
+        segment.size,
+        segment.largest_timestamp if config.min_compaction_lag_ms > 0 else NO_TIMESTAMP,
+        segment.first_timestamp if config.max_compaction_lag_ms < UNLIMITED else NO_TIMESTAMP,
+    )
+
+
+async def _ended(work: asyncio.Future[Cleaning], stop: threading.Event) -> Cleaning:
+    """Wait for a thread's work; when cancelled, have it give up and wait for that, so that nothing is left behind."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([work])
+        raise

@@ -1,0 +1,392 @@
+"""Moves replicas from one log directory of this node to another while they are in use (AlterReplicaLogDirs, KIP-113).
+
+The life of a move, of a partition with its folder ``a/t-0``:
+
+1. ``b/t-0.<uuid>-future`` is copied from ``a/t-0``, a chunk at a time, as a follower copies from its leader: where the
+   original was truncated or restarted meanwhile, leader epochs tell, and the copy follows.
+2. When it has caught up, under ``partition.disk``: the copy is put on the disk, and what came meanwhile copied in one
+   step of the event loop, with the leader epochs and the producers' state. The same step renames the copy to
+   ``b/t-0.<uuid>-moved``, which is the commit, and makes it the partition's log.
+3. ``a/t-0`` is removed, ``-moved`` renamed to ``b/t-0``, the controller told.
+
+A crash before the rename leaves the original in place, and the copy is resumed; after it the copy is the replica, and
+the next start takes step 3 (``loading``). At no time are there two folders that could both be taken for the replica.
+Moves are made one after the other, so that a disk reads and writes one log at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ParamSpec, TypeAlias, TypeVar
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.records import parse_header
+from tidelog_node.log import LogDirectory, PartitionLog
+from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.log.deletion import delete_directory
+from tidelog_node.log.files import Files, storage_errors
+from tidelog_node.log.log_dirs import FUTURE_SUFFIX, MOVED_SUFFIX, PartitionCheckpoint
+from tidelog_node.log.moving_files import MovingFiles
+from tidelog_node.partitions.loading import PartitionKey, close_offline
+from tidelog_node.partitions.partition import Partition
+
+logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CHUNK_BYTES = 256 * 1024
+_MIN_CHUNK_BYTES = 4 * 1024
+_FLUSH_BYTES = 64 * 1024 * 1024
+_MAX_STEP_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _StartAt:
+    """The copy has nothing in common with the original: it begins here."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _TruncateTo:
+    """The original was truncated, and has other records from here on."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Append:
+    """What follows in the original."""
+
+    records: bytes
+
+
+_Step: TypeAlias = _StartAt | _TruncateTo | _Append
+
+
+@dataclass(eq=False, slots=True)
+class Move:
+    """One move; ``copy`` is open from its first chunk on."""
+
+    partition: Partition
+    target: LogDirectory
+    path: Path
+    copy: PartitionLog | None = None
+    files: MovingFiles | None = None
+    is_cancelled: bool = False
+    keeps_copy: bool = False
+    target_failure: TidelogError | None = None
+    unflushed_bytes: int = 0
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition's name and number."""
+        return self.partition.topic, self.partition.index
+
+
+class Relocations:
+    """The moves of a node and the task that makes them; all on the event loop, with the disk's work in threads.
+
+    ``on_moved`` is told each partition that is in another directory now, ``on_failure`` a directory whose disk refused.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        max_bytes_per_second: float,
+        on_moved: Callable[[Partition, LogDirectory, Path], None],
+        on_failure: Callable[[Path, TidelogError], None],
+    ) -> None:
+        self._files = files
+        self._rate = max_bytes_per_second
+        self._chunk = int(min(_CHUNK_BYTES, max(_MIN_CHUNK_BYTES, max_bytes_per_second)))
+        self._on_moved = on_moved
+        self._on_failure = on_failure
+        self._moves: dict[PartitionKey, Move] = {}
+        self._current: Move | None = None
+        self._has_work = asyncio.Event()
+
+    def __iter__(self) -> Iterator[Move]:
+        """Return the moves under way or waiting."""
+        return iter(list(self._moves.values()))
+
+    def get(self, key: PartitionKey) -> Move | None:
+        """Return the move of a partition, None when there is none."""
+        return self._moves.get(key)
+
+    def start(self, partition: Partition, target: LogDirectory, path: Path | None = None) -> None:
+        """Move a partition that is not being moved; ``path`` is the copy of a move that a stop interrupted."""
+        key = (partition.topic, partition.index)
+        assert key not in self._moves, key
+        self._moves[key] = Move(partition, target, path or target.copy_path(key))
+        self._has_work.set()
+
+    async def cancel(self, key: PartitionKey) -> None:
+        """End a partition's move, if there is one, and remove its copy; returns when that is done."""
+        move = self._moves.get(key)
+        if move is None:
+            return
+        _cancel(move)
+        if move is self._current:
+            await move.done.wait()
+        else:
+            del self._moves[key]
+            await asyncio.to_thread(self._drop, move)
+
+    def abandon(self, path: Path) -> None:
+        """End the moves from or to a directory that is offline; what is copied stays for the next start."""
+        for move in self._moves.values():
+            if path in (move.target.path, move.partition.log.directory.parent):
+                move.keeps_copy = True
+                _cancel(move)
+
+    async def close(self) -> None:
+        """Close what is copied, when :meth:`run` has ended; the next start resumes.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        moves = list(self._moves.values())
+        self._moves.clear()
+        for move in moves:
+            if move.copy is not None:
+                await asyncio.to_thread(move.copy.close)
+
+    async def run(self) -> None:
+        """Make one move after the other until cancelled; a step of a thread that has begun is waited for."""
+        try:
+            while True:
+                await self._has_work.wait()
+                self._has_work.clear()
+                while self._moves:
+                    self._current = next(iter(self._moves.values()))
+                    await self._make(self._current)
+                    self._current.done.set()
+        finally:
+            if self._current is not None:
+                self._current.done.set()
+
+    async def _make(self, move: Move) -> None:
+        try:
+            if not move.is_cancelled and await self._copy(move):
+                return
+        except TidelogError as error:
+            self._note_failure(move, error)
+        except Exception:
+            logger.exception("Moving %s to %s failed", move.partition, move.target.path)
+        if self._moves.get(move.key) is move:
+            del self._moves[move.key]
+        await _in_thread(self._drop, move)
+
+    def _note_failure(self, move: Move, error: TidelogError) -> None:
+        logger.error("Moving %s to %s has ended: %s", move.partition, move.target.path, error)
+        if error is move.target_failure and is_disk_failure(error):
+            move.keeps_copy = True
+            self._on_failure(move.target.path, error)
+
+    def _drop(self, move: Move) -> None:
+        """Close the copy of a move that did not end well; it is removed unless the next start may resume it."""
+        if move.copy is not None:
+            close_offline(move.copy, move.copy.failure or _cancelled(move))
+        if move.keeps_copy:
+            return
+        try:
+            with storage_errors("Listing", move.target.path):
+                is_there = move.path.name in self._files.listdir(move.target.path)
+            if is_there:
+                delete_directory(self._files, move.path)
+        except TidelogError as error:
+            logger.warning("Removing what was copied of %s failed: %s", move.partition, error)
+
+    async def _copy(self, move: Move) -> bool:
+        """Copy until the move is done, which gives True, or cancelled."""
+        partition = move.partition
+        logger.info("Moving %s from %s to %s", partition, partition.log.directory.parent, move.target.path)
+        log = partition.log
+        with _of_target(move):
+            move.copy, move.files = await _in_thread(
+                move.target.open_copy, move.key, move.path, partition.topic_id, log.config
+            )
+        while not move.is_cancelled:
+            step = self._next_step(move)
+            if step is not None:
+                await self._take(move, step)
+            elif await self._swap(move):
+                return True
+        return False
+
+    async def _take(self, move: Move, step: _Step) -> None:
+        assert move.copy is not None
+        with _of_target(move):
+            await _in_thread(_apply, move.copy, step)
+            if not isinstance(step, _Append):
+                return
+            move.unflushed_bytes += len(step.records)
+            if move.unflushed_bytes >= _FLUSH_BYTES:
+                move.unflushed_bytes = 0
+                await _in_thread(move.copy.flush)
+        pause_s = len(step.records) / self._rate
+        if pause_s > 0.001:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(move.wake.wait(), pause_s)
+
+    def _next_step(self, move: Move) -> _Step | None:
+        """Return what brings the copy nearer to the original, None when they are the same."""
+        assert move.copy is not None
+        return _next_step(move.partition.log, move.copy, self._chunk)
+
+    async def _swap(self, move: Move) -> bool:
+        """Make the copy the replica; returns False when the original ran away or the move was cancelled."""
+        partition, copy, files = move.partition, move.copy, move.files
+        assert copy is not None
+        assert files is not None
+        async with partition.disk:
+            # Nobody but us flushes or truncates now; appends go on.
+            with _of_target(move):
+                await _in_thread(self._settle, move, partition.high_watermark)
+            original = partition.log
+            if move.is_cancelled or original.failure is not None:
+                return False
+            with _of_target(move):
+                if not _catch_up(original, copy, self._chunk):
+                    return False
+                _take_over(original, copy)
+                with storage_errors("Renaming", files.actual):
+                    files.move_to(files.actual.with_name(files.actual.name.removesuffix(FUTURE_SUFFIX) + MOVED_SUFFIX))
+            partition.log = copy
+            del self._moves[move.key]
+            await self._end(move, original, files)
+        return True
+
+    def _settle(self, move: Move, high_watermark: int) -> None:
+        """In a thread: put what is copied on the disk, and what the checkpoints say of it."""
+        assert move.copy is not None
+        recovery_point = move.copy.flush()
+        start = max(move.copy.log_start_offset, move.partition.log.log_start_offset)
+        move.target.note(move.key, PartitionCheckpoint(recovery_point, high_watermark, start))
+
+    async def _end(self, move: Move, original: PartitionLog, files: MovingFiles) -> None:
+        """Remove the original; from here on an error of either directory is that directory's alone."""
+        source, target = original.directory.parent, move.target
+        try:
+            await _in_thread(_make_durable, self._files, target.path)
+            try:
+                await _in_thread(original.delete)
+            except TidelogError as error:
+                self._on_failure(source, error)
+            with storage_errors("Renaming", files.actual):
+                files.move_to(files.shown)
+            target.adopt(*move.key)
+            await _in_thread(_make_durable, self._files, target.path)
+        except TidelogError as error:
+            self._on_failure(target.path, error)
+            return
+        logger.info("%s has moved from %s to %s", move.partition, source, target.path)
+        self._on_moved(move.partition, target, source)
+
+
+def _cancel(move: Move) -> None:
+    move.is_cancelled = True
+    move.wake.set()
+
+
+def _cancelled(move: Move) -> TidelogError:
+    return error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"the move of {move.partition} to {move.target.path} has ended")
+
+
+@contextlib.contextmanager
+def _of_target(move: Move) -> Iterator[None]:
+    """Take note of an error of the directory that is moved to."""
+    try:
+        yield
+    except TidelogError as error:
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            move.target_failure = error
+        raise
+
+
+async def _in_thread(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run in a thread, and to the end also when cancelled: nothing may use a log that a thread is still at."""
+    work = asyncio.ensure_future(asyncio.to_thread(do, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
+
+
+def _make_durable(files: Files, path: Path) -> None:
+    with storage_errors("Flushing", path):
+        files.fsync_directory(path)
+
+
+def _apply(copy: PartitionLog, step: _Step) -> None:
+    match step:
+        case _StartAt():
+            copy.truncate_fully_and_start_at(step.offset)
+        case _TruncateTo():
+            copy.truncate_to(step.offset)
+        case _Append():
+            copy.append_as_follower(step.records)
+
+
+def _next_step(original: PartitionLog, copy: PartitionLog, max_bytes: int) -> _Step | None:
+    if copy.size_in_bytes == 0:
+        start = _first_base_offset(original)
+        if copy.log_end_offset != start:
+            return _StartAt(start)
+    elif copy.log_end_offset < original.log_start_offset:
+        return _StartAt(_first_base_offset(original))
+    else:
+        divergence = _divergence(original, copy)
+        if divergence is not None:
+            return divergence
+    if copy.log_end_offset >= original.log_end_offset:
+        return None
+    return _Append(original.read(copy.log_end_offset, max_bytes, original.log_end_offset))
+
+
+def _first_base_offset(log: PartitionLog) -> int:
+    """A log may start inside of its first batch."""
+    start, end = log.log_start_offset, log.log_end_offset
+    records = log.read(start, 1, end) if start < end else b""
+    return min(start, parse_header(records).base_offset) if records else start
+
+
+def _divergence(original: PartitionLog, copy: PartitionLog) -> _Step | None:
+    """KIP-101: the same offset in the same leader epoch is the same record."""
+    epoch, end_offset = original.end_offset_for_epoch(copy.latest_epoch)
+    if epoch == copy.latest_epoch and end_offset >= copy.log_end_offset:
+        return None
+    own_epoch, own_end = copy.end_offset_for_epoch(epoch) if epoch >= 0 else (-1, -1)
+    if own_epoch < 0:
+        return _StartAt(_first_base_offset(original))
+    return _TruncateTo(min(end_offset, own_end))
+
+
+def _catch_up(original: PartitionLog, copy: PartitionLog, max_bytes: int) -> bool:
+    """Copy what is left, at once; returns False when that is too much for one step of the event loop."""
+    copied = 0
+    while (step := _next_step(original, copy, max_bytes)) is not None:
+        if not isinstance(step, _Append) or copied > _MAX_STEP_BYTES:
+            return False
+        _apply(copy, step)
+        copied += len(step.records)
+    return True
+
+
+def _take_over(original: PartitionLog, copy: PartitionLog) -> None:
+    """Give a copy that has all records what the records do not say."""
+    copy.config = original.config
+    copy.advance_log_start_offset(original.log_start_offset)
+    for entry in original.epoch_entries:
+        if entry.epoch > copy.latest_epoch:
+            copy.assign_epoch_start(entry.epoch, entry.start_offset)
+    copy.adopt_producers(original)

@@ -1,0 +1,162 @@
+"""The ``.index`` and ``.timeindex`` files: their entries, and whether they fit the batches.
+
+A check is given the segment's batches one after the other and walks along its entries with them, so it needs no memory
+of its own. It asks what Kafka's dump tool asks: each entry of the offset index is a batch's last offset and the
+position where that batch begins; each entry of the time index is the last offset of a batch and the batch's max
+timestamp, which no batch before it exceeds. Entries of zeros at the end are a preallocated rest, not entries.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from tidelog.records import RecordBatchHeader
+from tidelog_node.tools.findings import Problem
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+
+
+class _IndexFile:
+    """Entries of one index; ``problems`` grows while the checks run."""
+
+    entry_struct: struct.Struct
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.problems: list[Problem] = []
+        self._data = path.read_bytes()
+        self._count = self._counted()
+        self._cursor = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def byte(self, index: int) -> int:
+        """Return where an entry stands in the file."""
+        return index * self.entry_struct.size
+
+    def fields(self, index: int) -> tuple[int, int]:
+        """Return an entry's two numbers as they stand in the file."""
+        first, second = self.entry_struct.unpack_from(self._data, self.byte(index))
+        return first, second
+
+    def relative_offset(self, index: int) -> int:
+        """Return an entry's offset, relative to the base offset."""
+        raise NotImplementedError
+
+    def sanity(self) -> list[Problem]:
+        """Return what is wrong with the file by itself: its length, and the order of its entries."""
+        found = []
+        if len(self._data) % self.entry_struct.size:
+            text = f"{len(self._data)} bytes are not a multiple of an entry's {self.entry_struct.size}"
+            found.append(Problem(self.path, text))
+        previous: tuple[int, int] | None = None
+        for index in range(self._count):
+            fields = self.fields(index)
+            if self.relative_offset(index) < 0:
+                found.append(self._problem(index, f"the relative offset {self.relative_offset(index)} is negative"))
+                break
+            if previous is not None and (fields[0] <= previous[0] or fields[1] <= previous[1]):
+                found.append(self._problem(index, f"the entry {fields} does not increase over {previous}"))
+                break
+            previous = fields
+        return found
+
+    def see(self, position: int, header: RecordBatchHeader) -> None:
+        """Check the entries that the segment's next batch answers."""
+        raise NotImplementedError
+
+    def finish(self) -> list[Problem]:
+        """Return all problems, after the last batch; entries that are left have none."""
+        while self._cursor < self._count:
+            self.problems.append(self._problem(self._cursor, f"no batch is where the entry {self._shown()} points"))
+            self._cursor += 1
+        return self.problems
+
+    def _shown(self) -> str:
+        raise NotImplementedError
+
+    def _problem(self, index: int, text: str) -> Problem:
+        return Problem(self.path, text, self.byte(index))
+
+    def _counted(self) -> int:
+        whole = len(self._data) // self.entry_struct.size
+        rest = self._data[: whole * self.entry_struct.size].rstrip(b"\0")
+        used = -(-len(rest) // self.entry_struct.size)
+        # One entry of zeros is a real one: the first batch is one record with the base offset, at byte 0.
+        return used if used or whole != 1 else 1
+
+
+class OffsetIndexFile(_IndexFile):
+    """Entries (last offset of a batch, its position)."""
+
+    entry_struct = _OFFSET_ENTRY
+
+    def entry(self, index: int) -> tuple[int, int]:
+        """Return (absolute offset, position)."""
+        relative, position = self.fields(index)
+        return self.base_offset + relative, position
+
+    def relative_offset(self, index: int) -> int:
+        """See the base class."""
+        return self.fields(index)[0]
+
+    def see(self, position: int, header: RecordBatchHeader) -> None:
+        """See the base class."""
+        while self._cursor < self._count:
+            offset, indexed = self.entry(self._cursor)
+            if indexed > position:
+                return
+            if indexed < position:
+                self.problems.append(self._problem(self._cursor, f"no batch begins at byte {indexed} of the segment"))
+            elif offset != header.last_offset:
+                text = f"offset {offset} at byte {indexed} of the segment, where a batch ends at {header.last_offset}"
+                self.problems.append(self._problem(self._cursor, text))
+            self._cursor += 1
+
+    def _shown(self) -> str:
+        offset, position = self.entry(self._cursor)
+        return f"(offset {offset}, position {position})"
+
+
+class TimeIndexFile(_IndexFile):
+    """Entries (max timestamp, last offset of the batch that has it)."""
+
+    entry_struct = _TIME_ENTRY
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        super().__init__(path, base_offset)
+        self._greatest = -1
+
+    def entry(self, index: int) -> tuple[int, int]:
+        """Return (timestamp, absolute offset)."""
+        timestamp, relative = self.fields(index)
+        return timestamp, self.base_offset + relative
+
+    def relative_offset(self, index: int) -> int:
+        """See the base class."""
+        return self.fields(index)[1]
+
+    def see(self, position: int, header: RecordBatchHeader) -> None:
+        """See the base class."""
+        self._greatest = max(self._greatest, header.max_timestamp)
+        while self._cursor < self._count:
+            timestamp, offset = self.entry(self._cursor)
+            if offset > header.last_offset:
+                return
+            if offset < header.last_offset:
+                self.problems.append(self._problem(self._cursor, f"no batch ends at offset {offset}"))
+            elif timestamp != header.max_timestamp:
+                text = f"timestamp {timestamp} at offset {offset}, where the batch has {header.max_timestamp}"
+                self.problems.append(self._problem(self._cursor, text))
+            elif timestamp < self._greatest:
+                text = f"timestamp {timestamp} at offset {offset} is below {self._greatest} of a batch before"
+                self.problems.append(self._problem(self._cursor, text))
+            self._cursor += 1
+
+    def _shown(self) -> str:
+        timestamp, offset = self.entry(self._cursor)
+        return f"(timestamp {timestamp}, offset {offset})"

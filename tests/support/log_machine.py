@@ -1,0 +1,206 @@
+"""A partition's log beside its model, on a disk that crashes, fails and fills up: what every machine of rules needs.
+
+Trouble is a crash of the machine or of the process at some operation on the disk, an operation that fails, or a full
+disk. After trouble the log is the one before the step or the one after it, or one that the step passes through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from log_model import LogState, ModelBatch, find_state
+from memory_disk import MachineCrashed, MemoryFiles, failing, no_fault
+from seeds import reproducible
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_node.log import LogConfig, PartitionLog
+
+DIRECTORY = Path("/data/topic-0")
+_OPERATIONS = ("pwrite", "fsync", "fsync_directory", "truncate", "rename", "remove", "open", "map")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """``kind``: crash, kill or an errno's name; at the ``after``-th operation (of ``operation``) from now."""
+
+    kind: str
+    after: int
+    operation: str
+    seed: int
+
+
+class TroubledLog(RuleBasedStateMachine):
+    """Rules are in subclasses; each changes the log by :meth:`do`.
+
+    ``safe_end`` is what no crash may take; ``safe_start`` and ``recovery_point`` are what was checkpointed. ``seen``
+    counts what has happened, over all runs of a class.
+    """
+
+    config: LogConfig
+    seen: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = MemoryFiles()
+        self.state = LogState(0, 0)
+        self.sent: list[ModelBatch] = []
+        self.epoch = 0
+        self.safe_end = 0
+        self.safe_start = 0
+        self.recovery_point = 0
+        self.now = 1_000
+        self.counter = 0
+        self.is_compacted = False
+        self.trouble: Trouble | None = None
+        self.log = self.open_log(self.disk)
+
+    def open_log(self, disk: MemoryFiles, clean: bool = False) -> PartitionLog:
+        return PartitionLog.open(
+            DIRECTORY,
+            self.config,
+            files=disk,
+            clean=clean,
+            recovery_point=self.recovery_point,
+            log_start_offset=self.safe_start,
+            now_ms=self.now,
+        )
+
+    @rule(seed=st.integers(0, 2**32), operation=st.integers(0, 40) | st.none())
+    def crash_machine(self, seed: int, operation: int | None) -> None:
+        self.come_back(seed, [self.state], [self.state.end], operation)
+
+    @rule()
+    def kill_process(self) -> None:
+        self.come_back(None, [self.state], [self.state.end])
+
+    @rule(
+        kind=st.sampled_from(("crash", "crash", "kill", "EIO", "EIO", "ENOSPC", "EROFS")),
+        after=st.integers(0, 25),
+        operation=st.sampled_from(_OPERATIONS),
+        seed=st.integers(0, 2**32),
+    )
+    def plan_trouble(self, kind: str, after: int, operation: str, seed: int) -> None:
+        self.trouble = Trouble(kind, after if kind in ("crash", "kill") else after // 5, operation, seed)
+
+    @rule(room=st.integers(0, 700))
+    def fill_disk(self, room: int) -> None:
+        self.disk.capacity = room
+
+    @rule()
+    def make_room(self) -> None:
+        self.disk.capacity = None
+
+    def do(self, action: Callable[[], Any], after: LogState, between: Iterable[LogState] = ()) -> Any:
+        """Do a step, with the trouble that is due; returns what it returned (True for None), or None after trouble."""
+        before, trouble, self.trouble = self.state, self.trouble, None
+        self._arm(trouble)
+        self.seen["full disk"] += self.disk.capacity is not None
+        ends = [before.end, after.lower_end]
+        failure: TidelogError | None = None
+        try:
+            result = action()
+        except MachineCrashed:
+            assert trouble is not None
+            self.come_back(None if trouble.kind == "kill" else trouble.seed, [after, before, *between], ends)
+            return None
+        except TidelogError as error:
+            failure = error
+        finally:
+            self._disarm()
+        if failure is None:
+            self.settle([after], after.start, after.end, after.lower_end)
+            return True if result is None else result
+        self.seen["failure"] += 1
+        assert failure.code is ErrorCode.KAFKA_STORAGE_ERROR, failure
+        assert trouble is not None or self.disk.capacity is not None, failure
+        if self.log.failure is not None:
+            self.seen["offline"] += 1
+            self.come_back(trouble.seed if trouble else 0, [after, before, *between], ends)
+        else:
+            self.settle([after, before, *between], min(before.start, after.start), *ends)
+        return None
+
+    def _arm(self, trouble: Trouble | None) -> None:
+        if trouble is None:
+            return
+        if trouble.kind in ("crash", "kill"):
+            self.disk.crash_at = self.disk.operations + trouble.after
+        else:
+            self.disk.fail = failing(getattr(errno, trouble.kind), trouble.operation, after=trouble.after, times=1)
+
+    def _disarm(self) -> None:
+        self.disk.fail, self.disk.crash_at = no_fault, None
+
+    def come_back(
+        self, seed: int | None, candidates: list[LogState], ends: list[int], operation: int | None = None
+    ) -> None:
+        """Crash, perhaps a second time while the log is being opened, and open it."""
+        rng = random.Random(seed)
+        self.seen["kill" if seed is None else "crash"] += 1
+        _stop(self.disk, None if seed is None else rng)
+        if operation is not None:
+            self.disk.crash_at = self.disk.operations + operation
+            with contextlib.suppress(MachineCrashed):
+                self.open_log(self.disk)
+                self.seen["opened before the second crash"] += 1
+            _stop(self.disk, rng)
+        self.reopen()
+        self.seen["cut by recovery"] += self.log.recovery.truncated_bytes > 0
+        self.settle(candidates, self.safe_start, *ends, *([] if seed is None else [min(self.safe_end, *ends)]))
+        self.safe_end = min(self.safe_end, self.state.end)
+
+    def reopen(self, clean: bool = False) -> None:
+        """A disk that is full may refuse; it then leaves nothing open, and it works when there is room."""
+        try:
+            self.log = self.open_log(self.disk, clean)
+            return
+        except TidelogError as error:
+            refusal = error
+        assert refusal.code is ErrorCode.KAFKA_STORAGE_ERROR, refusal
+        assert self.disk.capacity is not None, refusal
+        assert self.disk.handle_count == 0
+        self.seen["refused to open"] += 1
+        self.disk.capacity = None
+        self.log = self.open_log(self.disk)
+
+    def settle(self, candidates: list[LogState], least_start: int, *ends: int) -> None:
+        """Find which of the candidates the log is, begun and cut somewhere in the given ranges."""
+        least = max(self.safe_start, min(least_start, *(c.start for c in candidates)))
+        starts = range(least, max(c.start for c in candidates) + 1)
+        is_begun_anew = self.log.log_start_offset == self.log.log_end_offset == self.safe_start
+        allowed = range(self.safe_start if is_begun_anew else min(ends), max(ends) + 1)
+        self.state = find_state(self.log, candidates, starts, allowed)
+        self.epoch = max(self.epoch, self.log.latest_epoch)
+        self.sent = [batch for batch in self.sent if batch.end <= self.state.end]
+
+
+def _stop(disk: MemoryFiles, rng: random.Random | None) -> None:
+    if rng is None:
+        disk.kill()
+    else:
+        disk.crash(rng)
+
+
+def run_machine(machine: type[RuleBasedStateMachine], number: int, examples: int) -> None:
+    """Run a state machine with the examples of one seed; a failure names it and the command that runs it again."""
+    with reproducible(number):
+        run_state_machine_as_test(
+            seed(number)(type(machine.__name__, (machine,), {})),
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=40,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
