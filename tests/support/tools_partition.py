@@ -69,11 +69,14 @@ def write_partition(directory: Path) -> Path:
     """Write a sound partition: offsets 0 to 11 with a gap, two segments, two epochs, an aborted transaction."""
     first = [
         data_batch(0),
-        data_batch(2, 3, compression="gzip", timestamp_ms=NOW_MS + 10),
+        data_batch(2, 3, timestamp_ms=NOW_MS + 10),
         data_batch(5, 1, producer_id=9, sequence=0, transactional=True, timestamp_ms=NOW_MS + 20),
         marker_batch(6, ControlType.ABORT, 9),
     ]
-    second = [data_batch(8, epoch=1), data_batch(10, epoch=1, compression="zstd", timestamp_ms=NOW_MS + 30)]
+    second = [
+        data_batch(8, epoch=1, compression="gzip"),
+        data_batch(10, epoch=1, compression="zstd", timestamp_ms=NOW_MS + 30),
+    ]
     path = write_segment(directory, 0, first)
     path.with_suffix(".txnindex").write_bytes(encode_aborted(AbortedTransaction(9, 5, 6, 7)))
     write_segment(directory, 7, second)

@@ -7,7 +7,7 @@ from tidelog_node.log.files import OS_FILES, Files
 from tidelog_node.log.log import PartitionLog
 from tidelog_node.log.log_dirs import LogDirectory
 from tidelog_node.log.recovery import RecoveryReport
-from tidelog_node.log.segment import TimestampAndOffset
+from tidelog_node.log.timestamps import TimestampAndOffset
 
 __all__ = [
     "CREATE_TIME",

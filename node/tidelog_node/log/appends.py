@@ -11,7 +11,7 @@ from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION, UNLIMITE
 from tidelog.errors import CorruptRecordError, ErrorCode, error_for
 from tidelog.ids import LeaderEpoch
 from tidelog.records import (
-    LOG_OVERHEAD,
+    CODECS,
     NO_TIMESTAMP,
     ProducedBatch,
     RecordBatchHeader,
@@ -27,6 +27,7 @@ from tidelog_node.log.producers import Duplicate
 
 NO_APPEND_TIME = -1
 _ASSIGNED = struct.Struct(">qii")
+_CODEC_POSITION, _CODEC_MASK = 22, 0x07
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class ProduceRules:
     may be, and a codec other than the producer's.
     """
 
-    __slots__ = ("_codec", "_config", "_has_append_time", "_is_compacted", "_level", "_looks_inside")
+    __slots__ = ("_codec", "_codec_id", "_config", "_has_append_time", "_is_compacted", "_level", "_looks_inside")
 
     def __init__(self, config: LogConfig) -> None:
         self._config = config
@@ -86,6 +87,7 @@ class ProduceRules:
         self._looks_inside = self._is_compacted or limits_age
         compression = "none" if config.compression_type == "uncompressed" else config.compression_type
         self._codec = None if compression == PRODUCER_COMPRESSION else compression
+        self._codec_id = None if self._codec is None else CODECS.index(self._codec)
         self._level = _level(config)
 
     def check(self, records: Buffer, now_ms: int) -> tuple[RecordBatchHeader, Buffer]:
@@ -97,13 +99,14 @@ class ProduceRules:
                 UNSUPPORTED_COMPRESSION_TYPE.
         """
         self._check_size(len(records))
-        produced = inspect_produced(records, self._looks_inside or self._codec is not None)
+        has_other_codec = self._codec_id is not None and _codec_id_of(records) != self._codec_id
+        produced = inspect_produced(records, self._looks_inside or has_other_codec)
         header = produced.header
         if self._is_compacted and produced.summary is not None and produced.summary.has_keyless:
             raise error_for(ErrorCode.INVALID_RECORD, "a record without a key, which a compacted topic does not take")
         if not self._has_append_time:
             self._check_timestamps(produced, now_ms)
-        if self._codec is None or self._codec == header.compression:
+        if self._codec is None or not has_other_codec:
             return header, records
         records = recompress(records, self._codec, self._level)
         self._check_size(len(records))
@@ -198,6 +201,10 @@ def replicated_headers(records: Buffer, offset: int, epoch: LeaderEpoch) -> list
         position += header.size_in_bytes
         least_offset, least_epoch = header.next_offset, LeaderEpoch(header.partition_leader_epoch)
     return headers
+
+
+def _codec_id_of(records: Buffer) -> int:
+    return records[_CODEC_POSITION] & _CODEC_MASK if len(records) > _CODEC_POSITION else 0
 
 
 def _level(config: LogConfig) -> int | None:

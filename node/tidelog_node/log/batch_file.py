@@ -122,8 +122,8 @@ class BatchFile:
                 header = validate_batch(window, start)
                 yield position + start, header, window[start : start + claimed]
                 start += claimed
-            if claimed > self.size - position - start:
-                remaining = self.size - position - start
+            remaining = self.size - position - start
+            if 0 < remaining < claimed:
                 raise CorruptRecordError(f"batch of {claimed} bytes at byte {position + start}, {remaining} remain")
             position += start
             if start == 0:

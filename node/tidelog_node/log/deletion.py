@@ -10,17 +10,36 @@ from tidelog_node.log.files import Files, storage_errors
 DELETED_SUFFIX = "-delete"
 
 
-def delete_directory(files: Files, directory: Path) -> None:
-    """Rename ``topic-N`` to ``topic-N.<uuid>-delete``, durably, and remove it and its files.
+def condemn_directory(files: Files, directory: Path) -> Path:
+    """Rename ``topic-N`` to ``topic-N.<uuid>-delete``, durably; returns the new path.
 
     Raises:
-        TidelogError: KAFKA_STORAGE_ERROR; if the rename was done, :func:`remove_deleted` ends the work later.
+        TidelogError: KAFKA_STORAGE_ERROR.
     """
     condemned = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}{DELETED_SUFFIX}")
     with storage_errors("Deleting", directory):
         files.rename(directory, condemned)
         files.fsync_directory(directory.parent)
+    return condemned
+
+
+def remove_directory(files: Files, condemned: Path) -> None:
+    """Remove a condemned directory and its files.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR; :func:`remove_deleted` ends the work later.
+    """
+    with storage_errors("Deleting", condemned):
         _remove_all(files, condemned)
+
+
+def delete_directory(files: Files, directory: Path) -> None:
+    """Condemn and remove a directory.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR; if the rename was done, :func:`remove_deleted` ends the work later.
+    """
+    remove_directory(files, condemn_directory(files, directory))
 
 
 def remove_deleted(files: Files, log_directory: Path) -> list[str]:

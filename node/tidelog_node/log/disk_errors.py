@@ -18,9 +18,10 @@ def is_out_of_space(error: TidelogError) -> bool:
 def is_disk_failure(error: TidelogError) -> bool:
     """Return whether an error is the disk's own, after which its directory must not be used any more.
 
-    It is neither a full disk nor a process that has too many files open; nor an error without a cause, such as that of a
-    log that was closed.
+    It is neither a full disk nor a process that has too many files open; nor an error without a cause, such as that of
+    a log that was closed.
     """
     cause = error.__cause__
-    is_of_disk = error.code is ErrorCode.KAFKA_STORAGE_ERROR and isinstance(cause, OSError)
-    return is_of_disk and cause.errno not in (*_OUT_OF_SPACE, *_OUT_OF_RESOURCES)
+    if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or not isinstance(cause, OSError):
+        return False
+    return cause.errno not in (*_OUT_OF_SPACE, *_OUT_OF_RESOURCES)

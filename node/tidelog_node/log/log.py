@@ -1,59 +1,67 @@
-"""The log of one partition replica: appends, reads, truncations, over segments and the leader-epoch cache.
+"""The log of one partition replica: appends, reads, truncations, deletions (Kafka's UnifiedLog).
 
-Owns what is in the log, not what may be read of it: the high watermark is its caller's. Properties it upholds:
-offsets are contiguous from ``log_start_offset`` to ``log_end_offset``; a batch is visible whole or not at all; what
-a failed append leaves is cut off, and when that fails too the log is offline; all below ``recovery_point`` is
-on the disk; every truncation is on the disk before it returns, so records that were cut never come back after a crash.
+Owns what is in the log, not what may be read of it: the high watermark is its caller's. Below it, :class:`LocalLog` has
+the segments and what is durable of them; here are the leader epochs, the producers, the log's start and the rules of
+appends and retention. Properties: offsets ascend from ``log_start_offset`` to ``log_end_offset``, with gaps only where a
+compaction left them; every batch's leader epoch is in the cache before the batch is in the log; the producers' state is
+that of the batches.
 """
 
 from __future__ import annotations
 
-import bisect
-import contextlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import NO_EPOCH, LeaderEpoch
-from tidelog.records import RecordBatchHeader, assign_offsets, parse_header
-from tidelog_node.log.appends import NO_APPEND_TIME, AppendInfo, check_produced, replicated_headers
-from tidelog_node.log.config import LOG_APPEND_TIME, LogConfig
-from tidelog_node.log.deletion import delete_directory
+from tidelog.records import RecordBatchHeader
+from tidelog_node.log.appends import AppendInfo, ProduceRules, assigned_header, replicated_headers
+from tidelog_node.log.config import LogConfig
+from tidelog_node.log.deletion import condemn_directory, delete_directory
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
-from tidelog_node.log.files import OS_FILES, Files, storage_error, storage_errors
-from tidelog_node.log.recovery import RecoveryReport, load_segments
-from tidelog_node.log.segment import Segment, TimestampAndOffset
+from tidelog_node.log.files import OS_FILES, Buffer, Files, storage_errors
+from tidelog_node.log.local_log import LocalLog
+from tidelog_node.log.producer_replay import ProducerReplay
+from tidelog_node.log.producers import ProducerEntry, ProducerStates
+from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
+from tidelog_node.log.retention import RetentionPoint, SegmentExtent, find_expired
+from tidelog_node.log.segment import Segment
+from tidelog_node.log.timestamps import TimestampAndOffset, find_by_timestamp, find_max_timestamp
+from tidelog_node.log.transaction_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_EXPIRATION_MS = 86_400_000
 
 
 class PartitionLog:
     """One replica's log: opened once, used by one thread at a time, closed or deleted once.
 
-    :meth:`flush` alone may run on another thread beside appends and reads, not beside truncations, close or delete.
-    Any method raises KAFKA_STORAGE_ERROR, with path and reason, when the disk refuses. After a failure that leaves the
-    disk's content unknown (a flush, a truncation) the log is offline: ``failure`` says why and every call raises it.
+    :meth:`flush` and :meth:`remove_condemned` may run in another thread beside appends and reads, not beside anything
+    else. Any method raises KAFKA_STORAGE_ERROR, with path and reason, when the disk refuses. After a failure that leaves
+    the disk's content unknown (a flush, a truncation, a swap) the log is offline: ``failure`` says why and every call
+    raises it.
     """
 
     def __init__(
         self,
-        directory: Path,
-        config: LogConfig,
-        files: Files,
+        local: LocalLog,
         epochs: LeaderEpochCache,
-        segments: list[Segment],
+        producers: ProducerReplay,
+        files: Files,
         recovery: RecoveryReport,
+        log_start_offset: int,
     ) -> None:
-        self.directory = directory
-        self.config = config
+        self.directory = local.directory
         self.recovery = recovery
-        self.failure: TidelogError | None = None
-        self._files = files
+        self._local = local
         self._epochs = epochs
-        self._segments = segments
-        self._log_end_offset = segments[-1].next_offset
-        self._recovery_point = self._log_end_offset
-        self._rewritten_below = 0
-        self._is_directory_dirty = True
-        self._is_closed = False
+        self._producers = producers
+        self._files = files
+        self._log_start_offset = log_start_offset
+        self._unflushed_since_ms: int | None = None
+        self._rules = ProduceRules(local.config)
 
     @classmethod
     def open(
@@ -64,42 +72,64 @@ class PartitionLog:
         files: Files = OS_FILES,
         clean: bool = False,
         recovery_point: int = 0,
+        log_start_offset: int = 0,
+        producer_id_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        now_ms: int = 0,
     ) -> PartitionLog:
         """Open the log in a directory, which is created when missing, and repair what a crash left.
 
         ``clean`` says that the log was closed and its directory's clean-shutdown marker found; otherwise every batch
-        from ``recovery_point`` on is checked. ``recovery`` then tells what was cut.
+        from ``recovery_point`` on is checked. ``recovery`` then tells what was cut. ``log_start_offset`` is the
+        checkpointed one; a log that ends below it has nothing that may be read, and begins there anew.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk refuses.
         """
+        known = RecoveryInput(files, directory, config, clean, recovery_point, log_start_offset, now_ms)
         with storage_errors("Opening the log", directory):
             files.mkdir(directory)
             files.fsync_directory(directory.parent)
             epochs = LeaderEpochCache(files, directory)
-            segments, report = load_segments(
-                files, directory, config, epochs, clean=clean, recovery_point=recovery_point
-            )
-        log = cls(directory, config, files, epochs, segments, report)
-        if not clean:
-            log._recovery_point = min(recovery_point, log.log_end_offset)
-            log._rewritten_below = recovery_point if recovery_point > log.log_end_offset else 0
+            producers = ProducerReplay(ProducerStates(files, directory, producer_id_expiration_ms), now_ms)
+            segments, report = load_segments(known, epochs, producers)
+            local = LocalLog(files, directory, config, segments, segments[-1].next_offset if clean else recovery_point)
+            log_start = max(log_start_offset, segments[0].base_offset)
+            log = cls(local, epochs, producers, files, report, log_start)
+            producers.states.retain_snapshots(local.segments.base_offsets)
+        if log_start > log.log_end_offset:
+            logger.warning("%s ends at offset %d and begins anew at %d", directory, log.log_end_offset, log_start)
+            log.truncate_fully_and_start_at(log_start)
         return log
 
     @property
+    def config(self) -> LogConfig:
+        """The settings, which may be changed while the log is open."""
+        return self._local.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._local.change_config(config)
+        self._rules = ProduceRules(config)
+
+    @property
+    def failure(self) -> TidelogError | None:
+        """Why the log is offline; None while it is not."""
+        return self._local.failure
+
+    @property
     def log_start_offset(self) -> int:
-        """The offset of the first record that is there."""
-        return self._segments[0].base_offset
+        """The offset of the first record that may be read; it may lie inside the first segment."""
+        return self._log_start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self._log_end_offset
+        return self._local.log_end_offset
 
     @property
     def recovery_point(self) -> int:
         """The offset below which everything is on the disk."""
-        return self._recovery_point
+        return self._local.recovery_point
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -114,107 +144,207 @@ class PartitionLog:
     @property
     def size_in_bytes(self) -> int:
         """The bytes of all batches."""
-        return sum(segment.size for segment in self._segments)
+        return self._local.segments.size_in_bytes
 
     @property
     def segment_count(self) -> int:
         """How many segments there are."""
-        return len(self._segments)
+        return len(self._local.segments)
 
-    def append_as_leader(self, records: bytes | bytearray | memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+    @property
+    def active_base_offset(self) -> int:
+        """Where the segment that grows begins."""
+        return self._local.segments.active.base_offset
+
+    def sealed_segments(self) -> tuple[Segment, ...]:
+        """Return all segments but the active one, oldest first; their files do not change while they are here."""
+        return self._local.segments.sealed()
+
+    def append_as_leader(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append one batch from a producer; it gets the next offsets and the leader's epoch.
+
+        A batch of an idempotent producer that is one of its last five is not appended again: the answer is that of then.
 
         Raises:
             CorruptRecordError: the batch is torn or changed.
             TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
-                UNSUPPORTED_COMPRESSION_TYPE for a batch that no client may write; FENCED_LEADER_EPOCH when the log has
-                records of a later epoch; KAFKA_STORAGE_ERROR. The log is then as it was.
+                UNSUPPORTED_COMPRESSION_TYPE for a batch that no client may write; OUT_OF_ORDER_SEQUENCE_NUMBER,
+                INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE; FENCED_LEADER_EPOCH when the log has records of a later
+                epoch; KAFKA_STORAGE_ERROR. The log is then as it was.
         """
-        self._check_online()
-        check_produced(records, self.config)
+        local, rules = self._local, self._rules
+        local.check_online()
+        header, records = rules.check(records, now_ms)
         self._check_epoch(leader_epoch)
-        has_append_time = self.config.message_timestamp_type == LOG_APPEND_TIME
-        batch = bytearray(records)
-        assign_offsets(batch, self._log_end_offset, leader_epoch, now_ms if has_append_time else None)
-        headers = [parse_header(batch)]
-        self._append(batch, headers)
-        return AppendInfo.of(headers, now_ms if has_append_time else NO_APPEND_TIME)
+        if header.producer_id >= 0:
+            duplicate = self._producers.states.check(header)
+            if duplicate is not None:
+                return rules.describe_duplicate(duplicate, len(records), leader_epoch)
+        batch = rules.assign(header, records, local.log_end_offset, leader_epoch, now_ms)
+        if local.must_roll(batch.size, batch.last_offset, batch.max_timestamp, now_ms):
+            self._roll(batch.base_offset, now_ms)
+        if leader_epoch != self._epochs.latest_epoch:
+            self._epochs.assign(LeaderEpoch(leader_epoch), batch.base_offset)
+        local.append_batch(batch.parts, batch.size, batch.last_offset, batch.max_timestamp)
+        if header.producer_id >= 0:
+            self._take_in([assigned_header(header, batch, leader_epoch)], records, now_ms)
+        self._appended(now_ms)
+        return rules.describe(batch, leader_epoch)
 
-    def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo:
-        """Append whole batches as the leader has them; the first must begin at ``log_end_offset``.
+    def append_as_follower(self, records: Buffer, now_ms: int = 0) -> AppendInfo:
+        """Append whole batches as the leader has them; the first may begin above ``log_end_offset``, after a compaction.
 
         All are checked before the first is written. Where a segment ends between them, an error of the disk can
-        leave the earlier ones appended.
+        leave the earlier ones appended. ``now_ms`` decides about rolling where batches have no timestamps.
 
         Raises:
-            CorruptRecordError: a batch is torn or changed, not contiguous, or of an epoch before its predecessor's;
-                nothing is appended.
+            CorruptRecordError: a batch is torn or changed, below the end of the one before, or of an epoch before its
+                predecessor's; nothing is appended.
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        self._check_online()
-        end_offset = self._log_end_offset
-        epoch = self._epochs.epoch_at(end_offset - 1) if end_offset > self.log_start_offset else NO_EPOCH
+        self._local.check_online()
+        end_offset = self.log_end_offset
+        epoch = self._epochs.epoch_at(end_offset - 1) if end_offset > self._local.segments.first.base_offset else NO_EPOCH
         headers = replicated_headers(records, end_offset, epoch)
-        self._append(records, headers)
+        position, done = 0, 0
+        while done < len(headers):
+            group = self._place(headers, done, now_ms)
+            size = sum(header.size_in_bytes for header in group)
+            part = records if size == len(records) else memoryview(records)[position : position + size]
+            self._epochs.assign(LeaderEpoch(group[0].partition_leader_epoch), group[0].base_offset)
+            self._local.append(part, group)
+            self._take_in(group, part, now_ms)
+            position, done = position + size, done + len(group)
+        self._appended(now_ms)
         return AppendInfo.of(headers)
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
-        """Return whole batches from the one that contains ``offset``, all of them below ``end_offset``.
+        """Return whole batches from the first one that ends above ``offset``, all of them below ``end_offset``.
 
         At most ``max_bytes``, but at least one batch; not beyond the end of a segment. Empty at the end.
 
         Raises:
             TidelogError: OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR.
         """
-        self._check_online()
-        if not self.log_start_offset <= offset <= self._log_end_offset:
+        local = self._local
+        local.check_online()
+        if not self._log_start_offset <= offset <= local.log_end_offset:
             raise error_for(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.directory.name} is not from log start {self.log_start_offset}"
-                f" to log end {self._log_end_offset}",
+                f"offset {offset} of {self.directory.name} is not from log start {self._log_start_offset}"
+                f" to log end {local.log_end_offset}",
             )
-        if offset >= min(end_offset, self._log_end_offset):
-            return b""
-        segment = self._segment_of(offset)
-        with storage_errors("Reading", segment.path):
-            return segment.read(offset, max_bytes, end_offset)
+        return local.read(offset, max_bytes, end_offset) if offset < min(end_offset, local.log_end_offset) else b""
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment, unless it is empty, and begin another one.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the log is as it was, or offline.
+        """
+        self._local.check_online()
+        if self._local.segments.active.size:
+            self._roll(self.log_end_offset, now_ms)
 
     def truncate_to(self, offset: int) -> None:
         """Remove the records from ``offset`` on; a batch that contains it goes whole.
 
-        An offset below ``log_start_offset`` empties the log and starts it there. Epochs that begin at the new end
-        or later are forgotten, also when no record is removed.
+        An offset below the first segment empties the log and starts it there. Epochs that begin at the new end or later
+        are forgotten, also when no record is removed.
         """
-        self._check_online()
-        if offset < self.log_start_offset:
+        self._local.check_online()
+        if offset < self._local.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._offline_on_failure("Truncating"):
-            if offset < self._log_end_offset:
-                self._remove_segments(from_offset=offset)
-                if offset < self._segments[-1].next_offset:
-                    self._segments[-1].truncate_to(offset)
-                self._end_moved_back()
-            self._epochs.truncate_from_end(self._log_end_offset)
+        if offset < self.log_end_offset:
+            self._local.truncate_to(offset)
+            self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
+            self._reload_producers()
+        self._epochs.truncate_from_end(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove all records and epochs; the next record gets ``offset``."""
-        self._check_online()
+        """Remove all records, epochs and producers; the next record gets ``offset``."""
+        self._local.check_online()
         if offset < 0:
             raise ValueError(f"a log cannot start at {offset}")
-        with self._offline_on_failure("Truncating"):
-            for segment in reversed(self._segments):
-                segment.remove()
-                self._files.fsync_directory(self.directory)
-            self._segments = [Segment.create(self._files, self.directory, offset, self.config)]
-            self._files.fsync_directory(self.directory)
-            self._end_moved_back()
-            self._recovery_point = offset
-            self._epochs.clear()
+        self._local.truncate_fully_and_start_at(offset)
+        self._log_start_offset = offset
+        self._epochs.clear()
+        self._producers.states.clear()
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """Hide the records below ``offset``, which is not above the high watermark; False when they are already.
+
+        Segments wholly below it are deleted by :meth:`delete_expired`.
+        """
+        self._local.check_online()
+        if offset <= self._log_start_offset:
+            return False
+        if offset > self.log_end_offset:
+            raise error_for(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.directory.name} cannot start at {offset}, above its end {self.log_end_offset}",
+            )
+        self._log_start_offset = offset
+        self._epochs.truncate_from_start(offset)
+        return True
+
+    def delete_expired(self, now_ms: int, high_watermark: int) -> list[str]:
+        """Delete the segments that retention or the log's start takes away; returns the names of their log files.
+
+        Their files are renamed, and removed by :meth:`remove_condemned`. The active segment is rolled when it has to go.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the oldest ones may be gone.
+        """
+        self._local.check_online()
+        segments = self._local.segments
+        ends = [*segments.base_offsets[1:], self.log_end_offset]
+        extents = [SegmentExtent(end, segment.size) for end, segment in zip(ends, segments, strict=True)]
+        point = RetentionPoint(self._log_start_offset, high_watermark, now_ms)
+        with storage_errors("Looking for expired segments of", self.directory):
+            reasons = find_expired(extents, lambda index: segments[index].largest_timestamp, self.config, point)
+        if not reasons:
+            return []
+        if len(reasons) == len(segments):
+            self._roll(self.log_end_offset, now_ms)
+            self._sync_directory()
+        for segment, reason in zip(segments, reasons, strict=False):
+            logger.info("Segment %s of %s is deleted: %s", segment.path.name, self.directory.name, reason.value)
+        start = segments[len(reasons)].base_offset
+        self.advance_log_start_offset(start)
+        names = self._local.condemn_oldest(len(reasons), now_ms)
+        self._producers.states.delete_snapshots_below(start)
+        return names
+
+    @property
+    def condemned_count(self) -> int:
+        """How many deleted files wait for :meth:`remove_condemned`."""
+        return len(self._local.condemned)
+
+    def remove_condemned(self, now_ms: int) -> int:
+        """Remove deleted files whose ``file.delete.delay.ms`` is over and return how many; safe in a thread.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; they are tried again with the next call.
+        """
+        return self._local.condemned.remove(now_ms)
+
+    def replace_segments(self, cleaned: Segment, sources: Sequence[Segment], now_ms: int = 0) -> bool:
+        """Put a cleaned segment in the place of those it was made from, in one step as seen after a crash.
+
+        ``cleaned`` begins where the first source does, and has the suffix ``.cleaned``. False, and it is removed, when the
+        sources are no longer sealed segments of this log in one run. The old files go by :meth:`remove_condemned`.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the log is offline.
+        """
+        self._local.check_online()
+        return self._local.replace(cleaned, sources, now_ms)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, int]:
         """Return the largest epoch that is not above ``epoch``, and its end offset; (-1, -1) when unknown (KIP-101)."""
-        return self._epochs.end_offset_for(epoch, self._log_end_offset)
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
         """Note that ``epoch`` begins at ``offset``, as a new leader does at its log's end before it appends.
@@ -222,7 +352,7 @@ class PartitionLog:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the epochs are as they were.
         """
-        self._check_online()
+        self._local.check_online()
         self._epochs.assign(LeaderEpoch(epoch), offset)
 
     def find_by_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
@@ -231,14 +361,9 @@ class PartitionLog:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        self._check_online()
+        self._local.check_online()
         with storage_errors("Searching", self.directory):
-            for segment in self._segments:
-                if segment.max_timestamp >= timestamp_ms:
-                    found = segment.find_by_timestamp(timestamp_ms, self.log_start_offset)
-                    if found is not None:
-                        return found
-        return None
+            return find_by_timestamp(self._local.segments, timestamp_ms, self._log_start_offset)
 
     def find_max_timestamp(self) -> TimestampAndOffset | None:
         """Return the first record with the log's largest timestamp; None when no record has one (KIP-734).
@@ -246,9 +371,50 @@ class PartitionLog:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        self._check_online()
+        self._local.check_online()
         with storage_errors("Searching", self.directory):
-            return max(self._segments, key=lambda segment: segment.max_timestamp).find_max_timestamp()
+            return find_max_timestamp(self._local.segments, self._log_start_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return below which offset every transaction is decided and committed on all replicas (KIP-98)."""
+        states = self._producers.states
+        states.advance_high_watermark(high_watermark)
+        unstable = states.first_unstable_offset
+        return high_watermark if unstable is None else min(high_watermark, max(unstable, self._log_start_offset))
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [start_offset, end_offset), all of them decided.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        self._local.check_online()
+        aborted: list[AbortedTransaction] = []
+        with storage_errors("Searching", self.directory):
+            for segment in self._local.segments.from_offset(start_offset):
+                found, is_complete = segment.transaction_index.aborted(start_offset, end_offset)
+                aborted += found
+                if is_complete:
+                    break
+        return aborted
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """Return the idempotent producers that are known, in no particular order."""
+        return self._producers.states.entries()
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget the producers that were idle for ``producer.id.expiration.ms`` and return how many."""
+        return self._producers.states.expire(now_ms)
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether :meth:`flush` should be called: for ``flush.ms``, or to bring a sealed segment to the disk."""
+        if self.log_end_offset <= self.recovery_point:
+            return False
+        if self.active_base_offset > self.recovery_point:
+            return True
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        return now_ms - self._unflushed_since_ms >= self.config.flush_ms
 
     def flush(self) -> int:
         """Put all that is appended by now on the disk and return the new recovery point: the log's end at the call.
@@ -256,37 +422,50 @@ class PartitionLog:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the log is offline, since what the disk holds is no longer known.
         """
-        self._check_online()
-        end_offset, segments = self._log_end_offset, list(self._segments)
-        with self._offline_on_failure("Flushing"):
-            for segment in segments:
-                if segment.next_offset >= self._recovery_point:
-                    segment.fsync()
-                    if segment is not segments[-1] and segment.has_unsaved_indexes:
-                        segment.save_indexes()
-                        self._is_directory_dirty = True
-            if self._is_directory_dirty:
-                self._is_directory_dirty = False
-                self._files.fsync_directory(self.directory)
-        self._recovery_point = end_offset
-        if end_offset >= self._rewritten_below:
-            self._rewritten_below = 0
-        return end_offset
+        self._local.check_online()
+        self._unflushed_since_ms = None
+        recovery_point = self._local.flush()
+        self._producers.states.flush()
+        return recovery_point
 
     def close(self) -> None:
-        """Flush, write the indexes and close the files; a second call does nothing.
+        """Flush, write the indexes and the producers and close the files; a second call does nothing.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the files are closed, but the log was not closed cleanly, which is so
                 for every log that is offline.
         """
-        if self._is_closed:
-            return
-        try:
-            self.flush()
-            self._save_indexes()
-        finally:
-            self._close_files()
+        if not self._local.is_closed:
+            self._local.close()
+            self._producers.states.take_snapshot(self.log_end_offset, durable=True)
+
+    def go_offline(self, error: TidelogError) -> None:
+        """Refuse everything from now on, as after a failure of its own: the disk has failed under another log."""
+        if self._local.failure is None:
+            self._local.failure = error
+
+    def take_over(self, original: PartitionLog) -> None:
+        """Become what another log is that has the same records, in what the records do not say; that one is done with.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        assert self.log_end_offset == original.log_end_offset, (self.directory, original.directory)
+        self.config = original.config
+        self.advance_log_start_offset(original.log_start_offset)
+        for entry in original.epoch_entries:
+            if entry.epoch > self.latest_epoch:
+                self.assign_epoch_start(entry.epoch, entry.start_offset)
+        self._producers.states.take_over(original._producers.states, self.log_end_offset)
+
+    def condemn(self) -> Path:
+        """Close the files and rename the directory to ``topic-N.<uuid>-delete``, for it to be removed later.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        self._local.close_files()
+        return condemn_directory(self._files, self.directory)
 
     def delete(self) -> None:
         """Close the files and remove the directory.
@@ -294,129 +473,69 @@ class PartitionLog:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        self._close_files()
+        self._local.close_files()
         delete_directory(self._files, self.directory)
 
     def check_invariants(self) -> None:
-        """Assert what the module says: contiguous offsets, right indexes, epochs as the batches have them."""
-        expected = self.log_start_offset
-        epochs: list[EpochEntry] = []
-        for segment in self._segments:
-            assert segment.base_offset == expected, (segment.path, expected)
-            segment.check_invariants()
-            expected = segment.next_offset
-            for _, header in segment.headers(0):
-                if not epochs or header.partition_leader_epoch != epochs[-1].epoch:
-                    epochs.append(EpochEntry(LeaderEpoch(header.partition_leader_epoch), header.base_offset))
-        assert expected == self._log_end_offset, (expected, self._log_end_offset)
-        assert 0 <= self._recovery_point <= self._log_end_offset, (self._recovery_point, self._log_end_offset)
+        """Assert what the module says: ascending offsets, right indexes, epochs and producers as the batches have them."""
+        self._local.check_invariants()
         self._epochs.check_invariants()
-        ahead = [entry for entry in self._epochs.entries if entry.start_offset >= self._log_end_offset]
-        assert [*epochs, *ahead] == list(self._epochs.entries), (epochs, self._epochs.entries)
+        assert self._local.segments.first.base_offset <= self._log_start_offset <= self.log_end_offset
+        for segment in self._local.segments:
+            for _, header in segment.headers():
+                if header.next_offset > self._log_start_offset:
+                    offset = max(header.base_offset, self._log_start_offset)
+                    assert self._epochs.epoch_at(offset) == header.partition_leader_epoch, (header, self._epochs.entries)
+        ahead = [entry for entry in self._epochs.entries if entry.start_offset >= self.log_end_offset]
         assert len(ahead) <= 1, ahead
-
-    def _check_online(self) -> None:
-        if self.failure is not None:
-            raise error_for(self.failure.code, f"the log {self.directory} is offline: {self.failure.message}")
-        if self._is_closed:
-            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"the log {self.directory} is closed")
+        self._producers.states.check_invariants()
 
     def _check_epoch(self, leader_epoch: int) -> None:
-        if leader_epoch < self.latest_epoch:
+        if leader_epoch < self._epochs.latest_epoch:
             raise error_for(
                 ErrorCode.FENCED_LEADER_EPOCH,
                 f"append to {self.directory.name} in leader epoch {leader_epoch}, the log has {self.latest_epoch}",
             )
 
-    def _append(self, data: bytes | bytearray | memoryview, headers: list[RecordBatchHeader]) -> None:
-        """Write batches to the active segment, rolling it where they do not fit or the leader epoch changes."""
-        position, done = 0, 0
-        while done < len(headers):
-            segment, group = self._place(headers, done)
-            size = sum(header.size_in_bytes for header in group)
-            self._epochs.assign(LeaderEpoch(group[0].partition_leader_epoch), self._log_end_offset)
-            part = data if size == len(data) else memoryview(data)[position : position + size]
-            try:
-                segment.append(part, group)
-            except OSError as cause:
-                self._undo_append(segment)
-                raise storage_error("Appending to", segment.path, cause) from cause
-            self._log_end_offset = segment.next_offset
-            position, done = position + size, done + len(group)
-
-    def _place(self, headers: list[RecordBatchHeader], first: int) -> tuple[Segment, list[RecordBatchHeader]]:
-        """Return the segment for the next batches and those that go there in one write: of one leader epoch."""
+    def _place(self, headers: Sequence[RecordBatchHeader], first: int, now_ms: int) -> list[RecordBatchHeader]:
+        """Make room for the next batches and return those that go there in one write: of one leader epoch."""
         head = headers[first]
-        segment = self._segment_for(head)
+        if self._local.must_roll(head.size_in_bytes, head.last_offset, head.max_timestamp, now_ms):
+            self._roll(head.base_offset, now_ms)
         group, size = [head], head.size_in_bytes
         for header in headers[first + 1 :]:
             size += header.size_in_bytes
             is_same_epoch = header.partition_leader_epoch == head.partition_leader_epoch
             is_too_large = size > self.config.segment_bytes
-            if is_too_large or not is_same_epoch or not segment.has_room_for(size, header.last_offset):
+            is_full = is_too_large or self._local.must_roll(size, header.last_offset, header.max_timestamp, now_ms)
+            if is_full or not is_same_epoch:
                 break
             group.append(header)
-        return segment, group
+        return group
 
-    def _segment_for(self, header: RecordBatchHeader) -> Segment:
-        active = self._segments[-1]
-        if active.has_room_for(header.size_in_bytes, header.last_offset):
-            return active
-        if active.base_offset < self._rewritten_below:
-            with self._offline_on_failure("Flushing"):
-                active.fsync()
-        with storage_errors("Rolling a segment of", self.directory):
-            segment = Segment.create(self._files, self.directory, self._log_end_offset, self.config)
-        active.seal()
-        self._segments.append(segment)
-        self._is_directory_dirty = True
-        return segment
+    def _roll(self, first_offset: int, now_ms: int) -> None:
+        self._producers.states.take_snapshot(self.log_end_offset)
+        self._local.roll(first_offset, now_ms)
 
-    def _save_indexes(self) -> None:
-        with self._offline_on_failure("Writing the indexes of"):
-            self._segments[-1].save_indexes()
-            for segment in self._segments:
-                if segment.has_unsaved_indexes:
-                    segment.save_indexes()
+    def _take_in(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
+        position = 0
+        with storage_errors("Noting the producers of", self.directory):
+            for header in headers:
+                if header.producer_id >= 0:
+                    batch = memoryview(records)[position : position + header.size_in_bytes]
+                    self._producers.append(self._local.segments.active, header, batch, now_ms)
+                position += header.size_in_bytes
+
+    def _appended(self, now_ms: int) -> None:
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+
+    def _reload_producers(self) -> None:
+        with storage_errors("Reading the producers of", self.directory):
+            self._producers.load(list(self._local.segments), self._log_start_offset, self.log_end_offset)
+
+    def _sync_directory(self) -> None:
+        with storage_errors("Flushing", self.directory):
             self._files.fsync_directory(self.directory)
-
-    def _close_files(self) -> None:
-        self._is_closed = True
-        for segment in self._segments:
-            segment.close()
-
-    def _undo_append(self, segment: Segment) -> None:
-        try:
-            segment.cut_excess()
-        except OSError as cause:
-            self.failure = storage_error("Cutting off what a failed append left in", segment.path, cause)
-
-    def _segment_of(self, offset: int) -> Segment:
-        return self._segments[bisect.bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1]
-
-    def _remove_segments(self, from_offset: int) -> None:
-        """Remove the segments that begin at an offset or later, the newest first; the log's first one stays."""
-        while len(self._segments) > 1 and self._segments[-1].base_offset >= from_offset:
-            self._segments[-1].remove()
-            self._files.fsync_directory(self.directory)
-            self._segments.pop()
-
-    def _end_moved_back(self) -> None:
-        """After a truncation.
-
-        A recovery point that was handed out may lie beyond the new end and be checkpointed still. Segments that begin
-        below it are therefore synced when they are rolled, so that recovery from there finds all before it intact.
-        """
-        self._log_end_offset = self._segments[-1].next_offset
-        self._rewritten_below = max(self._rewritten_below, self._recovery_point)
-        self._recovery_point = min(self._recovery_point, self._log_end_offset)
-        self._is_directory_dirty = True
-
-    @contextlib.contextmanager
-    def _offline_on_failure(self, action: str) -> Iterator[None]:
-        try:
-            with storage_errors(action, self.directory):
-                yield
-        except TidelogError as error:
-            self.failure = error
-            raise

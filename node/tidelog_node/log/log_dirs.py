@@ -30,7 +30,7 @@ from tidelog_node.log.checkpoints import (
     write_offsets,
 )
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.deletion import delete_directory, remove_deleted
+from tidelog_node.log.deletion import condemn_directory, remove_deleted, remove_directory
 from tidelog_node.log.files import OS_FILES, Files, storage_errors
 from tidelog_node.log.log import PartitionLog
 from tidelog_node.log.meta_properties import (
@@ -195,8 +195,9 @@ class LogDirectory:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        delete_directory(self._files, self.partition_path(topic, partition))
+        condemned = condemn_directory(self._files, self.partition_path(topic, partition))
         self.forget(topic, partition)
+        remove_directory(self._files, condemned)
 
     def forget(self, topic: str, partition: int) -> None:
         """Count a partition no more: its directory was deleted or renamed."""

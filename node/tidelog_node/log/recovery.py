@@ -5,7 +5,9 @@ looked at. After an unclean one, every batch from the segment of the recovery po
 CRC, above the one before. The first that fails ends the log: the file is cut there, durably, and later segments are
 removed, the newest first, so that a crash in between leaves a log without a hole. A segment that begins above the end
 of its predecessor is removed too, unless that one has its index files: they are written when its batches are on the
-disk, so that the gap is one that compaction left, and not a tail that the crash took.
+disk, so that the gap is one that compaction left, and not a tail that the crash took. A base offset is not covered by the
+CRC: where the offsets go back behind a gap, it is the batch behind the gap that is not believed, and none reaches
+beyond the next segment's base.
 
 Indexes of checked segments are rebuilt, and so is what producers did there. The leader epochs of the checkpoint are
 believed where they agree with the batches; else those of the batches replace them. None is left beyond the log's end.
@@ -31,6 +33,8 @@ from tidelog_node.log.segment_files import LOG_SUFFIX, parse_segment_name
 from tidelog_node.log.swap import finish_swaps
 
 logger = logging.getLogger(__name__)
+
+_MAX_OFFSET = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -122,47 +126,68 @@ class _Recovery:
 
     def _check(self) -> None:
         first = self._first_to_check()
+        while not self._is_checked(first):
+            self._report.checked_segments = self._report.checked_batches = 0
+            self._runs = []
+        self._mend_epochs(first)
+        self._tell(self._segments[-1].next_offset)
+
+    def _is_checked(self, first: int) -> bool:
+        """Check the segments from an index on; False when all must be done again, since a good batch was cut off too."""
         expected = self._segments[first].base_offset
         self._load_producers(expected)
         may_have_gap = True
-        for index in range(first, len(self._segments)):
-            segment = self._segments[index]
+        for index, segment in enumerate(self._segments[first:], first):
             if segment.base_offset < expected or (segment.base_offset > expected and not may_have_gap):
                 self._remove_from(index, f"{segment.path.name} should begin at offset {expected}")
                 break
             may_have_gap = segment.is_whole
-            fault = self._check_segment(segment)
+            successor = self._segments[index + 1] if index + 1 < len(self._segments) else None
+            checked_end = self._check_segment(segment, successor.base_offset if successor else _MAX_OFFSET)
+            if checked_end is None:
+                return False
             expected = segment.next_offset
-            if fault is not None:
-                self._report.fault = f"{segment.path.name}: {fault}"
-                self._remove_from(index + 1, fault)
+            if not checked_end:
+                self._remove_from(index + 1, self._report.fault or "")
                 break
-        self._mend_epochs(first)
-        self._tell(expected)
+        return True
 
     def _first_to_check(self) -> int:
         bases = [segment.base_offset for segment in self._segments]
         return max(0, bisect.bisect_right(bases, self._known.recovery_point) - 1)
 
-    def _check_segment(self, segment: Segment) -> str | None:
-        """Check a segment and cut it behind its last good batch; return what is wrong with what was cut off."""
+    def _check_segment(self, segment: Segment, bound: int) -> bool | None:
+        """Check a segment, all of which must lie below ``bound``, and cut it behind its last good batch.
+
+        False when something had to be cut, None when the last good batch went with it.
+        """
         self._report.checked_segments += 1
         segment.transaction_index.truncate(segment.base_offset)
-        valid = 0
+        valid, gap, end_offset = 0, 0, segment.base_offset
         try:
-            for position, header, data in segment.rebuild():
+            for position, header, data in segment.rebuild(bound):
+                gap = position if header.base_offset > end_offset else 0
+                valid, end_offset = position + header.size_in_bytes, header.next_offset
+                self._report.checked_batches += 1
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
                     self._producers.append(segment, header, data)
-                valid = position + header.size_in_bytes
-                self._report.checked_batches += 1
         except CorruptRecordError as cause:
-            rest = segment.size - valid
-            fault = None if segment.is_allocated_only(valid) else f"{cause.message} ({rest} bytes from byte {valid} on)"
-            self._report.truncated_bytes += rest if fault else 0
-            segment.truncate_bytes(valid)
-            return fault
-        return None
+            if segment.is_allocated_only(valid):
+                segment.truncate_bytes(valid)
+                return True
+            if gap and _goes_back(segment, valid):
+                self._cut(segment, gap, f"the batch behind a gap ends at offset {end_offset}, the next is below")
+                return None
+            self._cut(segment, valid, cause.message)
+            return False
+        return True
+
+    def _cut(self, segment: Segment, size: int, fault: str) -> None:
+        rest = segment.size - size
+        self._report.fault = f"{segment.path.name}: {fault} ({rest} bytes from byte {size} on)"
+        self._report.truncated_bytes += rest
+        segment.truncate_bytes(size)
 
     def _note_epoch(self, epoch: int, offset: int) -> None:
         if self._runs and self._runs[-1].epoch >= epoch:
@@ -223,6 +248,15 @@ class _EpochRun:
 
     def agrees_with(self, epochs: LeaderEpochCache) -> bool:
         return epochs.epoch_at(self.first_offset) == self.epoch == epochs.epoch_at(self.last_offset)
+
+
+def _goes_back(segment: Segment, position: int) -> bool:
+    """Return whether the batch at a position begins below the end of the one before."""
+    try:
+        _, header = next(segment.headers(position))
+    except CorruptRecordError:
+        return False
+    return header.base_offset < segment.next_offset
 
 
 def _tidy(files: Files, directory: Path) -> list[int]:

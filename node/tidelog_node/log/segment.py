@@ -291,10 +291,10 @@ class Segment:
             return str(cause)
         return None
 
-    def rebuild(self) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
+    def rebuild(self, end_bound: int) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
         """Make the segment ready from its batches alone: yield each that is whole, unchanged and above the one before.
 
-        With position and bytes, which are good until the next step. Raises CorruptRecordError at the first that is not:
+        None may reach ``end_bound``. With position and bytes, which are good until the next step. Raises CorruptRecordError at the first that is not:
         ``next_offset`` is then the end of what is valid. Nothing is removed from the disk but the indexes.
         """
         self._indexes.discard_files()
@@ -302,6 +302,10 @@ class Segment:
         self.next_offset = self.base_offset
         for position, header, data in self._batches.scan():
             self._check_order(header, position)
+            if header.next_offset > end_bound:
+                raise CorruptRecordError(
+                    f"batch at byte {position} ends at offset {header.next_offset}, above {end_bound}"
+                )
             growing.add(header, position)
             self._note(header.last_offset, header.max_timestamp)
             yield position, header, data

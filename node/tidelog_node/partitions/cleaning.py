@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from tidelog.config.topic import UNLIMITED
 from tidelog.errors import ErrorCode, TidelogError
@@ -38,6 +39,7 @@ from tidelog_node.log.cleaner import (
     cleanable_range,
     filthiest,
 )
+from tidelog_node.log.files import storage_errors
 from tidelog_node.log.segment import Segment
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.log_directories import PartitionKey
@@ -48,6 +50,8 @@ logger = logging.getLogger(__name__)
 
 _MIN_PAUSE_MS, _MAX_PAUSE_MS = 1_000, 3_600_000
 _SEED_BITS = 64
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +133,24 @@ class _Cleaners:
         seed = partial(secrets.randbits, _SEED_BITS)
         cleaner = LogCleaner(self._files, self._settings.memory, self._throttle, seed, time.monotonic)
         while True:
-            job = await self._next_job()
-            if job is None:
-                await asyncio.sleep(max(self._settings.backoff_ms, 1) / 1000)
-                continue
             try:
-                await self._clean(number, cleaner, job)
-            finally:
-                job.watched.is_in_progress = False
+                has_cleaned = await self._clean_next(number, cleaner)
+            except Exception:
+                logger.exception("Log cleaner %d goes on after an error that it did not expect", number)
+                has_cleaned = False
+            if not has_cleaned:
+                await asyncio.sleep(max(self._settings.backoff_ms, 1) / 1000)
+
+    async def _clean_next(self, number: int, cleaner: LogCleaner) -> bool:
+        """Clean the filthiest log; returns whether there was one."""
+        job = await self._next_job()
+        if job is None:
+            return False
+        try:
+            await self._clean(number, cleaner, job)
+        finally:
+            job.watched.is_in_progress = False
+        return True
 
     async def _next_job(self) -> _Job | None:
         """Take the filthiest log that is due; None when there is none. One worker at a time chooses."""
@@ -209,30 +223,26 @@ class _Cleaners:
         is_resting = self._clock.monotonic_ms() < watched.paused_until_ms
         if watched.is_in_progress or watched.is_uncleanable or is_resting:
             return None
-        try:
-            state = _state(partition, watched.checkpoint.get(_key(partition)))
-        except (TidelogError, OSError) as error:
-            self._pause(watched, f"{partition} cannot be looked at", error)
-            return None
-        return cleanable_range(state, partition.log.config, self._clock.wall_ms())
+        state = self._look(partition, lambda: _state(partition, watched.checkpoint.get(_key(partition))))
+        return None if state is None else cleanable_range(state, partition.log.config, self._clock.wall_ms())
 
-    def _take(self, partition: Partition, found: Cleanable) -> _Job:
-        """Take down what the log is at this moment, in one step of the event loop."""
-        log, end_offset = partition.log, found.first_uncleanable_offset
-        segments = [segment for segment in log.sealed_segments() if segment.base_offset < end_offset]
+    def _take(self, partition: Partition, found: Cleanable) -> _Job | None:
+        """Take down what the log is at this moment, in one step of the event loop; None when the disk refuses."""
+        task = self._look(partition, lambda: _task(partition, found))
+        if task is None:
+            return None
         watched = self._watched[_key(partition)]
         watched.is_in_progress = True
-        task = LogToClean(
-            str(partition),
-            log.directory,
-            log.config,
-            tuple(map(SourceSegment.of, segments)),
-            found.first_dirty_offset,
-            end_offset,
-            tuple(log.aborted_transactions(segments[0].base_offset, end_offset)),
-            {producer.producer_id: producer for producer in log.active_producers()},
-        )
         return _Job(partition, _key(partition), watched, task)
+
+    def _look(self, partition: Partition, look: Callable[[], T]) -> T | None:
+        """Return what a look at a log gives; None, and a pause for it, when the disk refuses."""
+        try:
+            with storage_errors("Looking at", partition.log.directory):
+                return look()
+        except TidelogError as error:
+            self._pause(self._watched[_key(partition)], f"Looking at {partition} failed", error)
+            return None
 
     async def _clean(self, number: int, cleaner: LogCleaner, job: _Job) -> None:
         loop = asyncio.get_running_loop()
@@ -317,7 +327,23 @@ def _state(partition: Partition, checkpoint: int | None) -> LogState:
         log.active_base_offset,
         log.log_end_offset,
         log.last_stable_offset(partition.high_watermark),
+        log.recovery_point,
         checkpoint,
+    )
+
+
+def _task(partition: Partition, found: Cleanable) -> LogToClean:
+    log, end_offset = partition.log, found.first_uncleanable_offset
+    segments = [segment for segment in log.sealed_segments() if segment.base_offset < end_offset]
+    return LogToClean(
+        str(partition),
+        log.directory,
+        log.config,
+        tuple(map(SourceSegment.of, segments)),
+        found.first_dirty_offset,
+        end_offset,
+        tuple(log.aborted_transactions(segments[0].base_offset, end_offset)),
+        {producer.producer_id: producer for producer in log.active_producers()},
     )
 
 
@@ -338,4 +364,6 @@ async def _ended(work: asyncio.Future[Cleaning], stop: threading.Event) -> Clean
     except asyncio.CancelledError:
         stop.set()
         await asyncio.wait([work])
+        # What became of it does not matter any more, but a future complains when nobody asks.
+        work.exception()
         raise

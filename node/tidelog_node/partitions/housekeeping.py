@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
 from tidelog.errors import TidelogError
-from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
 
@@ -58,7 +57,8 @@ async def remove_deleted_files(registry: PartitionRegistry, interval_ms: int) ->
     """Give back the space of files whose ``file.delete.delay.ms`` is over, in a thread, until cancelled."""
 
     async def remove(partition: Partition) -> None:
-        await partition.remove_condemned()
+        if partition.log.condemned_count:
+            await partition.remove_condemned()
 
     await _Round(registry, "Removing the deleted files of", remove).repeat(interval_ms)
 
@@ -73,19 +73,22 @@ async def expire_producers(registry: PartitionRegistry, interval_ms: int) -> Non
     await _Round(registry, "Forgetting the old producers of", expire).repeat(interval_ms)
 
 
-async def write_checkpoints(registry: PartitionRegistry, directories: LogDirectories, interval_ms: int) -> None:
-    """Write high watermarks and recovery points each ``interval_ms``, until cancelled."""
+async def write_checkpoints(registry: PartitionRegistry, interval_ms: int) -> None:
+    """Write high watermarks and recovery points each ``interval_ms``, where they changed, until cancelled."""
     written = None
     while True:
         await asyncio.sleep(interval_ms / 1000)
         current = registry.checkpoints()
-        if current == written:
-            continue
-        try:
-            await asyncio.to_thread(directories.write_checkpoints, *current)
+        if current != written:
+            await registry.write_checkpoints()
             written = current
-        except TidelogError as error:
-            logger.error("Writing the checkpoints failed: %s", error)
+
+
+async def write_log_start_offsets(registry: PartitionRegistry, interval_ms: int) -> None:
+    """Write where logs start that do not start at 0 each ``interval_ms``, until cancelled."""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        await registry.write_log_start_offsets()
 
 
 class _Round:

@@ -167,8 +167,7 @@ class _DirectoryLoad:
 
 def close_offline(log: PartitionLog, failure: TidelogError) -> None:
     """Close the files of a log whose directory is offline; what the disk says to it does not matter any more."""
-    if log.failure is None:
-        log.failure = failure
+    log.go_offline(failure)
     try:
         log.close()
     except TidelogError as error:

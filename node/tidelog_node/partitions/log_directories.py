@@ -19,7 +19,7 @@ from pathlib import Path
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
-from tidelog_node.log.deletion import delete_directory
+from tidelog_node.log.deletion import delete_directory, remove_directory
 from tidelog_node.log.files import storage_errors
 from tidelog_node.partitions.loading import FoundPartition, PartitionKey, load_partitions
 
@@ -220,6 +220,14 @@ class LogDirectories:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         delete_directory(self.files, path)
+
+    def remove_condemned(self, path: Path) -> None:
+        """Remove a folder whose name says ``-delete``.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        remove_directory(self.files, path)
 
     def forget(self, path: Path) -> None:
         """Count the folder of a partition no more: it is not there any longer."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import AppendInfo, PartitionLog, TimestampAndOffset
 from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.log.segment import Segment
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.purgatory import OffsetWaiters, ReadWaiters
 from tidelog_node.partitions.reads import (
@@ -101,6 +103,8 @@ class Partition:
         self.deletion_waiters = OffsetWaiters()
         self.log_end_waiters = ReadWaiters()
         self.high_watermark_waiters = ReadWaiters()
+        self.truncated_to: int | None = None
+        """The least offset that the log was truncated to since :meth:`forget_truncation`; None when it was not."""
         self._effects = effects
         self._clock = clock
 
@@ -312,6 +316,16 @@ class Partition:
             with self._watching_disk():
                 return await asyncio.to_thread(self.log.remove_condemned, self._clock.wall_ms())
 
+    def replace_segments(self, cleaned: Segment, sources: Sequence[Segment]) -> bool:
+        """Put a cleaned segment in place of its sources, while holding ``disk``; False when they are not there."""
+        with self._watching_disk():
+            return self.log.replace_segments(cleaned, sources, self._clock.wall_ms())
+
+    def forget_truncation(self, offset: int) -> None:
+        """Say that the cleaner has seen that the log was truncated to ``offset``."""
+        if self.truncated_to == offset:
+            self.truncated_to = None
+
     def expire_producers(self) -> int:
         """Forget producers that were silent for ``producer.id.expiration.ms``; returns how many."""
         with self._watching_disk():
@@ -325,15 +339,14 @@ class Partition:
 
     def go_offline(self, error: TidelogError) -> None:
         """Answer everybody who waits, and refuse everything from now on: the log's directory has failed."""
-        if self.log.failure is None:
-            self.log.failure = error
+        self.log.go_offline(error)
         self._abandon(f"{self}: the log directory of node {self.state.local_id} failed", ErrorCode.KAFKA_STORAGE_ERROR)
 
-    async def delete(self) -> None:
-        """Answer everybody who waits and delete the log."""
+    async def delete(self) -> Path:
+        """Answer everybody who waits and condemn the log; returns its directory, which is to be removed later."""
         self._abandon(f"{self} was removed from node {self.state.local_id}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         async with self.disk:
-            await asyncio.to_thread(self.log.delete)
+            return await asyncio.to_thread(self.log.condemn)
 
     def step(self, event: Event) -> None:
         """Feed the state machine and do what it says."""
@@ -363,11 +376,16 @@ class Partition:
             case StopFetching():
                 self._effects.stop_fetching(self)
             case TruncateTo():
+                self._note_truncation(command.offset)
                 self.log.truncate_to(command.offset)
             case RestartLogAt():
+                self._note_truncation(min(command.offset, self.log.log_start_offset))
                 self.log.truncate_fully_and_start_at(command.offset)
             case _:
                 assert_never(command)
+
+    def _note_truncation(self, offset: int) -> None:
+        self.truncated_to = offset if self.truncated_to is None else min(offset, self.truncated_to)
 
     def _complete_producers(self) -> None:
         leader = self.state.leader

@@ -44,6 +44,7 @@ from tidelog_quorum.metadata import (
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 5.0
+_REMOVAL_S = 1.0
 ByDirectory = dict[Path, dict[PartitionKey, int]]
 
 
@@ -75,7 +76,7 @@ class PartitionRegistry:
     ) -> None:
         self.broker_id = broker_id
         self.relocations = Relocations(
-            directories.files, max_move_bytes_per_second, self._note_moved, self.fail_directory
+            directories.files, max_move_bytes_per_second, clock.wall_ms, self._note_moved, self.fail_directory
         )
         self._directories = directories
         self._found = found
@@ -95,6 +96,7 @@ class PartitionRegistry:
         self._changing = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._full: set[Path] = set()
+        self._condemned: dict[Path, int] = {}
 
     def connect(
         self,
@@ -238,6 +240,23 @@ class PartitionRegistry:
                     if offline.is_retried and self._offline.get(key) is offline:
                         await self._retry(key, offline)
 
+    async def remove_condemned(self) -> None:
+        """Remove the folders of deleted replicas when ``file.delete.delay.ms`` is over, until cancelled.
+
+        What is left at a stop is removed by the next start.
+        """
+        while True:
+            await asyncio.sleep(_REMOVAL_S)
+            now_ms = self._clock.monotonic_ms()
+            for path in [p for p, due_ms in self._condemned.items() if due_ms <= now_ms]:
+                del self._condemned[path]
+                if path.parent in self._directories.failures:
+                    continue
+                try:
+                    await asyncio.to_thread(self._directories.remove_condemned, path)
+                except TidelogError as error:
+                    self._note_failures({path.parent: error})
+
     def fail_directory(self, path: Path, error: TidelogError) -> None:
         """Take a log directory offline with all replicas in it; a second call does nothing."""
         if not self._directories.fail(path, error):
@@ -325,9 +344,9 @@ class PartitionRegistry:
             return
         await self.relocations.cancel(key)
         del self._partitions[key]
-        path = partition.log.directory
+        path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
-            await partition.delete()
+            self._remove_later(await partition.delete(), delay_ms)
         except TidelogError as error:
             self.fail_directory(path.parent, error)
             return
@@ -353,8 +372,8 @@ class PartitionRegistry:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
             if key in self._partitions:
-                self._take_offline(key, partition, error, is_retried=True)
-                self._report_lost(key, partition.topic_id, error)
+                self._take_offline(key, partition, error)
+                self._note_offline(key, _OfflineReplica(partition.topic_id, error, is_retried=True))
             return
         directory = self._directories.holding(key)
         if directory is not None and registration.directory_of(self.broker_id) != directory.id:
@@ -367,8 +386,8 @@ class PartitionRegistry:
         except TidelogError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
-            self._offline[key] = _OfflineReplica(topic_id, error, is_out_of_space(error))
-            self._report_lost(key, topic_id, error)
+            # Without a cause it is a rule's refusal, which the controller knows the reason of.
+            self._note_offline(key, _OfflineReplica(topic_id, error, is_retried=error.__cause__ is not None))
             return
         self._offline.pop(key, None)
         state = PartitionState(self.broker_id, high_watermark, config.min_insync_replicas, self._max_lag_ms)
@@ -456,10 +475,8 @@ class PartitionRegistry:
             return
         self._directories.forget(path)
 
-    def _take_offline(
-        self, key: PartitionKey, partition: Partition, error: TidelogError, is_retried: bool = False
-    ) -> None:
-        self._offline[key] = _OfflineReplica(partition.topic_id, error, is_retried)
+    def _take_offline(self, key: PartitionKey, partition: Partition, error: TidelogError) -> None:
+        self._offline[key] = _OfflineReplica(partition.topic_id, error)
         del self._partitions[key]
         partition.go_offline(error)
         self._close_soon(partition.log, error=error, lock=partition.disk)
@@ -474,19 +491,25 @@ class PartitionRegistry:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _report_lost(self, key: PartitionKey, topic_id: TopicId, error: TidelogError) -> None:
-        """Tell the controller of a replica that cannot be used though no directory has failed."""
-        logger.error("%s-%d is offline on this node: %s", *key, error.message)
-        if self._assignments is not None:
-            self._assignments.submit(topic_id, key[1], LOST_DIRECTORY)
+    def _note_offline(self, key: PartitionKey, offline: _OfflineReplica) -> None:
+        """The controller is told of a replica that cannot be used though its directory has not failed."""
+        before, self._offline[key] = self._offline.get(key), offline
+        if before is None or not before.is_retried:
+            logger.error("%s-%d is offline on this node: %s", *key, offline.error.message)
+        if offline.is_retried and self._assignments is not None:
+            self._assignments.submit(offline.topic_id, key[1], LOST_DIRECTORY)
 
     def _assign(self, partition: Partition, directory: LogDirectory) -> None:
         if self._assignments is not None:
             self._assignments.submit(partition.topic_id, partition.index, directory.id)
 
-    def _note_moved(self, partition: Partition, target: LogDirectory, source: Path) -> None:
-        self._directories.forget(source / f"{partition.topic}-{partition.index}")
+    def _note_moved(self, partition: Partition, target: LogDirectory, condemned: Path) -> None:
+        self._directories.forget(condemned.parent / f"{partition.topic}-{partition.index}")
+        self._remove_later(condemned, partition.log.config.file_delete_delay_ms)
         self._assign(partition, target)
+
+    def _remove_later(self, condemned: Path, delay_ms: int) -> None:
+        self._condemned[condemned] = self._clock.monotonic_ms() + delay_ms
 
     def _note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
         """What a full disk refuses is written the next time; the old checkpoint is still in place."""

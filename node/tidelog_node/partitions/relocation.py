@@ -27,8 +27,8 @@ from typing import ParamSpec, TypeAlias, TypeVar
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.records import parse_header
 from tidelog_node.log import LogDirectory, PartitionLog
-from tidelog_node.log.disk_errors import is_disk_failure
 from tidelog_node.log.deletion import delete_directory
+from tidelog_node.log.disk_errors import is_disk_failure
 from tidelog_node.log.files import Files, storage_errors
 from tidelog_node.log.log_dirs import FUTURE_SUFFIX, MOVED_SUFFIX, PartitionCheckpoint
 from tidelog_node.log.moving_files import MovingFiles
@@ -94,19 +94,22 @@ class Move:
 class Relocations:
     """The moves of a node and the task that makes them; all on the event loop, with the disk's work in threads.
 
-    ``on_moved`` is told each partition that is in another directory now, ``on_failure`` a directory whose disk refused.
+    ``on_moved`` is told each partition that is in another directory now, and its earlier folder, which is renamed to
+    ``-delete``; ``on_failure`` is told a directory whose disk refused.
     """
 
     def __init__(
         self,
         files: Files,
         max_bytes_per_second: float,
+        now_ms: Callable[[], int],
         on_moved: Callable[[Partition, LogDirectory, Path], None],
         on_failure: Callable[[Path, TidelogError], None],
     ) -> None:
         self._files = files
         self._rate = max_bytes_per_second
         self._chunk = int(min(_CHUNK_BYTES, max(_MIN_CHUNK_BYTES, max_bytes_per_second)))
+        self._now_ms = now_ms
         self._on_moved = on_moved
         self._on_failure = on_failure
         self._moves: dict[PartitionKey, Move] = {}
@@ -225,7 +228,7 @@ class Relocations:
     async def _take(self, move: Move, step: _Step) -> None:
         assert move.copy is not None
         with _of_target(move):
-            await _in_thread(_apply, move.copy, step)
+            await _in_thread(_apply, move.copy, step, self._now_ms())
             if not isinstance(step, _Append):
                 return
             move.unflushed_bytes += len(step.records)
@@ -255,9 +258,9 @@ class Relocations:
             if move.is_cancelled or original.failure is not None:
                 return False
             with _of_target(move):
-                if not _catch_up(original, copy, self._chunk):
+                if not _catch_up(original, copy, self._chunk, self._now_ms()):
                     return False
-                _take_over(original, copy)
+                copy.take_over(original)
                 with storage_errors("Renaming", files.actual):
                     files.move_to(files.actual.with_name(files.actual.name.removesuffix(FUTURE_SUFFIX) + MOVED_SUFFIX))
             partition.log = copy
@@ -277,10 +280,7 @@ class Relocations:
         source, target = original.directory.parent, move.target
         try:
             await _in_thread(_make_durable, self._files, target.path)
-            try:
-                await _in_thread(original.delete)
-            except TidelogError as error:
-                self._on_failure(source, error)
+            condemned = await self._condemn(original)
             with storage_errors("Renaming", files.actual):
                 files.move_to(files.shown)
             target.adopt(*move.key)
@@ -289,7 +289,15 @@ class Relocations:
             self._on_failure(target.path, error)
             return
         logger.info("%s has moved from %s to %s", move.partition, source, target.path)
-        self._on_moved(move.partition, target, source)
+        self._on_moved(move.partition, target, condemned)
+
+    async def _condemn(self, original: PartitionLog) -> Path:
+        """A folder that cannot be renamed is in a directory that is offline; if it comes back it is no rival."""
+        try:
+            return await _in_thread(original.condemn)
+        except TidelogError as error:
+            self._on_failure(original.directory.parent, error)
+            return original.directory
 
 
 def _cancel(move: Move) -> None:
@@ -327,14 +335,14 @@ def _make_durable(files: Files, path: Path) -> None:
         files.fsync_directory(path)
 
 
-def _apply(copy: PartitionLog, step: _Step) -> None:
+def _apply(copy: PartitionLog, step: _Step, now_ms: int) -> None:
     match step:
         case _StartAt():
             copy.truncate_fully_and_start_at(step.offset)
         case _TruncateTo():
             copy.truncate_to(step.offset)
         case _Append():
-            copy.append_as_follower(step.records)
+            copy.append_as_follower(step.records, now_ms)
 
 
 def _next_step(original: PartitionLog, copy: PartitionLog, max_bytes: int) -> _Step | None:
@@ -371,22 +379,12 @@ def _divergence(original: PartitionLog, copy: PartitionLog) -> _Step | None:
     return _TruncateTo(min(end_offset, own_end))
 
 
-def _catch_up(original: PartitionLog, copy: PartitionLog, max_bytes: int) -> bool:
+def _catch_up(original: PartitionLog, copy: PartitionLog, max_bytes: int, now_ms: int) -> bool:
     """Copy what is left, at once; returns False when that is too much for one step of the event loop."""
     copied = 0
     while (step := _next_step(original, copy, max_bytes)) is not None:
         if not isinstance(step, _Append) or copied > _MAX_STEP_BYTES:
             return False
-        _apply(copy, step)
+        _apply(copy, step, now_ms)
         copied += len(step.records)
     return True
-
-
-def _take_over(original: PartitionLog, copy: PartitionLog) -> None:
-    """Give a copy that has all records what the records do not say."""
-    copy.config = original.config
-    copy.advance_log_start_offset(original.log_start_offset)
-    for entry in original.epoch_entries:
-        if entry.epoch > copy.latest_epoch:
-            copy.assign_epoch_start(entry.epoch, entry.start_offset)
-    copy.adopt_producers(original)

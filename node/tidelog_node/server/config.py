@@ -63,6 +63,9 @@ class NodeConfig:
     replica_fetch_backoff_ms: int = setting(
         1_000, check=at_least(0), doc="The longest pause of a follower after errors in a row."
     )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        UNLIMITED, check=at_least(1), doc="How fast replicas are moved from one log directory to another."
+    )
     replica_socket_timeout_ms: int = setting(
         30_000, check=at_least(1), doc="How long a follower waits for an answer, beside the wait that it asks for."
     )

@@ -60,6 +60,14 @@ class ControllerClient:
         """Propose ISRs; the compare-and-set makes it safe to ask again."""
         return await self._call_controller(lambda s, t: s.AlterPartition(request, timeout=t), 3 * _ATTEMPT_TIMEOUT_S)
 
+    async def assign_replicas_to_dirs(
+        self, request: controller_service_pb2.AssignReplicasToDirsRequest
+    ) -> controller_service_pb2.AssignReplicasToDirsResponse:
+        """Say in which log directories replicas are; the same may be said again."""
+        return await self._call_controller(
+            lambda s, t: s.AssignReplicasToDirs(request, timeout=t), 3 * _ATTEMPT_TIMEOUT_S
+        )
+
     async def create_topics(
         self, request: admin_service_pb2.CreateTopicsRequest, timeout_s: float
     ) -> admin_service_pb2.CreateTopicsResponse:

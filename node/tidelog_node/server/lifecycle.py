@@ -2,6 +2,7 @@
 
 The node registers with an id of this start of the process; the controller answers with the broker epoch. From then on a
 heartbeat says what metadata offset is applied; the controller unfences the node when that has reached the registration.
+It says too which log directories have failed since, until the process ends (KIP-858).
 A stop asks for controlled shutdown and waits until the node leads nothing; it does not wait for controllers that do not
 answer.
 """
@@ -12,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
@@ -43,11 +44,12 @@ class BrokerLifecycle:
         cluster_id: str,
         advertised: tuple[str, int],
         rack: str,
-        log_dirs: list[bytes],
+        log_dirs: Sequence[bytes],
         previous_broker_epoch: int,
         heartbeat_interval_ms: int,
         controller: ControllerClient,
         reported_offset: Callable[[], int],
+        offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
         self.broker_epoch = BrokerEpoch(-1)
         self.incarnation_id = uuid.uuid4().bytes
@@ -64,6 +66,7 @@ class BrokerLifecycle:
         self._interval_s = heartbeat_interval_ms / 1000
         self._controller = controller
         self._reported_offset = reported_offset
+        self._offline_log_dirs = offline_log_dirs
         self._on_registered: Callable[[], None] = _do_nothing
         self._wants_shut_down = False
         self._may_stop = asyncio.Event()
@@ -131,6 +134,7 @@ class BrokerLifecycle:
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._reported_offset(),
             want_shut_down=self._wants_shut_down,
+            offline_log_dirs=self._offline_log_dirs(),
         )
         try:
             response = await self._controller.broker_heartbeat(request, _CALL_TIMEOUT_S)

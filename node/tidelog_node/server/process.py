@@ -2,8 +2,8 @@
 
 The order of a start: the port and the log directories are claimed, the logs opened, the node registered, the first
 image applied; only then are clients answered and the controller told that the node has caught up. A stop first moves
-the leaderships away, then ends what is under way, closes the logs and marks the directories clean. When a disk fails
-the leaderships are moved as well, but nothing is marked.
+the leaderships away, then ends what is under way, closes the logs and marks the directories clean. When the last log
+directory has failed the leaderships are moved as well, but nothing is marked.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from tidelog_node.handlers import NodeContext
 from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
+from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
+from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
 from tidelog_node.partitions.housekeeping import (
     delete_expired_segments,
@@ -34,6 +36,7 @@ from tidelog_node.partitions.housekeeping import (
     remove_deleted_files,
     watch_lag,
     write_checkpoints,
+    write_log_start_offsets,
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.transport import GrpcReplicaTransport
@@ -43,6 +46,7 @@ from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_node.server.listener import AdminService, LogService
 from tidelog_node.server.metadata_follower import MetadataFollower
+from tidelog_node.server.open_files import raise_open_files_limit
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +68,13 @@ async def serve(properties: dict[str, str]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = grpc.aio.server(options=server_options())
     port = bind_port(server, *config.listener)
-    directories = LogDirectories.open(config.log_dirs, config.cluster_id, BrokerId(config.node_id))
+    raise_open_files_limit()
+    directories = LogDirectories.open(
+        config.log_dirs,
+        config.cluster_id,
+        BrokerId(config.node_id),
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+    )
     try:
         await Node(config, server, port, directories).run(stop)
     finally:
@@ -99,6 +109,7 @@ class Node:
             config.broker_heartbeat_interval_ms,
             self._controller,
             self._reported_offset,
+            lambda: directories.offline_ids,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -109,7 +120,8 @@ class Node:
         """
         self._stop = stop
         defaults = self._config.topic_defaults()
-        found = await asyncio.to_thread(self._directories.load, defaults)
+        threads = self._config.num_recovery_threads_per_data_dir
+        found = await asyncio.to_thread(self._directories.load, defaults, threads)
         self._registry = PartitionRegistry(
             self._broker_id,
             self._directories,
@@ -118,6 +130,7 @@ class Node:
             self._config.replica_lag_time_max_ms,
             self._clock,
             self._fail_storage,
+            self._config.replica_alter_log_dirs_io_max_bytes_per_second,
         )
         self._follower = MetadataFollower(
             self._broker_id,
@@ -169,10 +182,10 @@ class Node:
             self._clock,
         )
         isr_changes = IsrChanges(self._controller, self._broker_id, self._broker_epoch)
-        self._registry.connect(fetchers, isr_changes)
-        checkpoints = write_checkpoints(
-            self._registry, self._directories, config.replica_high_watermark_checkpoint_interval_ms
-        )
+        assignments = DirectoryAssignments(self._controller, self._broker_id, self._broker_epoch)
+        self._registry.connect(fetchers, isr_changes, assignments, self._lifecycle.hurry)
+        checkpoint_interval_ms = config.replica_high_watermark_checkpoint_interval_ms
+        log_start_interval_ms = config.log_flush_start_offset_checkpoint_interval_ms
         jobs: dict[str, Coroutine[None, None, None]] = {
             "lifecycle": self._lifecycle.run(lambda: self._apply_registration(tasks)),
             "metadata-follower": self._follower.run(),
@@ -182,8 +195,15 @@ class Node:
             "retention": delete_expired_segments(self._registry, config.log_retention_check_interval_ms),
             "deleted-files": remove_deleted_files(self._registry, config.deleted_files_check_interval_ms),
             "producer-expiry": expire_producers(self._registry, config.producer_id_expiration_check_interval_ms),
-            "checkpoints": checkpoints,
+            "checkpoints": write_checkpoints(self._registry, checkpoint_interval_ms),
+            "log-starts": write_log_start_offsets(self._registry, log_start_interval_ms),
+            "directory-assignments": assignments.run(),
+            "relocations": self._registry.relocations.run(),
+            "full-disk-retries": self._registry.retry_full(),
+            "deleted-replicas": self._registry.remove_condemned(),
         }
+        if config.log_cleaner_enable:
+            jobs["log-cleaner"] = clean_logs(self._registry, _cleaner_settings(config), self._clock)
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
 
     async def _open_doors(self) -> None:
@@ -219,7 +239,10 @@ class Node:
         fetchers.stop_all()
         await self._server.stop(_STOP_GRACE_S)
         await self._registry.close()
-        await asyncio.to_thread(self._directories.write_checkpoints, *self._registry.checkpoints())
+        await self._registry.write_checkpoints()
+        await self._registry.write_log_start_offsets()
+        if self._storage_failure is not None:
+            raise self._storage_failure
         epoch = max(self._lifecycle.broker_epoch, self._previous_broker_epoch)
         self._directories.close(clean=True, broker_epoch=epoch)
         logger.info("Node %d has stopped", self._broker_id)
@@ -236,7 +259,7 @@ class Node:
 
     def _fail_storage(self, error: TidelogError) -> None:
         if self._storage_failure is None:
-            logger.critical("A disk failed, the node stops so that others take over: %s", error)
+            logger.critical("No log directory is left, the node stops so that others take over: %s", error)
             self._storage_failure = error
             self._stop.set()
 
@@ -249,6 +272,17 @@ def _fetcher_settings(config: NodeConfig) -> FetcherSettings:
         response_max_bytes=config.replica_fetch_response_max_bytes,
         max_backoff_ms=config.replica_fetch_backoff_ms,
         timeout_ms=config.replica_socket_timeout_ms,
+    )
+
+
+def _cleaner_settings(config: NodeConfig) -> CleanerSettings:
+    return CleanerSettings(
+        threads=config.log_cleaner_threads,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+        max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        backoff_ms=config.log_cleaner_backoff_ms,
     )
 
 

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import typer
+
 from tidelog_node.tools.findings import Note, Problem, Row, Value
 from tidelog_node.tools.log_files import FileKind, LogFile
 
@@ -53,7 +55,7 @@ def dump_output(dump_format: DumpFormat, write: Write) -> DumpOutput:
 
 
 class _Lines:
-    """kafka-dump-log's text, field by field."""
+    """kafka-dump-log's text, field by field; what is wrong goes to stderr, as there."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -68,7 +70,7 @@ class _Lines:
         self._write(prefix + " ".join(_kafka_fields(row.fields)))
 
     def remark(self, finding: Problem | Note) -> None:
-        self._write(str(finding))
+        typer.echo(str(finding), err=True)
 
     def end(self) -> None:
         pass

@@ -6,14 +6,23 @@ import dataclasses
 from collections.abc import Mapping
 
 from tidelog.config import TopicConfig, config_key, parse_config
+from tidelog.errors import ConfigError
 from tidelog_quorum.metadata.image import MetadataImage
 
 DEFAULT_TOPIC_CONFIG = TopicConfig()
 
 
 def topic_config(image: MetadataImage, topic_name: str, defaults: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
-    """Return the settings that hold for a topic: its own over ``defaults``, which are the broker's."""
-    return override_topic_config(image.config_of_topic(topic_name), defaults)
+    """Return the settings that hold for a topic: its own over ``defaults``, which are the broker's.
+
+    The controller has checked a topic's settings over Kafka's defaults. Where the broker's own contradict them, as a
+    ``log.cleaner.max.compaction.lag.ms`` below a topic's ``min.compaction.lag.ms``, the topic gets Kafka's.
+    """
+    settings = image.config_of_topic(topic_name)
+    try:
+        return override_topic_config(settings, defaults)
+    except ConfigError:
+        return override_topic_config(settings)
 
 
 def override_topic_config(settings: Mapping[str, str], defaults: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:

@@ -147,7 +147,9 @@ def test_log_on_the_real_disk_survives_close_and_reopening(tmp_path, batch_of):
     log.check_invariants()
     assert log.log_end_offset == 30
     log.delete()
+    directory.forget("topic", 3)
     assert directory.partitions() == []
+    assert not (tmp_path / "topic-3").exists()
     directory.close(clean=True)
 
 

@@ -46,8 +46,8 @@ def test_time_index_is_timestamp_and_relative_offset():
     again = TimeIndex(1000, 1024)
     again.load(data, next_offset=1259)
     assert again.entries() == [(1_700_000_000_000, 1005), (1_700_000_000_001, 1258)]
-    assert again.offset_before(1_700_000_000_000) == 1000
-    assert again.offset_before(1_700_000_000_001) == 1005
+    assert again.before(1_700_000_000_000) == (-1, 1000)
+    assert again.before(1_700_000_000_001) == (1_700_000_000_000, 1005)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,7 @@ def test_segment_files_hold_batches_and_sparse_entries(disk, batch_of):
         f"{stem}.index",
         f"{stem}.log",
         f"{stem}.timeindex",
+        "00000000000000368777.snapshot",
         "leader-epoch-checkpoint",
     ]
     assert size == 61 + 2 * 17

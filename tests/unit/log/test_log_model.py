@@ -309,7 +309,8 @@ class LogMachine(TroubledLog):
     def epochs_are_those_of_the_batches(self) -> None:
         """The end of an epoch lies between its last batch and the first one of the next; exactly there without gaps."""
         visible = self.state.visible
-        for batch, follower in zip(visible, [*visible[1:], None], strict=True):
+        for index, batch in enumerate(visible):
+            follower = visible[index + 1] if index + 1 < len(visible) else None
             epoch = batch.header.partition_leader_epoch
             if follower is not None and follower.header.partition_leader_epoch == epoch:
                 continue

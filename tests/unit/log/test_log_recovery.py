@@ -70,12 +70,37 @@ def test_recovery_says_when_flushed_records_were_lost(disk, config, closed, capl
     assert "ERROR" in {record.levelname for record in caplog.records}
 
 
-def test_segment_that_does_not_follow_its_predecessor_is_removed(disk, config, closed):
+def test_gap_behind_a_segment_without_index_files_is_a_tail_that_was_lost(disk, config, closed):
     names = _segments(disk)
     disk.remove(names[1])
+    for suffix in (".index", ".timeindex"):
+        disk.remove(names[0].with_suffix(suffix))
     log = _open(disk, config, recovery_point=0)
     assert log.log_end_offset == int(names[1].stem)
     assert log.segment_count == 1
+    assert log.recovery.removed_segments == [path.name for path in reversed(names[2:])]
+
+
+def test_gap_behind_a_segment_with_index_files_is_kept(disk, config, closed):
+    names = _segments(disk)
+    disk.remove(names[1])
+    log = _open(disk, config, recovery_point=0)
+    assert (log.log_end_offset, log.recovery.fault) == (30, None)
+    first, behind = int(names[1].stem), int(names[2].stem)
+    assert parse_header(log.read(first, 1, 30)).base_offset == behind
+
+
+def test_offset_that_was_changed_upwards_ends_the_log_before_its_batch(disk, config, batch_of):
+    log = PartitionLog.open(DIRECTORY, dataclasses.replace(config, segment_bytes=10_000), files=disk)
+    positions = []
+    for _ in range(6):
+        positions.append(log.size_in_bytes)
+        log.append_as_leader(batch_of(b"x" * 40, b"y" * 40), 0, now_ms=0)
+    log.close()
+    disk.flip_bit(_segments(disk)[0], positions[3] + 6, bit=6)
+    log = _open(disk, config, recovery_point=0)
+    assert (log.log_end_offset, log.recovery.checked_batches) == (6, 3)
+    assert "behind a gap" in (log.recovery.fault or "")
 
 
 def test_clean_open_of_a_torn_tail_recovers(disk, config, closed):
@@ -166,7 +191,7 @@ def test_segments_that_a_truncation_removed_do_not_come_back(disk, config, batch
 def test_index_entry_that_names_a_later_batch_is_not_believed(disk, config, closed):
     index = next(path for path in disk.paths() if path.suffix == ".index")
     log = PartitionLog.open(DIRECTORY, config, files=disk, clean=True)
-    batches = [(header.last_offset, position) for position, header in log._segments[0].headers(0)]
+    batches = [(header.last_offset, position) for position, header in log.sealed_segments()[0].headers()]
     (first_offset, _), (_, second_position) = batches[0], batches[1]
     disk.write_bytes(index, struct.pack(">ii", first_offset, second_position))
     log = PartitionLog.open(DIRECTORY, config, files=disk, clean=True)

@@ -34,6 +34,13 @@ def test_topic_config_is_the_brokers_for_a_topic_without_settings() -> None:
     assert topic_config(IMAGE, "b", defaults) is defaults
 
 
+def test_topic_config_is_kafkas_where_the_brokers_contradicts_the_topics() -> None:
+    image = IMAGE.apply(2, 1, [ConfigRecord(ConfigResourceType.TOPIC, "a", "min.compaction.lag.ms", "5000")])
+    defaults = TopicConfig(max_compaction_lag_ms=1_000, segment_bytes=1_000)
+    found = topic_config(image, "a", defaults)
+    assert (found.min_compaction_lag_ms, found.max_compaction_lag_ms) == (5_000, TopicConfig().max_compaction_lag_ms)
+
+
 def test_topic_config_names_an_unknown_key() -> None:
     with pytest.raises(ConfigError, match=r'unknown configuration "min\.insync\.replica"; did you mean'):
         override_topic_config({"min.insync.replica": "2"})

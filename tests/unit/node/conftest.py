@@ -129,7 +129,8 @@ class InProcessNode:
     async def close(self):
         self.stop()
         await self.registry.close()
-        self.directories.write_checkpoints(*self.registry.checkpoints())
+        await self.registry.write_checkpoints()
+        await self.registry.write_log_start_offsets()
         self.directories.close(clean=True, broker_epoch=0)
 
 

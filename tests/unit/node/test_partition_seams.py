@@ -97,7 +97,7 @@ def test_answer_of_the_old_leader_is_not_appended_after_the_replica_became_leade
             partition = await become_follower_with_a_tail(cluster)
             await cluster.elect(1)
 
-            partition.replicate(1, 2, make_batch(b"late"), 3)
+            partition.replicate(1, 2, make_batch(b"late"), 3, 0)
             assert partition.log.log_end_offset == 2
 
     asyncio.run(run())

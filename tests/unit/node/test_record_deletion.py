@@ -227,7 +227,7 @@ def test_retention_deletes_old_segments_on_every_replica_and_keeps_going_after_a
             bad, good = cluster.partition(1, 0), cluster.partition(1, 1)
             for partition in (bad, good):
                 partition.change_config(
-                    dataclasses.replace(partition.log.config, segment_bytes=150, retention_ms=DAY_MS)
+                    dataclasses.replace(partition.log.config, segment_bytes=200, retention_ms=DAY_MS)
                 )
             for index in (0, 1):
                 await cluster.produce(1, b"y" * 100, index=index)

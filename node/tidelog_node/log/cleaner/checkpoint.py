@@ -19,8 +19,8 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 class CleanerCheckpoint:
     """The file of one log directory, read when made; entries of partitions that have no folder are not taken.
 
-    Any thread; each change is on the disk when the call returns. Methods raise KAFKA_STORAGE_ERROR when the disk refuses; the change is then neither in memory nor, surely, on the
-    disk.
+    Any thread; each change is on the disk when the call returns. Methods raise KAFKA_STORAGE_ERROR when the disk
+    refuses; the change is then neither in memory nor, surely, on the disk.
     """
 
     def __init__(self, files: Files, directory: Path) -> None:

@@ -26,12 +26,14 @@ from tidelog_node.log.cleaner.statistics import CleaningStatistics
 from tidelog_node.log.cleaner.throttle import Throttle
 from tidelog_node.log.cleaner.transactions import CleanedTransactions
 from tidelog_node.log.files import Files, storage_error
-from tidelog_node.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from tidelog_node.log.segment import Segment
+from tidelog_node.log.segment_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
 ReplaceSegments = Callable[[Segment, Sequence[SourceSegment]], bool]
 """Puts a cleaned segment in place of its sources, on the log's thread, and returns when it is done.
 
-False when the log has changed meanwhile; the cleaned segment is not used then.
+False, or CleaningAborted, when the log has changed meanwhile: the cleaned segment is not used then. After any other
+error it may have been.
 """
 
 
@@ -148,16 +150,17 @@ class _Run:
     def _index_segment(self, segment: SourceSegment, transactions: CleanedTransactions) -> bool:
         """Take in a segment's dirty batches; False when the map became full before its end."""
         start_offset, offset_map = self._log.first_dirty_offset, self._offset_map
-        for buffer, position in self._source.batches(segment.path, segment.size):
-            header = validate_batch(buffer, position)
-            self.statistics.indexed_bytes += header.size_in_bytes
-            if header.next_offset <= start_offset:
-                continue
-            if _has_keys(buffer, position, header, transactions):
-                section = decompress(header.compression, record_section(buffer, position, header))
-                if not offset_map.index(section, header, start_offset):
-                    return False
-            offset_map.advance(header.last_offset)
+        with self._source.batches(segment.path, segment.size) as batches:
+            for buffer, position in batches:
+                header = validate_batch(buffer, position)
+                self.statistics.indexed_bytes += header.size_in_bytes
+                if header.next_offset <= start_offset:
+                    continue
+                if _has_keys(buffer, position, header, transactions):
+                    section = decompress(header.compression, record_section(buffer, position, header))
+                    if not offset_map.index(section, header, start_offset):
+                        return False
+                offset_map.advance(header.last_offset)
         return True
 
     def _rewrite_group(
@@ -174,20 +177,34 @@ class _Run:
                 self._rewrite_segment(segment, batch_filter, output)
                 output.append_aborted(transactions.take_retained())
             cleaned = output.finish(sources[-1].modified_ms)
-            is_replaced = replace(cleaned, sources)
         except BaseException:
             output.discard()
             raise
-        if not is_replaced:
-            output.discard()
-            raise CleaningAborted(f"the segments of {log.name} have changed")
+        self._put_in_place(cleaned, sources, output, replace)
         self.statistics.bytes_written += output.size
 
+    def _put_in_place(
+        self, cleaned: Segment, sources: Sequence[SourceSegment], output: CleanedOutput, replace: ReplaceSegments
+    ) -> None:
+        try:
+            is_replaced = replace(cleaned, sources)
+        except CleaningAborted:
+            output.discard()
+            raise
+        except BaseException:
+            # The swap may be half done, and the segment the only one that has its records: the next opening knows.
+            output.close()
+            raise
+        if not is_replaced:
+            output.discard()
+            raise CleaningAborted(f"the segments of {self._log.name} have changed")
+
     def _rewrite_segment(self, segment: SourceSegment, batch_filter: BatchFilter, output: CleanedOutput) -> None:
-        for buffer, position in self._source.batches(segment.path, segment.size):
-            kept = batch_filter.filter(buffer, position)
-            if kept is not None:
-                output.append(*kept)
+        with self._source.batches(segment.path, segment.size) as batches:
+            for buffer, position in batches:
+                kept = batch_filter.filter(buffer, position)
+                if kept is not None:
+                    output.append(*kept)
         self.statistics.bytes_read += segment.size
 
     def _measure(self, segment: SourceSegment) -> SegmentSize:

@@ -67,6 +67,11 @@ class CleanedOutput:
         with contextlib.suppress(OSError):
             self._segment.remove()
 
+    def close(self) -> None:
+        """Close the segment's file and leave it where it is."""
+        with contextlib.suppress(OSError):
+            self._segment.close()
+
     def _write(self) -> None:
         if not self._headers:
             return

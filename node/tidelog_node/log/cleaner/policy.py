@@ -1,9 +1,12 @@
 """Which part of a log may be cleaned, and which log is cleaned next (Kafka's LogCleanerManager), without I/O.
 
 A log is clean below its checkpoint, dirty from there on. Cleaned is what is dirty and sealed, below the last stable
-offset, and not written within ``min.compaction.lag.ms`` (KIP-58); whole segments, so that the last one that may be
-cleaned ends where the next begins. A log is due when its dirty share is above ``min.cleanable.dirty.ratio``, or when
-a dirty record is older than ``max.compaction.lag.ms`` (KIP-354). The filthiest comes first.
+offset and the recovery point, and not written within ``min.compaction.lag.ms`` (KIP-58); whole segments, so that the
+last one that may be cleaned ends where the next begins. The recovery point is a rule of our own: what a crash can
+take from the disk must not have replaced anything yet.
+
+A log is due when its dirty share is above ``min.cleanable.dirty.ratio``, or when a dirty record is older than
+``max.compaction.lag.ms`` (KIP-354). The filthiest comes first.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ class LogState:
     active_base_offset: int
     log_end_offset: int
     last_stable_offset: int
+    recovery_point: int
     checkpoint: int | None
 
 
@@ -76,8 +80,8 @@ def cleanable_range(log: LogState, config: TopicConfig, now_ms: int) -> Cleanabl
     first_dirty, is_reset = _first_dirty_offset(log)
     bases = [segment.base_offset for segment in log.segments]
     dirty = log.segments[_index_of(bases, first_dirty) :] if first_dirty < log.active_base_offset else ()
-    limit = min(log.last_stable_offset, log.active_base_offset, *_recent(dirty, config.min_compaction_lag_ms, now_ms))
-    limit = max(limit, first_dirty)
+    limits = (log.last_stable_offset, log.recovery_point, log.active_base_offset)
+    limit = max(first_dirty, min(*limits, *_recent(dirty, config.min_compaction_lag_ms, now_ms)))
     first_uncleanable = log.active_base_offset
     if limit < log.active_base_offset and bases:
         first_uncleanable = bases[_index_of(bases, limit)]

@@ -6,6 +6,7 @@ meanwhile, and the cleaning is given up.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,8 +36,9 @@ class BatchSource:
         self._throttle = throttle
         self._check = check
 
-    def batches(self, path: Path, size: int) -> Iterator[tuple[bytes, int]]:
-        """Yield each batch of a file of ``size`` bytes, as the bytes that hold it and its position in them.
+    @contextlib.contextmanager
+    def batches(self, path: Path, size: int) -> Iterator[Iterator[tuple[bytes, int]]]:
+        """Open a file of ``size`` bytes and give its batches, each as the bytes that hold it and its position in them.
 
         Raises:
             CleaningAborted: the file is gone or has been cut, or ``check`` says so.
@@ -48,20 +50,23 @@ class BatchSource:
         except FileNotFoundError as cause:
             raise CleaningAborted(f"{path} is gone") from cause
         try:
-            position, wanted = 0, self._buffer_bytes
-            while position < size:
-                data = self._read(handle, path, min(wanted, size - position), position)
-                start, wanted = 0, self._buffer_bytes
-                while (end := start + _batch_size(data, start, path, position)) <= len(data):
-                    yield data, start
-                    start = end
-                if start == 0:
-                    wanted = max(end, HEADER_SIZE)
-                    if wanted > size - position:
-                        raise CorruptRecordError(f"{path}: batch of {end} bytes at byte {position} of {size}")
-                position += start
+            yield self._batches(handle, path, size)
         finally:
             self._files.close(handle)
+
+    def _batches(self, handle: int, path: Path, size: int) -> Iterator[tuple[bytes, int]]:
+        position, wanted = 0, self._buffer_bytes
+        while position < size:
+            data = self._read(handle, path, min(wanted, size - position), position)
+            start, wanted = 0, self._buffer_bytes
+            while (end := start + _batch_size(data, start, path, position)) <= len(data):
+                yield data, start
+                start = end
+            if start == 0:
+                wanted = max(end, HEADER_SIZE)
+                if wanted > size - position:
+                    raise CorruptRecordError(f"{path}: batch of {end} bytes at byte {position} of {size}")
+            position += start
 
     def _read(self, handle: int, path: Path, size: int, position: int) -> bytes:
         self._check()

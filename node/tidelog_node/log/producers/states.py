@@ -231,6 +231,19 @@ class ProducerStates:
         self._state.clear()
         self.delete_snapshots_from(0)
 
+    def take_over(self, original: ProducerStates, offset: int) -> None:
+        """Know what the states of another log with the same end know, which must not be used any more.
+
+        They may know more than the log's records say, of producers whose records were deleted.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        self._state = original._state
+        with storage_errors("Removing producer snapshots of", self.directory):
+            self._delete(o for o in list(self._snapshots) if o == offset)
+        self.take_snapshot(offset)
+
     def check_invariants(self) -> None:
         """Assert that the files are those that are known of, and what :class:`ProducerState` says."""
         self._state.check_invariants()

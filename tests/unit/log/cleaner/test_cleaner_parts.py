@@ -109,7 +109,8 @@ def test_statistics_are_one_line() -> None:
 
 def read(disk: MemoryFiles, size: int, buffer_bytes: int, check: Callable[[], None] = lambda: None) -> list[bytes]:
     source = BatchSource(disk, buffer_bytes, Throttle(math.inf, lambda: 0.0, lambda seconds: None), check)
-    return [data[position:] for data, position in source.batches(PATH, size)]
+    with source.batches(PATH, size) as batches:
+        return [data[position:] for data, position in batches]
 
 
 @pytest.mark.parametrize("buffer_bytes", [1, 61, 100, 150, 700, 5000])

@@ -16,7 +16,7 @@ NOW_MS = 1_000_000
 def state(checkpoint: int | None = None, **changes: int) -> LogState:
     """Four sealed segments of 100 offsets and 10, 20, 30, 40 bytes; segment i has the timestamps from 1000 * i on."""
     segments = tuple(SealedSegment(100 * i, 10 * (i + 1), 1000 * i + 999, 1000 * i) for i in range(4))
-    return replace(LogState(segments, 0, 400, 450, 450, checkpoint), **changes)
+    return replace(LogState(segments, 0, 400, 450, 450, 450, checkpoint), **changes)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,7 @@ def state(checkpoint: int | None = None, **changes: int) -> LogState:
         (state(last_stable_offset=350), 0, 300, 0, 60),
         (state(last_stable_offset=99), 0, 0, 0, 0),
         (state(200, last_stable_offset=150), 200, 200, 30, 0),
+        (state(recovery_point=350), 0, 300, 0, 60),
         (state(log_start_offset=120), 120, 400, 30, 90),
     ],
 )
@@ -51,7 +52,7 @@ def test_cleanable_range_begins_at_the_log_start_when_the_checkpoint_does_not_fi
 
 
 def test_cleanable_range_of_an_empty_log_is_empty() -> None:
-    found = cleanable_range(LogState((), 7, 7, 7, 7, None), TopicConfig(), NOW_MS)
+    found = cleanable_range(LogState((), 7, 7, 7, 7, 7, None), TopicConfig(), NOW_MS)
     assert (found.first_dirty_offset, found.first_uncleanable_offset, found.dirty_ratio) == (7, 7, 0.0)
     assert not found.is_due(0.0)
 

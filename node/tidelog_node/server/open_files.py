@@ -1,0 +1,23 @@
+"""How many files the process may have open: a node needs several per segment and one per connection."""
+
+from __future__ import annotations
+
+import logging
+import resource
+
+logger = logging.getLogger(__name__)
+
+_ENOUGH = 65_536
+
+
+def raise_open_files_limit() -> None:
+    """Set the soft limit to the hard one, and say so when that is low."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError) as error:
+            logger.warning("The limit of open files stays at %d: %s", soft, error)
+    if soft != resource.RLIM_INFINITY and soft < _ENOUGH:
+        logger.warning("No more than %d files can be open: raise the hard limit (ulimit -Hn) to %d", soft, _ENOUGH)

@@ -1,0 +1,82 @@
+"""Kafka's own kafka-dump-log reads what the node writes, and shows what ``tidelog log dump`` shows.
+
+Needs a Kafka installation (3.7 or newer) and Java: ``KAFKA_HOME=/opt/kafka pytest tests/compat``. ``KAFKA_HOME`` holds
+``libs/*.jar``, as Kafka's archive does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from sample_partition import write_sample_partition
+from typer.testing import CliRunner
+
+from tidelog.cli.commands import app
+
+KAFKA_HOME = os.environ.get("KAFKA_HOME")
+
+pytestmark = [
+    pytest.mark.skipif(KAFKA_HOME is None, reason="KAFKA_HOME does not name a Kafka installation"),
+    pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on the PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("logs") / "flights-0"
+    write_sample_partition(directory)
+    return directory
+
+
+def kafka_dump_log(paths: list[Path], *options: str, complaints: tuple[str, ...] = ()) -> list[str]:
+    """Return what Kafka's tool prints; it must complain of nothing else than ``complaints``."""
+    command = ["java", "-cp", f"{KAFKA_HOME}/libs/*", "kafka.tools.DumpLogSegments", *options]
+    done = subprocess.run(
+        [*command, "--files", ",".join(map(str, paths))], capture_output=True, text=True, timeout=60, check=False
+    )
+    said = [line.strip() for line in done.stderr.splitlines() if not line.startswith(("SLF4J", "log4j", "WARNING"))]
+    assert (done.returncode, sorted(said)) == (0, sorted(complaints))
+    return done.stdout.splitlines()
+
+
+def tidelog_log_dump(paths: list[Path], *options: str) -> list[str]:
+    result = CliRunner().invoke(app, ["log", "dump", "--format", "lines", *options, *map(str, paths)])
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def files_with(partition: Path, suffix: str) -> list[Path]:
+    paths = sorted(partition.glob(f"*.{suffix}"))
+    assert paths, f"the log wrote no .{suffix}"
+    return paths
+
+
+def test_kafka_dump_log_shows_the_same_batches_and_records(partition: Path) -> None:
+    segments = files_with(partition, "log")
+    assert len(segments) >= 3
+    gaps = (f"Non-consecutive offsets in {segments[1]}", "293 is followed by 295", "326 is followed by 329")
+    lines = kafka_dump_log(segments, "--deep-iteration", "--print-data-log", complaints=gaps)
+    text = ("--key-format", "text", "--value-format", "text")
+    assert lines == tidelog_log_dump(segments, "--print-data", *text)
+    batches = [line for line in lines if line.startswith("baseOffset")]
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        assert any(f"compresscodec: {codec} " in line for line in batches)
+    assert all("isvalid: true" in line for line in batches)
+    assert sum("endTxnMarker: ABORT" in line for line in lines) == 3
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex", "snapshot"])
+def test_kafka_dump_log_shows_the_same_entries(partition: Path, suffix: str) -> None:
+    paths = files_with(partition, suffix)
+    lines = kafka_dump_log(paths)
+    assert lines == tidelog_log_dump(paths)
+    assert len(lines) > len(paths)
+
+
+@pytest.mark.parametrize("option", ["--index-sanity-check", "--verify-index-only"])
+def test_kafka_dump_log_finds_the_indexes_right(partition: Path, option: str) -> None:
+    kafka_dump_log([*files_with(partition, "index"), *files_with(partition, "timeindex")], option)

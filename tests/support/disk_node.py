@@ -1,0 +1,138 @@
+"""One node's registry on a disk in memory with several log directories: no network, no controller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, cast
+
+from memory_disk import MemoryFiles
+
+from tidelog.errors import TidelogError
+from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, TopicId
+from tidelog_node.log import PartitionLog
+from tidelog_node.partitions import LogDirectories, Partition, PartitionRegistry, SystemClock
+from tidelog_quorum.metadata import (
+    Endpoint,
+    MetadataImage,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicConfig,
+    TopicRecord,
+    delta_between,
+)
+
+TOPIC_ID = TopicId(b"0123456789abcdef")
+NODE = BrokerId(1)
+PATHS = ("/a", "/b")
+
+
+class DiskNode:
+    """A node that was started on a disk, with the image that it was told last.
+
+    ``assigned`` is what it told the controller of its replicas' directories; ``ended_with`` why it would stop.
+    """
+
+    def __init__(self, disk: MemoryFiles, paths: Sequence[str] = PATHS, config: TopicConfig | None = None) -> None:
+        self.directories = LogDirectories.open(paths, "c", NODE, disk)
+        self.image = MetadataImage()
+        self.assigned: dict[tuple[bytes, int], DirectoryId] = {}
+        self.ended_with: list[TidelogError] = []
+        self.hurried = 0
+        self.fetching: set[str] = set()
+        config = config or TopicConfig()
+        found = self.directories.load(config, threads_per_directory=2)
+        self.registry = PartitionRegistry(
+            NODE, self.directories, found, config, 30_000, SystemClock(), self.ended_with.append
+        )
+        fake = cast(Any, self)
+        self.registry.connect(fake, fake, fake, self._hurry)
+
+    def submit(self, *arguments: Any) -> None:
+        """Be the queue of assignments, and that of ISR changes, which nobody asks for here."""
+        if len(arguments) == 3:
+            topic_id, index, directory = arguments
+            self.assigned[topic_id, index] = directory
+
+    def start(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Be the fetchers."""
+        self.fetching.add(str(partition))
+
+    def stop(self, partition: Partition) -> None:
+        """Be the fetchers."""
+        self.fetching.discard(str(partition))
+
+    async def change(self, *records: MetadataRecord) -> None:
+        """Apply one entry of the metadata log."""
+        before = self.image
+        self.image = before.apply(before.offset + 1, 1, records)
+        await self.registry.apply(self.image, delta_between(before, self.image))
+
+    async def create(
+        self,
+        partitions: int = 1,
+        replicas: tuple[BrokerId, ...] = (NODE,),
+        directories: tuple[DirectoryId, ...] = (),
+        isr: tuple[BrokerId, ...] | None = None,
+    ) -> None:
+        """Register this node and create topic ``t``, led by the first replica."""
+        offset = self.image.offset + 1
+        brokers = [
+            RegisterBrokerRecord(b, b"i" * 16, BrokerEpoch(offset), Endpoint("h", 1), fenced=False)
+            for b in (NODE, BrokerId(2))
+        ]
+        records = [
+            PartitionRecord(TOPIC_ID, i, replicas, isr or replicas, replicas[0], directories=directories)
+            for i in range(partitions)
+        ]
+        await self.change(*brokers, TopicRecord("t", TOPIC_ID), *records)
+
+    async def elect(self, leader: int, index: int = 0) -> None:
+        """Let another broker, or this one again, lead a partition."""
+        await self.change(PartitionChangeRecord(TOPIC_ID, index, leader=BrokerId(leader)))
+
+    def partition(self, index: int = 0) -> Partition:
+        """Return a partition that is online."""
+        partition = self.registry.get("t", index)
+        assert partition is not None
+        return partition
+
+    def log(self, index: int = 0) -> PartitionLog:
+        """Return its log."""
+        return self.partition(index).log
+
+    def home(self, index: int = 0) -> str:
+        """Return the log directory that a partition is in."""
+        return str(self.log(index).directory.parent)
+
+    @contextlib.asynccontextmanager
+    async def moving(self) -> AsyncIterator[None]:
+        """Run the task that moves replicas."""
+        task = asyncio.create_task(self.registry.relocations.run(), name="relocations")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def close(self) -> None:
+        """Stop as a node does that is told to."""
+        await self.registry.close()
+        await self.registry.write_checkpoints()
+        await self.registry.write_log_start_offsets()
+        self.directories.close(clean=True, broker_epoch=BrokerEpoch(5))
+
+    def _hurry(self) -> None:
+        self.hurried += 1
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Wait for a condition; fails after the time."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "the condition did not come true in time"
+        await asyncio.sleep(0.002)

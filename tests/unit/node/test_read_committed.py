@@ -1,0 +1,114 @@
+"""What readers of READ_COMMITTED and READ_UNCOMMITTED get of transactions: batches and markers as a coordinator writes."""
+
+import asyncio
+
+import pytest
+
+from tidelog.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch, iter_headers, read_records
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node import handlers
+from tidelog_node.replication.events import RecordsAppended
+
+COMMITTED = pb.ISOLATION_LEVEL_READ_COMMITTED
+PRODUCER_ID = 9
+
+
+def transactional_batch(sequence, *values):
+    builder = RecordBatchBuilder()
+    for value in values:
+        builder.append(None, value, (), 1_000 + sequence)
+    return builder.build(producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+
+
+async def produce(cluster, records, make_request):
+    response = await handlers.produce(cluster.nodes[1].context, make_request(records))
+    result = response.topics[0].partitions[0]
+    assert not result.HasField("error"), result.error.message
+    return result.base_offset
+
+
+def end_transaction(cluster, kind):
+    """Append a marker: clients may not, and there is no coordinator here."""
+    partition = cluster.partition(1)
+    marker = bytearray(control_batch(kind, PRODUCER_ID, 0, 0, 1_000))
+    assign_offsets(marker, partition.log.log_end_offset, partition.state.leader_epoch)
+    partition.log.append_as_follower(bytes(marker))
+    partition.step(RecordsAppended(partition.log.log_end_offset))
+
+
+async def fetch(cluster, offset=0, isolation=COMMITTED, max_wait_ms=0):
+    item = pb.FetchPartition(index=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = pb.FetchRequest(
+        topics=[pb.FetchTopic(name="t", partitions=[item])],
+        max_bytes=1 << 20,
+        min_bytes=1,
+        max_wait_ms=max_wait_ms,
+        isolation_level=isolation,
+    )
+    response = await handlers.fetch(cluster.nodes[1].context, request)
+    return response.topics[0].partitions[0]
+
+
+async def list_offset(cluster, timestamp_ms, isolation):
+    item = pb.ListOffsetsPartition(index=0, timestamp_ms=timestamp_ms)
+    topic = pb.ListOffsetsTopic(name="t", partitions=[item])
+    request = pb.ListOffsetsRequest(topics=[topic], isolation_level=isolation)
+    response = await handlers.list_offsets(cluster.nodes[1].context, request)
+    return response.topics[0].partitions[0].offset
+
+
+def base_offsets(result):
+    return [header.base_offset for _, header in iter_headers(result.records)]
+
+
+def aborted(result):
+    return [(a.producer_id, a.first_offset) for a in result.aborted_transactions]
+
+
+def test_records_of_an_open_transaction_are_seen_by_read_uncommitted_alone(
+    cluster_of, make_batch, make_produce_request
+):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            await cluster.produce(1, b"before")
+            await produce(cluster, transactional_batch(0, b"open"), make_produce_request)
+            await cluster.produce(1, b"behind")
+
+            committed, uncommitted = await fetch(cluster), await fetch(cluster, isolation=0)
+            assert (base_offsets(committed), base_offsets(uncommitted)) == ([0], [0, 1, 2])
+            for result in (committed, uncommitted):
+                assert (result.last_stable_offset, result.high_watermark) == (1, 3)
+            assert base_offsets(await fetch(cluster, offset=2)) == []
+            assert [await list_offset(cluster, -1, i) for i in (0, COMMITTED)] == [3, 1]
+            assert [await list_offset(cluster, -3, i) for i in (0, COMMITTED)] == [0, 0]
+            assert (await list_offset(cluster, -2, COMMITTED)) == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(ControlType.COMMIT, []), (ControlType.ABORT, [(PRODUCER_ID, 1)])])
+def test_marker_lets_read_committed_go_on_and_names_what_was_aborted(
+    cluster_of, make_batch, make_produce_request, kind, expected
+):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            await cluster.produce(1, b"before")
+            await produce(cluster, transactional_batch(0, b"a", b"b"), make_produce_request)
+            waiting = asyncio.create_task(fetch(cluster, offset=1, max_wait_ms=5_000))
+            await asyncio.sleep(0.02)
+            assert not waiting.done()
+
+            end_transaction(cluster, kind)
+            result = await asyncio.wait_for(waiting, 1)
+            assert (result.last_stable_offset, result.high_watermark) == (4, 4)
+            assert base_offsets(result) == [1, 3]
+            assert aborted(result) == expected
+            assert [r.value for r in read_records(result.records)] == [b"a", b"b"]
+            assert aborted(await fetch(cluster, offset=1, isolation=0)) == [], "only who asked is told"
+            assert (await list_offset(cluster, -1, COMMITTED)) == 4
+            await cluster.produce(1, b"after")
+            assert aborted(await fetch(cluster, offset=4)) == [], "not among these records"
+
+    asyncio.run(run())
