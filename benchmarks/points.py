@@ -19,7 +19,8 @@ class Point:
     """One measurement at a number of partitions or of segments.
 
     Reads are of one batch. ``open_ms`` is what opening all logs takes. ``memory_bytes`` is what the process has of its
-    own, without files that it maps, beyond what it had before it opened them.
+    own, without files that it maps, beyond what it had before it opened them, and
+    ``open_files`` the file descriptors.
     """
 
     count: int
@@ -28,6 +29,7 @@ class Point:
     read_p50_us: float
     open_ms: float
     memory_bytes: float
+    open_files: float
 
     @property
     def memory_kib_each(self) -> float:

@@ -1,123 +1,164 @@
-"""Rates of building and decoding record batches: both engines next to aiokafka's compiled code, in one run.
+"""Record batches built, read and checked, next to aiokafka's compiled code on the same records.
 
-    python benchmarks/records_bench.py [--records 10000] [--size 100] [--rounds 15]
-
-Each figure is the best of several rounds, taken in turns, so that a busy machine disturbs all alike; read the ratios.
+Every batch is one of 1 MiB without compression; aiokafka's side of a read checks the CRC too and makes its records, ours
+makes Arrow columns or records. The pure engine is shown beside the compiled one, without a bar.
 """
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import importlib
-import time
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Iterator
 from typing import Any
 
+import pyarrow
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
+from benchmarks.options import Options
+from benchmarks.result import Bar, Result
+from benchmarks.rounds import Rounds, alternate, timed
+from benchmarks.suite import run_alone
+from benchmarks.workload import TIMESTAMP_MS
 from tidelog.records import (
+    COMPILED,
     RecordBatchBuilder,
-    arrow,
-    builder,
-    check_records,
+    _pure,
     read_records,
-    reader,
+    recompress,
+    summarize_records,
     to_arrow,
-    validation,
+    validate_batch,
 )
 
-PEER = "aiokafka"
+_VALUE_BYTES = 100
+_BATCH_BYTES = 1 << 20
+_RECORD_BYTES = 110
+_ENGINE_USERS = ("arrow", "builder", "control", "reader", "validation")
+_PEER = "aiokafka"
 
 
-def main() -> None:
-    arguments = _arguments()
-    values = [b"%010d" % i * (arguments.size // 10) for i in range(arguments.records)]
-    engines = {name: module for name in ("_fast", "_pure") if (module := _engine(name))}
-    batch = _build(values)
-    works: dict[str, dict[str, Callable[[], Any]]] = {
-        "build": {PEER: lambda: _peer_build(values), **_each(engines, lambda: _build(values))},
-        "read": {PEER: lambda: _peer_read(batch), **_each(engines, lambda: _read(batch))},
-        "to_arrow": _each(engines, lambda: to_arrow(batch, 0, len(values))),
-        "check": _each(engines, lambda: check_records(batch)),
-    }
-    print(
-        f"{arguments.records} records of {len(values[0])} bytes, best of {arguments.rounds}; batch {len(batch)} bytes"
-    )
-    for work, variants in works.items():
-        _report(work, _best(variants, arguments.rounds), arguments.records, len(batch))
+def run(options: Options) -> list[Result]:
+    """Measure building, reading and checking batches of 100-byte values, and the codecs."""
+    values = [b"%010d" % i * (_VALUE_BYTES // 10) for i in range(_BATCH_BYTES // _RECORD_BYTES)]
+    rounds = options.pick(201, 41)
+    results = _build_results(values, rounds, options)
+    results += _read_results(_appended(values), len(values), rounds, options)
+    results += _pure_results(values, options)
+    results += _codec_results(_appended(values), options)
+    return results
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000)
-    parser.add_argument("--size", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=15)
-    return parser.parse_args()
+def _build_results(values: list[bytes], rounds: int, options: Options) -> list[Result]:
+    column = pyarrow.array(values, pyarrow.binary())
+    results = []
+    for name, work, bar in (
+        ("build, one append per record", lambda: _appended(values), 1.5),
+        ("build from a list of bytes in one call", lambda: _extended(values), 10),
+        ("build from an Arrow column in one call", lambda: _extended(column), 10),
+    ):
+        options.say(name)
+        taken = alternate({_PEER: timed(lambda: _peer_built(values)), name: timed(work)}, rounds, warm_up=5)
+        results.append(_rate(name, taken, len(values), bar))
+    return results
 
 
-def _engine(name: str) -> ModuleType | None:
+def _read_results(batch: bytes, count: int, rounds: int, options: Options) -> list[Result]:
+    results = []
+    for name, work, bar in (
+        ("decode to Arrow", lambda: to_arrow(batch, 0, count), 10),
+        ("decode to records", lambda: read_records(batch), None),
+    ):
+        options.say(name)
+        taken = alternate({_PEER: timed(lambda: _peer_read(batch)), name: timed(work)}, rounds, warm_up=5)
+        results.append(_rate(name, taken, count, bar))
+    options.say("checks")
+    arrow = results[0]
+    results.append(Result("decode to Arrow, records", arrow.value, "M/s", None, None, Bar.on_value(at_least=5)))
+    checks = {"crc": timed(lambda: validate_batch(batch)), "walk": timed(lambda: summarize_records(batch))}
+    taken = alternate(checks, rounds, warm_up=5)
+    for name, key, bar_value in (
+        ("validate a batch of 1 MiB", "crc", Bar.on_value(at_least=3)),
+        ("validate a batch of 1 MiB and walk its records", "walk", None),
+    ):
+        results.append(Result(name, len(batch) / taken.median(key) / 1e9, "GB/s", None, None, bar_value))
+    return results
+
+
+def _pure_results(values: list[bytes], options: Options) -> list[Result]:
+    if not COMPILED:
+        return []
+    some = values[:1000]
+    batch = _appended(some)
+    results = []
+    for name, work, peer in (
+        ("pure engine: build", lambda: _appended(some), lambda: _peer_built(some)),
+        ("pure engine: decode to Arrow", lambda: to_arrow(batch, 0, len(some)), lambda: _peer_read(batch)),
+    ):
+        options.say(name)
+        with _pure_engine():
+            taken = alternate({_PEER: timed(peer), name: timed(work)}, options.pick(51, 11))
+        results.append(_rate(name, taken, len(some), None))
+    return results
+
+
+def _codec_results(batch: bytes, options: Options) -> list[Result]:
+    results = []
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        options.say(codec)
+        packed = recompress(batch, codec)
+        works = {"pack": timed(lambda: recompress(batch, codec)), "unpack": timed(lambda: recompress(packed, "none"))}
+        taken = alternate(works, options.pick(21, 5))
+        for key, name in (("pack", f"compress a batch of 1 MiB, {codec}"), ("unpack", f"decompress it, {codec}")):
+            results.append(Result(name, len(batch) / taken.median(key) / 1e6, "MB/s"))
+    return results
+
+
+def _rate(name: str, taken: Rounds, count: int, bar: float | None) -> Result:
+    ratio = taken.speed_ratio(name, _PEER)
+    limit = None if bar is None else Bar.on_ratio(at_least=bar)
+    return Result(name, count / taken.median(name) / 1e6, "M/s", _PEER, ratio, limit)
+
+
+@contextlib.contextmanager
+def _pure_engine() -> Iterator[None]:
+    modules = [importlib.import_module(f"tidelog.records.{name}") for name in _ENGINE_USERS]
+    chosen = [module.engine for module in modules]
     try:
-        return importlib.import_module(f"tidelog.records.{name}")
-    except ImportError:
-        print(f"{name} is not built: python hatch_build.py client/tidelog/records/_fast.pyx")
-        return None
+        for module in modules:
+            module.engine = _pure  # type: ignore[attr-defined]
+        yield
+    finally:
+        for module, engine in zip(modules, chosen, strict=True):
+            module.engine = engine  # type: ignore[attr-defined]
 
 
-def _each(engines: dict[str, ModuleType], work: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
-    def on(engine: ModuleType) -> Callable[[], Any]:
-        def run() -> Any:
-            for user in (arrow, builder, reader, validation):
-                user.engine = engine  # type: ignore[attr-defined]
-            return work()
-
-        return run
-
-    return {name: on(engine) for name, engine in engines.items()}
-
-
-def _build(values: list[bytes]) -> bytes:
-    batch = RecordBatchBuilder()
-    append = batch.append
+def _appended(values: list[bytes]) -> bytes:
+    builder = RecordBatchBuilder()
+    append = builder.append
     for value in values:
-        append(None, value, (), 1_700_000_000_000)
-    return batch.build()
+        append(None, value, (), TIMESTAMP_MS)
+    return builder.build()
 
 
-def _peer_build(values: list[bytes]) -> bytes:
-    batch = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**30)
-    append = batch.append
+def _extended(values: Any) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.extend(values, None, TIMESTAMP_MS)
+    return builder.build()
+
+
+def _peer_built(values: list[bytes]) -> bytearray:
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**30)
+    append = builder.append
     for offset, value in enumerate(values):
-        append(offset, 1_700_000_000_000, None, value, [])
-    return bytes(batch.build())
+        append(offset, TIMESTAMP_MS, None, value, [])
+    return builder.build()
 
 
-def _read(batch: bytes) -> int:
-    return sum(len(record.value or b"") for record in read_records(batch))
-
-
-def _peer_read(batch: bytes) -> int:
+def _peer_read(batch: bytes) -> list[Any]:
     records = DefaultRecordBatch(batch)
     assert records.validate_crc()
-    return sum(len(record.value) for record in records)
-
-
-def _best(variants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    best = dict.fromkeys(variants, float("inf"))
-    for _ in range(rounds):
-        for name, work in variants.items():
-            start = time.perf_counter()
-            work()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
-def _report(work: str, seconds: dict[str, float], records: int, size: int) -> None:
-    reference = seconds.get(PEER, next(iter(seconds.values())))
-    for name, taken in seconds.items():
-        rates = f"{records / taken / 1e6:8.2f} M records/s {size / taken / 1e6:9.0f} MB/s"
-        print(f"{work:>9} {name:>9} {rates} {reference / taken:7.2f}x")
+    return list(records)
 
 
 if __name__ == "__main__":
-    main()
+    run_alone(run)

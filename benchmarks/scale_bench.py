@@ -38,6 +38,7 @@ _SEGMENTS = (1, 10, 100, 300, 1000)
 _BATCH_BYTES = 1 << 10
 _BATCHES_PER_SEGMENT = 16
 _WARM_UP = 2000
+_FILES_PER_SEGMENT = 3
 _RESERVED_FILES = 200
 
 
@@ -52,7 +53,6 @@ def run(options: Options) -> list[Result]:
 
 def _series(axis: Axis, counts: Sequence[int], options: Options) -> list[Point]:
     """Return a point per count: medians over rounds that take all counts in turns."""
-    raise_file_limit(max(counts) + _RESERVED_FILES)
     taken: list[list[Point]] = []
     with options.scratch() as directory:
         for count in counts:
@@ -106,6 +106,7 @@ class _Place:
 
 def _write(place: _Place) -> None:
     """Write logs of so many segments, each of a few batches, and close them."""
+    raise_file_limit(place.segments * _FILES_PER_SEGMENT + _RESERVED_FILES)
     batch = random_batch(_BATCH_BYTES, 100)
     segment_bytes = len(batch) * _BATCHES_PER_SEGMENT
     for directory in place.logs:
@@ -116,11 +117,11 @@ def _write(place: _Place) -> None:
 
 
 def _measure(place: _Place, appends: int) -> Point:
-    raise_file_limit(place.partitions * place.segments + _RESERVED_FILES)
+    raise_file_limit(place.partitions * place.segments * _FILES_PER_SEGMENT + _RESERVED_FILES)
     batch = random_batch(_BATCH_BYTES, 100)
     records = place.segments * _BATCHES_PER_SEGMENT * parse_header(batch).record_count
     _warm_up(place, batch)
-    before = process.anonymous_bytes(os.getpid())
+    before, files_before = process.anonymous_bytes(os.getpid()), process.file_descriptors(os.getpid())
     started = time.perf_counter()
     logs = [_open(directory) for directory in place.logs]
     open_s = time.perf_counter() - started
@@ -128,6 +129,7 @@ def _measure(place: _Place, appends: int) -> Point:
         _use(log, batch, records)
     gc.collect()
     memory_bytes = process.anonymous_bytes(os.getpid()) - before
+    open_files = process.file_descriptors(os.getpid()) - files_before
     reads, appended = _take_latencies(logs, batch, records, appends)
     for log in logs:
         log.close()
@@ -138,6 +140,7 @@ def _measure(place: _Place, appends: int) -> Point:
         read_p50_us=quantile(reads, 0.5) * 1e6,
         open_ms=open_s * 1e3,
         memory_bytes=max(0, memory_bytes),
+        open_files=open_files,
     )
 
 
@@ -194,6 +197,7 @@ def _results(axis: Axis, points: Sequence[Point]) -> list[Result]:
         latency("read of one batch p50", lambda point: point.read_p50_us),
         Result(f"{name}: open all after a clean stop", most.open_ms, "ms"),
         Result(f"{name}: memory of each", most.memory_kib_each, "KiB"),
+        Result(f"{name}: file descriptors of each", most.open_files / most.count, "files"),
     ]
 
 

@@ -166,10 +166,15 @@ def test_an_idempotent_batch_is_stored_once_and_in_its_turn(cluster: Deployment)
     assert [send(0, 2).base_offset, send(2, 1).base_offset] == [0, 2]
     again = send(0, 2)
     assert (again.HasField("error"), again.base_offset) == (False, 0)
-    assert code_of(send(4, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    early = send(4, 1)
+    assert code_of(early) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert early.error.message == "producer 7000 in epoch 0 sends sequence 4, expected 3"
     assert send(3, 1).base_offset == 3
+    assert send(1, 1, epoch=1).error.message.endswith("begins epoch 1 (after 0) with sequence 1, expected 0")
     assert code_of(send(1, 1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(0, 1, epoch=1).base_offset == 4
-    assert code_of(send(4, 1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    stale = send(4, 1)
+    assert code_of(stale) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert stale.error.message == "producer 7000 sends epoch 0, the log has 1"
     assert cluster.end_offset(topic) == 5
     assert [m.value() for m in cluster.read(topic, 5)] == [b"0", b"1", b"2", b"3", b"0"]

@@ -87,7 +87,7 @@ class CleanedLog:
             recovery_point=recovery_point,
             now_ms=self.now_ms,
         )
-        self.checkpoint = CleanerCheckpoint(self.disk, DIRECTORY.parent)
+        self.checkpoint = CleanerCheckpoint(self.disk, DIRECTORY.parent, {KEY})
 
     def append(self, pairs: Sequence[Pair], *, compression: str = "none", producer_id: int | None = None) -> None:
         """Append a batch of plain records, or of a transaction of a producer."""

@@ -12,13 +12,19 @@ def assert_replicas_equal(cluster: LocalCluster, topic: str, high_watermarks: li
     """Below its high watermark each partition has the same bytes on every node. The nodes must not run."""
     for partition, high_watermark in enumerate(high_watermarks):
         logs = {
-            node.name: committed_bytes(node.directory / "data" / f"{topic}-{partition}", high_watermark)
+            node.name: committed_bytes(_folder(node.directory, f"{topic}-{partition}"), high_watermark)
             for node in cluster.nodes.values()
         }
         (first, expected), *others = logs.items()
         for name, log in others:
             where = f"{topic}-{partition} of {first} ({len(expected)} bytes) and {name} ({len(log)} bytes)"
             assert log == expected, f"{where} differ from byte {_first_difference(log, expected)} on"
+
+
+def _folder(node: Path, name: str) -> Path:
+    """Return where a node has a replica: in one of its log directories."""
+    [folder] = node.glob(f"data*/{name}")
+    return folder
 
 
 def committed_bytes(directory: Path, high_watermark: int) -> bytes:

@@ -29,13 +29,18 @@ cdef extern from *:
             memcpy(target, source, size);
             return;
         }
-        last = source + size - 16;
-        memcpy(target + size - 16, last, 16);
-        do {
+        if (size < 32) {
             memcpy(target, source, 16);
-            target += 16;
-            source += 16;
-        } while (source < last);
+            memcpy(target + size - 16, source + size - 16, 16);
+            return;
+        }
+        last = source + size - 32;
+        memcpy(target + size - 32, last, 32);
+        while (source < last) {
+            memcpy(target, source, 32);
+            target += 32;
+            source += 32;
+        }
     }
     """
     int TIDELOG_BITS(unsigned long long number) noexcept nogil
@@ -108,8 +113,22 @@ cdef inline void memory_release(Memory* memory) noexcept:
 
 
 cdef inline Py_ssize_t varint_size(uint64_t zigzag) noexcept nogil:
+    # Branches first, because nearly all are short and so are guessed right.
+    if zigzag < 0x80:
+        return 1
+    if zigzag < 0x4000:
+        return 2
     # Seven bits a byte: 9/64 is close enough to 1/7 for every number of bits up to 64.
     return (TIDELOG_BITS(zigzag) * 9 + 64) >> 6
+
+
+cdef inline Py_ssize_t length_size(Py_ssize_t length) noexcept nogil:
+    """Return what the varint of a length takes; the length is not negative."""
+    if length < 0x40:
+        return 1
+    if length < 0x2000:
+        return 2
+    return (TIDELOG_BITS(<uint64_t>length << 1) * 9 + 64) >> 6
 
 
 cdef inline uint64_t zigzag(int64_t number) noexcept nogil:

@@ -387,21 +387,58 @@ cdef int _reserve_rows(Column* column, Py_ssize_t more) except -1:
     return 0
 
 
-cdef inline int _put_row(Column* column, const uint8_t* content, Py_ssize_t size) except -1:
-    """Append the bytes, or a null for a negative size, to a column that has room for the row."""
+cdef int _reserve_data(Memory* data, Py_ssize_t more) except -1:
+    if more > _MAX_COLUMN_SIZE - data.used:
+        raise error_for(ErrorCode.RECORD_LIST_TOO_LARGE, f"one column holds at most {MAX_COLUMN_SIZE} bytes")
+    return memory_reserve(data, max(more, 0))
+
+
+cdef struct Cells:
+    # A column while a loop adds to it, so that the compiler may keep this in registers.
+    uint8_t* valid
+    int32_t* ends
+    uint8_t* data
+    Py_ssize_t used
+    Py_ssize_t limit
+    Py_ssize_t nulls
+
+
+cdef inline Cells _cells(Column* column) noexcept:
+    cdef Cells cells
+    cells.valid = column.valid.data
+    cells.ends = <int32_t*>column.offsets.data + 1
+    cells.data = column.data.data
+    cells.used = column.data.used
+    cells.limit = min(column.data.capacity, _MAX_COLUMN_SIZE)
+    cells.nulls = column.nulls
+    return cells
+
+
+cdef inline void _put_cell(Cells* cells, Py_ssize_t row, const uint8_t* content, Py_ssize_t size) noexcept nogil:
+    """Add the bytes, for which there is room, or a null for a negative size."""
     if size < 0:
-        column.valid.data[column.rows >> 3] &= ~<uint8_t>(1 << (column.rows & 7))
-        column.nulls += 1
+        cells.valid[row >> 3] &= ~<uint8_t>(1 << (row & 7))
+        cells.nulls += 1
     else:
-        if size > column.data.capacity - column.data.used:
-            if size > _MAX_COLUMN_SIZE - column.data.used:
-                raise error_for(ErrorCode.RECORD_LIST_TOO_LARGE, f"one column holds at most {MAX_COLUMN_SIZE} bytes")
-            memory_reserve(&column.data, size)
-        tidelog_copy(column.data.data + column.data.used, content, size)
-        column.data.used += size
-    column.rows += 1
-    (<int32_t*>column.offsets.data)[column.rows] = <int32_t>column.data.used
-    column.offsets.used += 4
+        tidelog_copy(cells.data + cells.used, content, size)
+        cells.used += size
+    cells.ends[row] = <int32_t>cells.used
+
+
+cdef inline void _settle(Column* column, const Cells* cells, Py_ssize_t rows) noexcept:
+    column.data.used = cells.used
+    column.nulls = cells.nulls
+    column.rows = rows
+    column.offsets.used = 4 * (rows + 1)
+
+
+cdef int _put_row(Column* column, const uint8_t* content, Py_ssize_t size) except -1:
+    """Append one row, for which :func:`_reserve_rows` has made room."""
+    cdef Cells cells
+    _reserve_data(&column.data, size)
+    cells = _cells(column)
+    _put_cell(&cells, column.rows, content, size)
+    _settle(column, &cells, column.rows + 1)
     return 0
 
 
@@ -466,9 +503,16 @@ cdef class ColumnDecoder:
         cdef Py_ssize_t size = walk.size, position = 0, index, rows = self.rows
         cdef int64_t previous = -1, last = walk.last_offset_delta, base_offset = walk.base_offset, offset
         cdef int32_t timestamp_type = walk.timestamp_type
+        cdef int64_t base = walk.append_time if timestamp_type else walk.base_timestamp
         cdef int fault
         cdef Fields fields
+        cdef Cells key, value
         self.reserve(walk.count, size)
+        cdef int64_t* offsets = <int64_t*>self.offset.data
+        cdef int64_t* timestamps = <int64_t*>self.timestamp_ms.data
+        cdef int32_t* timestamp_types = <int32_t*>self.timestamp_type.data
+        key = _cells(&self.key)
+        value = _cells(&self.value)
         for index in range(walk.count):
             fault = _advance(bytes_, &position, size, &previous, last, &fields)
             if fault:
@@ -476,19 +520,31 @@ cdef class ColumnDecoder:
             offset = base_offset + fields.offset_delta
             if not start <= offset < end:
                 continue
-            (<int64_t*>self.offset.data)[rows] = offset
-            (<int64_t*>self.timestamp_ms.data)[rows] = walk.timestamp(fields.timestamp_delta)
-            (<int32_t*>self.timestamp_type.data)[rows] = timestamp_type
+            if fields.key_size > key.limit - key.used or fields.value_size > value.limit - value.used:
+                self.settle(rows, key, value)
+                _reserve_data(&self.key.data, fields.key_size)
+                _reserve_data(&self.value.data, fields.value_size)
+                key, value = _cells(&self.key), _cells(&self.value)
+            offsets[rows] = offset
+            timestamps[rows] = base if timestamp_type else <int64_t>(<uint64_t>base + <uint64_t>fields.timestamp_delta)
+            timestamp_types[rows] = timestamp_type
+            _put_cell(&key, rows, bytes_ + fields.key, fields.key_size)
+            _put_cell(&value, rows, bytes_ + fields.value, fields.value_size)
             rows += 1
-            _put_row(&self.key, bytes_ + fields.key, fields.key_size)
-            _put_row(&self.value, bytes_ + fields.value, fields.value_size)
             if self.include_headers:
                 self.append_headers(walk, &fields)
         walk.stand_at(walk.count, position)
         walk.end()
+        self.settle(rows, key, value)
+
+    cdef int settle(self, Py_ssize_t rows, Cells key, Cells value) except -1:
+        """Take over how far the columns have come."""
         self.rows = rows
         self.offset.used = self.timestamp_ms.used = 8 * rows
         self.timestamp_type.used = 4 * rows
+        _settle(&self.key, &key, rows)
+        _settle(&self.value, &value, rows)
+        return 0
 
     cdef int reserve(self, Py_ssize_t more, Py_ssize_t size) except -1:
         """Make room for so many rows, which the bytes back, and for the values in so many bytes."""

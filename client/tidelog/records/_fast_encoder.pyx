@@ -15,7 +15,8 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from tidelog.records._bytes cimport (
-    Memory, memory_bytes, memory_move, memory_release, memory_reserve, put_varint, tidelog_copy, varint_size, zigzag,
+    Memory, length_size, memory_bytes, memory_move, memory_release, memory_reserve, put_varint, tidelog_copy, varint_size,
+    zigzag,
 )
 
 from tidelog.errors import ErrorCode, error_for
@@ -43,7 +44,7 @@ cdef inline Py_ssize_t _field_size(object content, str name) except -1:
 
 cdef inline Py_ssize_t _content_size(Py_ssize_t size) noexcept nogil:
     """Return what a field of so many bytes takes, -1 for null."""
-    return 1 if size < 0 else varint_size(zigzag(size)) + size
+    return 1 if size < 0 else length_size(size) + size
 
 
 cdef inline uint8_t* _put_field(uint8_t* target, object content) noexcept:
@@ -53,9 +54,10 @@ cdef inline uint8_t* _put_field(uint8_t* target, object content) noexcept:
 
 
 cdef inline uint8_t* _put_content(uint8_t* target, const char* content, Py_ssize_t size) noexcept:
-    target = put_varint(target, zigzag(size))
-    if size <= 0:
-        return target
+    if size < 0:
+        target[0] = 1
+        return target + 1
+    target = put_varint(target, <uint64_t>size << 1)
     tidelog_copy(target, <const uint8_t*>content, size)
     return target + size
 
@@ -180,6 +182,12 @@ cdef class _Timestamps:
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
 
+    cdef int64_t first(self, Py_ssize_t row) noexcept:
+        """Return the timestamp of a row, 0 where there is none."""
+        if self.each == NULL:
+            return self.all
+        return self.each[row] if 8 * row < self.view.len else 0
+
 
 @cython.final
 cdef class RecordEncoder:
@@ -213,25 +221,24 @@ cdef class RecordEncoder:
         cdef list pairs = None if headers is _NO_HEADERS else _checked_headers(headers)
         cdef Py_ssize_t pairs_size = 0 if pairs is None else len(pairs)
         cdef int64_t base = self.base_timestamp if self.count else timestamp
-        # In uint64, because the difference of the extremes wraps, as in Kafka.
-        cdef uint64_t delta = zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base))
-        cdef Py_ssize_t size = 1 + varint_size(delta) + varint_size(zigzag(self.count)), total, index
+        cdef uint64_t delta = _delta(timestamp, base)
+        cdef Py_ssize_t size = 1 + varint_size(delta) + length_size(self.count), total, index
         cdef uint8_t* target
         size += _field_size(key, "key") + _field_size(value, "value")
         for index in range(pairs_size):
             size += _field_size(pairs[index], "header value")
-        size += varint_size(zigzag(pairs_size // 2))
-        total = varint_size(zigzag(size)) + size
+        size += length_size(pairs_size // 2)
+        total = length_size(size) + size
         if total > _MAX_RECORDS_SIZE - (self.memory.used - _HEADER_SIZE):
             raise _too_large()
         memory_reserve(&self.memory, total)
-        target = put_varint(self.memory.data + self.memory.used, zigzag(size))
+        target = put_varint(self.memory.data + self.memory.used, <uint64_t>size << 1)
         target[0] = 0
         target = put_varint(target + 1, delta)
-        target = put_varint(target, zigzag(self.count))
+        target = put_varint(target, <uint64_t>self.count << 1)
         target = _put_field(target, key)
         target = _put_field(target, value)
-        target = put_varint(target, zigzag(pairs_size // 2))
+        target = put_varint(target, <uint64_t>(pairs_size // 2) << 1)
         for index in range(pairs_size):
             target = _put_field(target, pairs[index])
         self.memory.used += total
@@ -263,7 +270,8 @@ cdef class RecordEncoder:
         cdef View value_view = values.view, key_view = values.view
         cdef const char* content = NULL
         cdef Py_ssize_t row = end[0], count = self.count, used = 0, key_size = NULL_CONTENT, value_size, size
-        cdef int64_t timestamp = times.all, base = self.base_timestamp
+        cdef int64_t timestamp = times.first(row), base = self.base_timestamp if count else timestamp
+        cdef Py_ssize_t delta_size = varint_size(_delta(timestamp, base))
         if keys is not None:
             key_view = keys.view
         while row < values.rows:
@@ -271,8 +279,7 @@ cdef class RecordEncoder:
                 timestamp = times.each[row]
                 if timestamp < -1:
                     raise _invalid_timestamp(timestamp)
-            if count == 0:
-                base = timestamp
+                delta_size = varint_size(_delta(timestamp, base))
             value_size = _get(&value_view, row, &content)
             if value_size < NULL_CONTENT:
                 raise values.fault(row, value_size)
@@ -280,8 +287,8 @@ cdef class RecordEncoder:
                 key_size = _get(&key_view, row, &content)
                 if key_size < NULL_CONTENT:
                     raise keys.fault(row, key_size)
-            size = _body_size(key_size, value_size, timestamp, base, count)
-            size += varint_size(zigzag(size))
+            size = 2 + delta_size + length_size(count) + _content_size(key_size) + _content_size(value_size)
+            size += length_size(size)
             if size > room - used:
                 if is_limited and count:
                     break
@@ -303,29 +310,33 @@ cdef class RecordEncoder:
         cdef const char* key = NULL
         cdef const char* value = NULL
         cdef Py_ssize_t count = self.count, key_size = NULL_CONTENT, value_size, size
-        cdef int64_t timestamp = times.all, latest = self.max_timestamp, base = self.base_timestamp
+        cdef int64_t timestamp = times.first(row), latest = self.max_timestamp
+        cdef int64_t base = self.base_timestamp if count else timestamp
+        cdef uint64_t delta = _delta(timestamp, base)
+        cdef Py_ssize_t delta_size = varint_size(delta)
         if keys is not None:
             key_view = keys.view
-        if count == 0:
-            base = timestamp if times.each == NULL else times.each[row]
+        latest = max(latest, timestamp)
         for row in range(row, end):
             if times.each != NULL:
                 timestamp = times.each[row]
+                latest = max(latest, timestamp)
+                delta = _delta(timestamp, base)
+                delta_size = varint_size(delta)
             value_size = _get(&value_view, row, &value)
             if keys is not None:
                 key_size = _get(&key_view, row, &key)
-            size = _body_size(key_size, value_size, timestamp, base, count)
-            if size > limit - target - varint_size(zigzag(size)):
+            size = 2 + delta_size + length_size(count) + _content_size(key_size) + _content_size(value_size)
+            if size > limit - target - length_size(size):
                 raise BufferError("the columns were changed while they were read")
-            target = put_varint(target, zigzag(size))
+            target = put_varint(target, <uint64_t>size << 1)
             target[0] = 0
-            target = put_varint(target + 1, zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base)))
-            target = put_varint(target, zigzag(count))
+            target = put_varint(target + 1, delta)
+            target = put_varint(target, <uint64_t>count << 1)
             target = _put_content(target, key, key_size)
             target = _put_content(target, value, value_size)
             target[0] = 0
             target += 1
-            latest = max(latest, timestamp)
             count += 1
         if target != limit:
             raise BufferError("the columns were changed while they were read")
@@ -351,12 +362,9 @@ cdef class RecordEncoder:
         return batch
 
 
-cdef inline Py_ssize_t _body_size(
-    Py_ssize_t key_size, Py_ssize_t value_size, int64_t timestamp, int64_t base, Py_ssize_t count
-) noexcept nogil:
-    """Return what a record without headers takes behind its length."""
-    cdef Py_ssize_t size = 2 + _content_size(key_size) + _content_size(value_size) + varint_size(zigzag(count))
-    return size + varint_size(zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base)))
+cdef inline uint64_t _delta(int64_t timestamp, int64_t base) noexcept nogil:
+    """Return the timestamp as it is encoded; in uint64, because the difference of the extremes wraps, as in Kafka."""
+    return zigzag(<int64_t>(<uint64_t>timestamp - <uint64_t>base))
 
 
 cdef inline int64_t _checked_timestamp(object timestamp_ms) except? -2:

@@ -2,12 +2,14 @@
 
 Written are the forms that Kafka's own clients write: xerial-framed snappy with blocks of 32 KiB, and lz4 frames with
 independent blocks of 64 KiB (KIP-57). Read are also raw snappy (librdkafka) and any lz4 frame. A compressed section
-may grow to ``MAX_DECOMPRESSED_SIZE`` bytes and no further, and memory is taken only as the output grows.
+may grow to ``MAX_DECOMPRESSED_SIZE`` bytes and no further, and memory is taken only for what it grows to.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
+import threading
 from collections.abc import Callable
 
 import cramjam
@@ -30,8 +32,8 @@ _LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
 _GZIP_DEFAULT = 6
 _LZ4_FAST, _LZ4_LEAST_HIGH, _LZ4_GREATEST_HIGH = 1, 3, 12
 
-_FIRST_GUESS = 64 * 1024
-_GUESSED_RATIO = 8
+_SCRATCH_SIZE = 1536 * 1024
+_threads = threading.local()
 _OUTPUT_TOO_SMALL = "failed to write whole buffer"
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -103,13 +105,13 @@ def decompress(name: str, data: _Bytes) -> _Bytes:
     """
     match name:
         case "gzip":
-            return _decompress_growing(name, cramjam.gzip.decompress_into, data)
+            return _decompress(name, cramjam.gzip.decompress_into, data)
         case "snappy":
             return _snappy_decompress(data)
         case "lz4":
-            return _decompress_growing(name, cramjam.lz4.decompress_into, data)
+            return _decompress(name, cramjam.lz4.decompress_into, data)
         case "zstd":
-            return _decompress_growing(name, cramjam.zstd.decompress_into, data)
+            return _decompress(name, cramjam.zstd.decompress_into, data)
         case _:
             return data
 
@@ -121,19 +123,38 @@ def _lz4_level(level: int | None) -> int:
     return min(max(level, _LZ4_LEAST_HIGH), _LZ4_GREATEST_HIGH)
 
 
-def _decompress_growing(name: str, into: Callable[[_Bytes, bytearray], int], data: _Bytes) -> memoryview:
-    """Decompress into a buffer that grows by retrying, because none of the formats must state its size."""
-    capacity = min(max(_FIRST_GUESS, _GUESSED_RATIO * len(data)), MAX_DECOMPRESSED_SIZE)
-    while True:
-        output = bytearray(capacity)
-        try:
-            return memoryview(output)[: into(data, output)]
-        except cramjam.DecompressionError as error:
-            if _OUTPUT_TOO_SMALL not in str(error):
-                raise CorruptRecordError(f"{name} data of {len(data)} bytes: {error}") from error
-            if capacity >= MAX_DECOMPRESSED_SIZE:
-                raise _too_large(name, len(data)) from error
-        capacity = min(capacity * _GUESSED_RATIO, MAX_DECOMPRESSED_SIZE)
+def _decompress(name: str, into: Callable[[_Bytes, memoryview], int], data: _Bytes) -> _Bytes:
+    """Decompress what need not state its size: into memory of this thread, or where that is too small, into the limit.
+
+    The limit is a mapping of which no more takes memory than is written. The thread's memory is kept, because that of
+    a new batch each time would cost more than the decompression: the system clears it page by page.
+    """
+    if len(data) <= _SCRATCH_SIZE // 2:
+        output = _scratch()
+        size = _decompressed(name, into, data, output)
+        if size is not None:
+            return bytes(output[:size])
+    output = memoryview(mmap.mmap(-1, MAX_DECOMPRESSED_SIZE))
+    size = _decompressed(name, into, data, output)
+    if size is None:
+        raise _too_large(name, len(data))
+    return output[:size]
+
+
+def _decompressed(name: str, into: Callable[[_Bytes, memoryview], int], data: _Bytes, output: memoryview) -> int | None:
+    """Return how many bytes were written, None where the output is too small."""
+    try:
+        return into(data, output)
+    except cramjam.DecompressionError as error:
+        if _OUTPUT_TOO_SMALL in str(error):
+            return None
+        raise CorruptRecordError(f"{name} data of {len(data)} bytes: {error}") from error
+
+
+def _scratch() -> memoryview:
+    if not hasattr(_threads, "scratch"):
+        _threads.scratch = memoryview(bytearray(_SCRATCH_SIZE))
+    return memoryview(_threads.scratch)[: min(_SCRATCH_SIZE, MAX_DECOMPRESSED_SIZE)]
 
 
 def _snappy_decompress(data: _Bytes) -> memoryview:

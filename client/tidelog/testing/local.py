@@ -48,7 +48,8 @@ class LocalCluster:
     the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept and can be started
     again with as many controllers, or in a temporary folder, which is removed. ``node_ports`` are the ports of the
     first nodes; all others are found. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes
-    or to both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`.
+    or to both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`. A node has its
+    data in its folder ``data``, and with more than one ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
 
     Needs ``pip install tidelog[node,quorum]``.
     """
@@ -61,6 +62,7 @@ class LocalCluster:
         config: Mapping[str, object] | None = None,
         *,
         node_ports: Sequence[int] = (),
+        log_dirs_per_node: int = 1,
     ) -> None:
         if controllers < 1 or nodes < 0:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
@@ -70,6 +72,7 @@ class LocalCluster:
         self._data_dir = data_dir
         self._counts = (controllers, nodes)
         self._node_ports = node_ports[:nodes]
+        self._log_dirs = ["data", *(f"data-{n}" for n in range(2, log_dirs_per_node + 1))]
         self._group: ProcessGroup | None = None
         self.controllers: dict[int, ProcessHandle] = {}
         self.nodes: dict[int, ProcessHandle] = {}
@@ -175,7 +178,9 @@ class LocalCluster:
                     "cluster.id": self.cluster_id,
                     "listeners": f"GRPC://{handle.address}",
                     "controller.quorum.voters": voters,
-                    _MODULES[module][1]: directory / "data",
+                    _MODULES[module][1]: ",".join(
+                        str(directory / name) for name in (self._log_dirs if module == _NODE else ["data"])
+                    ),
                     **per_module[module],
                 }
             )

@@ -29,6 +29,7 @@ from tidelog_node.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from tidelog_node.log.cleaner import CleanerCheckpoint
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.deletion import condemn_directory, remove_deleted, remove_directory
 from tidelog_node.log.files import OS_FILES, Files, storage_errors
@@ -74,7 +75,8 @@ class LogDirectory:
     """A locked log directory; opened once by the process, closed once after its logs.
 
     ``clean_shutdown_epoch`` is the broker epoch of the last clean stop, -1 when that is unknown, and None after an
-    unclean stop. ``recovery_points``, ``high_watermarks`` and ``log_start_offsets`` are what the checkpoint files hold.
+    unclean stop. ``recovery_points``, ``high_watermarks`` and ``log_start_offsets`` are what the checkpoint files hold;
+    ``cleaner_offsets`` is the cleaner's.
     Logs are opened and checkpoints written by any thread.
     """
 
@@ -92,6 +94,7 @@ class LogDirectory:
         remove_deleted(files, path)
         names = _names(files, path)
         self._held = {(match[1], int(match[2])) for match in map(_PARTITION_DIRECTORY.fullmatch, names) if match}
+        self.cleaner_offsets = CleanerCheckpoint(files, path, self._held)
         self._clean = set() if self.clean_shutdown_epoch is None else set(names)
 
     @classmethod
@@ -235,11 +238,12 @@ class LogDirectory:
             self._write_log_start_offsets(offsets)
 
     def note(self, key: TopicPartitionKey, checkpoint: PartitionCheckpoint) -> None:
-        """Write one partition into the checkpoints, beside what they hold.
+        """Write one partition that comes from elsewhere into the checkpoints, beside what they hold.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
+        self.cleaner_offsets.remove([key])
         with self._writing:
             self._write_log_start_offsets({**self.log_start_offsets, key: checkpoint.log_start_offset})
             self._write_high_watermarks({**self.high_watermarks, key: checkpoint.high_watermark})
@@ -297,6 +301,7 @@ class LogDirectory:
             self._write_recovery_points(_without(self.recovery_points, key))
             self._write_high_watermarks(_without(self.high_watermarks, key))
             self._write_log_start_offsets(_without(self.log_start_offsets, key))
+        self.cleaner_offsets.remove([key])
 
 
 def _without(offsets: Mapping[TopicPartitionKey, int], key: TopicPartitionKey) -> Mapping[TopicPartitionKey, int]:

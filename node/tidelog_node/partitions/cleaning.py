@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from tidelog.config.topic import UNLIMITED
@@ -42,7 +41,7 @@ from tidelog_node.log.cleaner import (
 from tidelog_node.log.files import storage_errors
 from tidelog_node.log.segment import Segment
 from tidelog_node.partitions.clock import Clock
-from tidelog_node.partitions.log_directories import PartitionKey
+from tidelog_node.partitions.log_directories import LogDirectories, PartitionKey
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
 
@@ -74,13 +73,17 @@ class CleanerSettings:
 
 
 async def clean_logs(
-    registry: PartitionRegistry, settings: CleanerSettings, clock: Clock, files: Files = OS_FILES
+    registry: PartitionRegistry,
+    directories: LogDirectories,
+    settings: CleanerSettings,
+    clock: Clock,
+    files: Files = OS_FILES,
 ) -> None:
     """Compact the logs of topics with ``cleanup.policy=compact`` that are due, until cancelled.
 
     When it has ended, no thread is at work and no half-written segment is left.
     """
-    await _Cleaners(registry, settings, clock, files).run()
+    await _Cleaners(registry, directories, settings, clock, files).run()
 
 
 @dataclass(slots=True)
@@ -108,15 +111,22 @@ class _Job:
 class _Cleaners:
     """The workers and what they share; on the event loop, but for what runs in the pool's threads."""
 
-    def __init__(self, registry: PartitionRegistry, settings: CleanerSettings, clock: Clock, files: Files) -> None:
+    def __init__(
+        self,
+        registry: PartitionRegistry,
+        directories: LogDirectories,
+        settings: CleanerSettings,
+        clock: Clock,
+        files: Files,
+    ) -> None:
         self._registry = registry
+        self._directories = directories
         self._settings = settings
         self._clock = clock
         self._files = files
         self._choosing = asyncio.Lock()
         self._stop = threading.Event()
         self._throttle = Throttle(settings.max_bytes_per_second, time.monotonic, self._stop.wait)
-        self._checkpoints: dict[Path, CleanerCheckpoint] = {}
         self._watched: dict[PartitionKey, _Watched] = {}
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="log-cleaner")
 
@@ -177,20 +187,15 @@ class _Cleaners:
         key, log, cut = _key(partition), partition.log, partition.truncated_to
         watched = self._watched.get(key)
         if watched is None or watched.log is not log:
-            checkpoint = await self._checkpoint_of(log.directory.parent)
-            if checkpoint is None or (watched is not None and not await self._keep(checkpoint.remove, [key])):
+            checkpoint = self._directories.find(log.directory.parent).cleaner_offsets
+            # Another log, in the same directory or another: what was clean of the old one says nothing about it.
+            if watched is not None and not all(
+                [await self._keep(c.remove, [key]) for c in (watched.checkpoint, checkpoint)]
+            ):
                 return
             watched = self._watched[key] = _Watched(log, checkpoint)
         if cut is not None and not watched.is_in_progress and await self._keep(watched.checkpoint.lower, key, cut):
             partition.forget_truncation(cut)
-
-    async def _checkpoint_of(self, directory: Path) -> CleanerCheckpoint | None:
-        if directory not in self._checkpoints:
-            try:
-                self._checkpoints[directory] = await asyncio.to_thread(CleanerCheckpoint, self._files, directory)
-            except TidelogError as error:
-                logger.error("The cleaner's checkpoint in %s cannot be read: %s", directory, error)
-        return self._checkpoints.get(directory)
 
     async def _keep(self, change: Callable[..., None], *arguments: object) -> bool:
         """Change a checkpoint in a thread; False, and a line in the log, when the disk refuses."""

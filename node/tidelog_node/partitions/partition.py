@@ -268,7 +268,7 @@ class Partition:
             return
         if records:
             with self._watching_disk():
-                self.log.append_as_follower(records)
+                self.log.append_as_follower(records, self._clock.wall_ms())
             self.log_end_waiters.wake()
         self.step(
             RecordsReplicated(

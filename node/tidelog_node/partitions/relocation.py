@@ -4,9 +4,9 @@ The life of a move, of a partition with its folder ``a/t-0``:
 
 1. ``b/t-0.<uuid>-future`` is copied from ``a/t-0``, a chunk at a time, as a follower copies from its leader: where the
    original was truncated or restarted meanwhile, leader epochs tell, and the copy follows.
-2. When it has caught up, under ``partition.disk``: the copy is put on the disk, and what came meanwhile copied in one
-   step of the event loop, with the leader epochs and the producers' state. The same step renames the copy to
-   ``b/t-0.<uuid>-moved``, which is the commit, and makes it the partition's log.
+2. When it has nearly caught up, under ``partition.disk``: the copy is put on the disk up to where the original is at
+   least, and what came meanwhile copied in one step of the event loop, with the leader epochs and the producers' state.
+   The same step renames the copy to ``b/t-0.<uuid>-moved``, which is the commit, and makes it the partition's log.
 3. ``a/t-0`` is removed, ``-moved`` renamed to ``b/t-0``, the controller told.
 
 A crash before the rename leaves the original in place, and the copy is resumed; after it the copy is the replica, and
@@ -42,7 +42,8 @@ R = TypeVar("R")
 _CHUNK_BYTES = 256 * 1024
 _MIN_CHUNK_BYTES = 4 * 1024
 _FLUSH_BYTES = 64 * 1024 * 1024
-_MAX_STEP_BYTES = 1024 * 1024
+_MAX_STEP_BYTES = 512 * 1024
+_MAX_STEP_RECORDS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,8 @@ class Relocations:
         if error is move.target_failure and is_disk_failure(error):
             move.keeps_copy = True
             self._on_failure(move.target.path, error)
+        elif error is not move.target_failure and is_disk_failure(error):
+            self._on_failure(move.partition.log.directory.parent, error)
 
     def _drop(self, move: Move) -> None:
         """Close the copy of a move that did not end well; it is removed unless the next start may resume it."""
@@ -219,14 +222,25 @@ class Relocations:
             )
         while not move.is_cancelled:
             step = self._next_step(move)
-            if step is not None:
-                await self._take(move, step)
-            elif await self._swap(move):
+            if self._is_near(move, step) and await self._swap(move):
                 return True
+            if step is not None and not move.is_cancelled:
+                await self._take(move, self._next_step(move))
         return False
 
-    async def _take(self, move: Move, step: _Step) -> None:
+    def _is_near(self, move: Move, step: _Step | None) -> bool:
+        """Whether what is left can be copied in one step of the event loop: there may always be something."""
+        if step is None:
+            return True
         assert move.copy is not None
+        original, end_offset = move.partition.log, move.copy.log_end_offset
+        is_last = end_offset >= original.active_base_offset or original.log_end_offset - end_offset < _MAX_STEP_RECORDS
+        return isinstance(step, _Append) and is_last and 2 * len(step.records) < self._chunk
+
+    async def _take(self, move: Move, step: _Step | None) -> None:
+        assert move.copy is not None
+        if step is None:
+            return
         with _of_target(move):
             await _in_thread(_apply, move.copy, step, self._now_ms())
             if not isinstance(step, _Append):
@@ -252,10 +266,12 @@ class Relocations:
         assert files is not None
         async with partition.disk:
             # Nobody but us flushes or truncates now; appends go on.
+            original, end_offset = partition.log, partition.log.log_end_offset
+            while copy.log_end_offset < end_offset and not move.is_cancelled:
+                await self._take(move, self._next_step(move))
             with _of_target(move):
                 await _in_thread(self._settle, move, partition.high_watermark)
-            original = partition.log
-            if move.is_cancelled or original.failure is not None:
+            if move.is_cancelled or original.failure is not None or copy.recovery_point < original.recovery_point:
                 return False
             with _of_target(move):
                 if not _catch_up(original, copy, self._chunk, self._now_ms()):

@@ -203,7 +203,7 @@ class Node:
             "deleted-replicas": self._registry.remove_condemned(),
         }
         if config.log_cleaner_enable:
-            jobs["log-cleaner"] = clean_logs(self._registry, _cleaner_settings(config), self._clock)
+            jobs["log-cleaner"] = clean_logs(self._registry, self._directories, _cleaner_settings(config), self._clock)
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
 
     async def _open_doors(self) -> None:

@@ -355,7 +355,7 @@ def test_topic_deleted_while_its_directory_is_offline_is_set_aside_by_the_next_s
         disk.fail = healthy
         node = DiskNode(disk)
         await node.registry.discard_unknown()
-        assert len(folders(disk, "-stray")) == 2
+        assert [path.name[:4] for path in folders(disk, "-stray")] == ["t-0."]
         await node.close()
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""What readers of READ_COMMITTED and READ_UNCOMMITTED get of transactions: batches and markers as a coordinator writes."""
+"""What readers of both isolation levels get of transactions."""
 
 import asyncio
 
@@ -65,9 +65,7 @@ def aborted(result):
     return [(a.producer_id, a.first_offset) for a in result.aborted_transactions]
 
 
-def test_records_of_an_open_transaction_are_seen_by_read_uncommitted_alone(
-    cluster_of, make_batch, make_produce_request
-):
+def test_records_of_an_open_transaction_are_seen_by_read_uncommitted_alone(cluster_of, make_produce_request):
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
@@ -88,9 +86,7 @@ def test_records_of_an_open_transaction_are_seen_by_read_uncommitted_alone(
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(ControlType.COMMIT, []), (ControlType.ABORT, [(PRODUCER_ID, 1)])])
-def test_marker_lets_read_committed_go_on_and_names_what_was_aborted(
-    cluster_of, make_batch, make_produce_request, kind, expected
-):
+def test_marker_lets_read_committed_go_on_and_names_what_was_aborted(cluster_of, make_produce_request, kind, expected):
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))

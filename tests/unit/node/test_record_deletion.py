@@ -10,7 +10,12 @@ from tidelog.errors import ErrorCode, error_for
 from tidelog.records import RecordBatchBuilder, iter_headers, read_records
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
-from tidelog_node.partitions.housekeeping import delete_expired_segments, expire_producers, flush_logs
+from tidelog_node.partitions.housekeeping import (
+    delete_expired_segments,
+    expire_producers,
+    flush_logs,
+    remove_deleted_files,
+)
 from tidelog_quorum.metadata import BrokerRegistrationChangeRecord
 
 DAY_MS = 86_400_000
@@ -249,6 +254,32 @@ def test_retention_deletes_old_segments_on_every_replica_and_keeps_going_after_a
     assert [r.getMessage() for r in refused] == [
         "Deleting the old segments of t-0 failed: KAFKA_STORAGE_ERROR: the disk is told to refuse"
     ]
+
+
+def test_deleted_files_are_removed_after_their_delay(cluster_of, wait_for, tmp_path):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            partition = cluster.partition(1)
+            settings = {"segment_bytes": 200, "retention_ms": DAY_MS}
+            partition.change_config(dataclasses.replace(partition.log.config, file_delete_delay_ms=DAY_MS, **settings))
+            for _ in range(3):
+                await cluster.produce(1, b"x" * 100)
+            deleted = await partition.delete_expired()
+            assert len(deleted) == 3
+            task = asyncio.create_task(remove_deleted_files(cluster.nodes[1].registry, 5))
+            await asyncio.sleep(0.03)
+            kept = sorted(tmp_path.glob("node-1/t-0/*.log.deleted"))
+            assert len(kept) == 3
+
+            partition.change_config(dataclasses.replace(partition.log.config, file_delete_delay_ms=0, **settings))
+            await cluster.produce(1, b"x" * 100)
+            await partition.delete_expired()
+            await wait_for(lambda: partition.log.condemned_count == len(list(tmp_path.glob("node-1/t-0/*.deleted"))))
+            await wait_for(lambda: sorted(tmp_path.glob("node-1/t-0/*.log.deleted")) == kept)
+            task.cancel()
+
+    asyncio.run(run())
 
 
 def test_flush_follows_flush_ms_of_each_topic(cluster_of, wait_for):

@@ -41,17 +41,21 @@ class Producers:
         known = self._by_id.get(header.producer_id)
         if header.producer_id == NO_PRODUCER_ID or known is None:
             return None
-        name = f"producer {header.producer_id}"
-        if header.producer_epoch < known.epoch:
-            text = f"{name} writes in epoch {header.producer_epoch}, its latest is {known.epoch}"
+        name, epoch, sequence = f"producer {header.producer_id}", header.producer_epoch, header.base_sequence
+        if epoch < known.epoch:
+            text = f"{name} sends epoch {epoch}, the log has {known.epoch}"
             raise error_for(ErrorCode.INVALID_PRODUCER_EPOCH, text)
-        is_new_epoch = header.producer_epoch > known.epoch
-        for first, last, result in () if is_new_epoch else known.batches:
-            if (first, last) == (header.base_sequence, _last_sequence(header)):
+        if epoch > known.epoch:
+            if sequence == 0:
+                return None
+            text = f"{name} begins epoch {epoch} (after {known.epoch}) with sequence {sequence}, expected 0"
+            raise error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        for first, last, result in known.batches:
+            if (first, last) == (sequence, _last_sequence(header)):
                 return result
-        expected = 0 if is_new_epoch else (known.batches[-1][1] + 1) % _SEQUENCES
-        if header.base_sequence != expected:
-            text = f"{name} sent the sequence {header.base_sequence}, the next is {expected}"
+        expected = (known.batches[-1][1] + 1) % _SEQUENCES
+        if sequence != expected:
+            text = f"{name} in epoch {epoch} sends sequence {sequence}, expected {expected}"
             raise error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
         return None
 

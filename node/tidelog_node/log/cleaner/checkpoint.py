@@ -7,30 +7,29 @@ looked at, so whoever moves a log's end back, deletes or moves the log has the e
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from tidelog_node.log.checkpoints import TopicPartitionKey, read_offsets, write_offsets
-from tidelog_node.log.files import Files, storage_errors
+from tidelog_node.log.files import Files
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 
 class CleanerCheckpoint:
-    """The file of one log directory, read when made; entries of partitions that have no folder are not taken.
+    """The file of one log directory, read when made; owned by its :class:`LogDirectory`.
 
-    Any thread; each change is on the disk when the call returns. Methods raise KAFKA_STORAGE_ERROR when the disk
-    refuses; the change is then neither in memory nor, surely, on the disk.
+    Only entries of partitions in ``held`` are taken: others have no folder. Any thread; each change is on the disk when
+    the call returns. Methods raise KAFKA_STORAGE_ERROR when the disk refuses; the change is then neither in memory nor,
+    surely, on the disk.
     """
 
-    def __init__(self, files: Files, directory: Path) -> None:
+    def __init__(self, files: Files, directory: Path, held: Container[TopicPartitionKey]) -> None:
         self._files = files
         self._path = directory / CLEANER_OFFSETS
         self._lock = threading.Lock()
-        with storage_errors("Listing", directory):
-            names = set(files.listdir(directory))
         offsets = read_offsets(files, self._path)
-        self._offsets = {key: offset for key, offset in offsets.items() if f"{key[0]}-{key[1]}" in names}
+        self._offsets = {key: offset for key, offset in offsets.items() if key in held}
 
     def get(self, key: TopicPartitionKey) -> int | None:
         """Return the first dirty offset of a partition; None when it was never cleaned here."""

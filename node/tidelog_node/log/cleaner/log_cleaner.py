@@ -77,6 +77,8 @@ class LogCleaner:
             run.index()
             indexed = self._clock()
             run.rewrite(now_ms, replace)
+        except FileNotFoundError as cause:
+            raise CleaningAborted(f"the folder of {log.name} is gone") from cause
         except OSError as cause:
             raise storage_error("Cleaning", log.directory, cause) from cause
         run.statistics.index_ms = (indexed - started) * 1000

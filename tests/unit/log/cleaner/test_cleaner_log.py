@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import random
-from dataclasses import replace
-
 import pytest
-from cleaned_log import CONFIG, DIRECTORY, KEY, RETENTION_MS, CleanedLog, make_cleaner, with_segments_of
-from memory_disk import MachineCrashed, MemoryFiles
+from cleaned_log import DIRECTORY, KEY, RETENTION_MS, CleanedLog, make_cleaner, with_segments_of
+from memory_disk import MemoryFiles
 
 from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog.records.control import ControlType
@@ -250,72 +245,8 @@ def test_cleaning_leaves_a_log_that_a_full_disk_interrupted_as_it_was(segment_by
         assert "No space left on device" in failure.message
 
 
-def scenario(disk: MemoryFiles) -> CleanedLog:
-    """A log that has been cleaned once, with tombstones whose time is over, and transactions of both kinds."""
-    log = CleanedLog(disk, config=replace(CONFIG, segment_bytes=400))
-    log.append([(b"a", b"1" * 50), (b"b", b"1" * 50)])
-    log.append([(b"a", b"x" * 50), (b"c", b"x")], producer_id=7)
-    log.append([(b"b", None), (b"d", b"1")], compression="lz4")
-    log.end_transaction(7, ControlType.ABORT)
-    log.append([(b"c", b"2" * 50)], producer_id=8)
-    log.end_transaction(8, ControlType.COMMIT)
-    log.log.roll(log.now_ms)
-    log.clean()
-    log.now_ms += RETENTION_MS
-    for index in range(6):
-        log.append([(b"e%d" % (index % 3), b"2" * 40), (b"a", None)])
-    log.append([(b"f", b"x")], producer_id=7)
-    log.end_transaction(7, ControlType.ABORT)
-    log.log.roll(log.now_ms)
-    log.append([(b"g", b"3")])
-    log.log.flush()
-    return log
-
-
-def test_cleaning_survives_a_crash_at_every_operation() -> None:
-    disk = MemoryFiles()
-    log = scenario(disk)
-    first = disk.operations
-    log.clean()
-    last = disk.operations
-    assert last - first > 40
-    for crash_at in range(first, last + 1):
-        for seed in range(2):
-            log = scenario(MemoryFiles())
-            log.disk.crash_at = crash_at
-            with contextlib.suppress(MachineCrashed):
-                log.clean()
-            log.disk.crash_at = None
-            log.crash(random.Random(seed))
-            assert cleaned_files(log) == [], crash_at
-            log.check()
-            log.clean()
-            log.check()
-
-
-def test_cleaning_survives_an_error_of_the_disk_at_every_operation() -> None:
-    log = scenario(MemoryFiles())
-    first = log.disk.operations
-    log.clean()
-    for failing in range(first, log.disk.operations):
-        log = scenario(MemoryFiles())
-        log.disk.fail = lambda operation, path, disk=log.disk, failing=failing: (  # type: ignore[misc]
-            errno.EIO if disk.operations == failing + 1 and operation != "close" else None
-        )
-        # An index file that cannot be looked at counts as empty, so not every error ends a cleaning.
-        with contextlib.suppress(TidelogError):
-            log.clean()
-        log.disk.fail = lambda operation, path: None
-        if log.log.failure is None:
-            log.check()
-        log.crash(random.Random(failing))
-        log.check()
-        log.clean()
-        log.check()
-
-
 def test_cleaner_writes_no_file_outside_of_the_partition() -> None:
-    log = scenario(MemoryFiles())
+    log = filled()
     log.clean()
     outside = [path for path in log.disk.paths() if path.parent != DIRECTORY]
     assert [path.name for path in outside] == ["cleaner-offset-checkpoint"]

@@ -1,0 +1,117 @@
+"""Nodes with two log directories each: one fails, replicas move between them; nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
+from replica_files import assert_replicas_equal
+from small_disk import SmallDisk, why_not
+
+from tidelog.testing import LocalCluster
+from tidelog.testing.process import ProcessHandle
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"needs a file system of its own: {reason}")
+    with contextlib.ExitStack() as stack:
+        try:
+            small = stack.enter_context(SmallDisk(tmp_path / "small", size_mib=64))
+        except RuntimeError as error:
+            pytest.skip(f"needs a file system of its own, which cannot be mounted here: {error}")
+        yield small
+
+
+@pytest.fixture
+def cluster(disk: SmallDisk, tmp_path: Path) -> Iterator[LocalCluster]:
+    """A cluster whose node 1 has its second log directory on the small disk."""
+    data_dir = tmp_path / "cluster"
+    (disk.path / "data").mkdir()
+    (data_dir / "node-1").mkdir(parents=True)
+    (data_dir / "node-1" / "data-2").symlink_to(disk.path / "data")
+    settings = {"log.flush.interval.ms": 200}
+    with LocalCluster(1, 3, data_dir, settings, log_dirs_per_node=2) as started:
+        yield started
+
+
+def test_failed_directory_costs_its_own_replicas_only_and_a_restart_heals(
+    disk: SmallDisk, cluster: LocalCluster
+) -> None:
+    create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
+    node = cluster.nodes[1]
+    in_second = sorted(int(path.name.split("-")[1]) for path in node.directory.glob("data-2/orders-*"))
+    assert len(in_second) == PARTITIONS // 2
+    with Load(cluster.bootstrap_servers, "orders", records_per_s=1500) as load:
+        load.wait_for_progress(500)
+        disk.make_read_only()
+        wait_for(lambda: _with_whole_isr(cluster) == set(range(PARTITIONS)) - set(in_second), "the replicas to leave")
+        assert all(cluster.leader("orders", partition) not in (1, None) for partition in in_second)
+        load.wait_for_progress(1_000)
+        assert node.is_running
+        assert any(cluster.leader("orders", partition) == 1 for partition in range(PARTITIONS)), "the others go on"
+        [line] = [text for text in _output(node).splitlines() if "is offline until the next start" in text]
+        assert "data-2" in line
+        assert "Read-only file system" in line
+        node.stop()
+        disk.unmount()
+        disk.mount()
+        node.start()
+        wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+        load.wait_for_progress(500)
+    assert "Traceback" not in _output(node), _output(node)[-3000:]
+    assert not load.failed, load.failed[:5]
+    _assert_stored_everywhere(cluster, load)
+
+
+def test_node_starts_without_a_directory_that_is_missing_and_again_with_it(
+    disk: SmallDisk, cluster: LocalCluster
+) -> None:
+    create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
+    node = cluster.nodes[1]
+    in_second = {int(path.name.split("-")[1]) for path in node.directory.glob("data-2/orders-*")}
+    with Load(cluster.bootstrap_servers, "orders", records_per_s=1500) as load:
+        load.wait_for_progress(500)
+        node.stop()
+        disk.unmount()
+        disk.path.rmdir()
+        disk.path.write_bytes(b"no directory")
+        node.start()
+        wait_for(lambda: _with_whole_isr(cluster) == set(range(PARTITIONS)) - in_second, "the other replicas to return")
+        load.wait_for_progress(500)
+        made_anew = in_second & {int(path.name.split("-")[1]) for path in node.directory.glob("data/orders-*")}
+        assert not made_anew, "their logs may be in the directory that is missing"
+        node.stop()
+        disk.path.unlink()
+        disk.path.mkdir()
+        disk.mount()
+        node.start()
+        wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+    assert "is offline until the next start" in _output(node)
+    assert not load.failed, load.failed[:5]
+    _assert_stored_everywhere(cluster, load)
+
+
+def _with_whole_isr(cluster: LocalCluster) -> set[int]:
+    return {partition for partition, size in enumerate(isr_sizes(cluster, "orders")) if size == 3}
+
+
+def _output(node: ProcessHandle) -> str:
+    return node.log_path.read_text(errors="replace")
+
+
+def _assert_stored_everywhere(cluster: LocalCluster, load: Load) -> None:
+    messages = read_topic(cluster.bootstrap_servers, "orders", PARTITIONS)
+    assert_nothing_lost(load, messages)
+    ends = [1 + max(m.offset() for m in messages if m.partition() == p) for p in range(PARTITIONS)]
+    wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+    for node in cluster.nodes.values():
+        assert node.stop() == 0, node.log_tail()
+    assert_replicas_equal(cluster, "orders", ends)
