@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := client quorum node tests benchmarks examples docs proto hatch_build.py
-NATIVE := $(shell find client quorum node -name '*.pyx')
+NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
 .PHONY: help demo test lint format proto docs bench sim chaos build clean
 

@@ -72,7 +72,7 @@ def _run_all(console: Console, names: Sequence[str], quick: bool) -> tuple[list[
                 run: Run = importlib.import_module(f"benchmarks.{name}{_SUFFIX}").run
                 found = run(Options(quick=quick, say=_teller(status, name)))
         except Exception:  # noqa: BLE001 the other benchmarks are still worth running
-            console.print_exception()
+            console.print_exception(extra_lines=0, max_frames=8)
             failed.append(name)
             outcome = "[bold red]failed[/]"
         else:

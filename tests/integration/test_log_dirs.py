@@ -11,6 +11,8 @@ from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, rea
 from replica_files import assert_replicas_equal
 from small_disk import SmallDisk, why_not
 
+from tidelog import AdminClient
+from tidelog.admin.log_dirs import TopicPartitionReplica
 from tidelog.testing import LocalCluster
 from tidelog.testing.process import ProcessHandle
 
@@ -97,6 +99,45 @@ def test_node_starts_without_a_directory_that_is_missing_and_again_with_it(
     assert "is offline until the next start" in _output(node)
     assert not load.failed, load.failed[:5]
     _assert_stored_everywhere(cluster, load)
+
+
+def test_replicas_move_between_directories_under_load_and_across_a_kill(tmp_path: Path) -> None:
+    settings = {"log.flush.interval.ms": 200, "replica.alter.log.dirs.io.max.bytes.per.second": 600_000}
+    with LocalCluster(1, 3, tmp_path / "cluster", settings, log_dirs_per_node=2) as cluster:
+        create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
+        with Load(cluster.bootstrap_servers, "orders", records_per_s=1000, value_size=500) as load:
+            load.wait_for_progress(2_000)
+            targets = _other_directories(cluster)
+            with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+                for future in admin.alter_replica_log_dirs({r: str(path) for r, path in targets.items()}).values():
+                    future.result(timeout=20)
+            wait_for(lambda: any(cluster.nodes[1].directory.glob("data*/*-future")), "a move to begin")
+            cluster.nodes[1].kill()
+            load.wait_for_progress(500)
+            cluster.nodes[1].start()
+            wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+            # A move that had not begun when the node was killed is not known to anybody any more.
+            again = {r: str(path) for r, path in targets.items() if r.broker_id == 1}
+            with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+                for future in admin.alter_replica_log_dirs(again).values():
+                    future.result(timeout=20)
+            names = {path / f"orders-{r.partition}" for r, path in targets.items()}
+            wait_for(lambda: all(name.is_dir() for name in names), "every replica in its other directory")
+            assert _other_directories(cluster).keys() == targets.keys(), "none is in two"
+            load.wait_for_progress(500)
+        assert not load.failed, load.failed[:5]
+        _assert_stored_everywhere(cluster, load)
+
+
+def _other_directories(cluster: LocalCluster) -> dict[TopicPartitionReplica, Path]:
+    """Return the log directory of its node that each replica is not in."""
+    others = {}
+    for node in cluster.nodes.values():
+        for folder in node.directory.glob("data*/orders-?"):
+            replica = TopicPartitionReplica("orders", int(folder.name.split("-")[1]), node.id)
+            assert replica not in others, folder
+            others[replica] = node.directory / ("data" if folder.parent.name == "data-2" else "data-2")
+    return others
 
 
 def _with_whole_isr(cluster: LocalCluster) -> set[int]:

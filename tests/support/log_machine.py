@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from log_model import LogState, ModelBatch, find_state
 from memory_disk import MachineCrashed, MemoryFiles, failing, no_fault
-from seeds import reproducible
+from seeds import environment_number, reproducible
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, RefreshMetadataError, TidelogError
 from tidelog_node.log import LogConfig, PartitionLog
 
 DIRECTORY = Path("/data/topic-0")
@@ -42,6 +42,7 @@ class Trouble:
 class TroubledLog(RuleBasedStateMachine):
     """Rules are in subclasses; each changes the log by :meth:`do`.
 
+    ``sent`` has the batches of idempotent producers, also those that retention or the cleaner took away.
     ``safe_end`` is what no crash may take; ``safe_start`` and ``recovery_point`` are what was checkpointed. ``seen``
     counts what has happened, over all runs of a class.
     """
@@ -62,6 +63,7 @@ class TroubledLog(RuleBasedStateMachine):
         self.counter = 0
         self.is_compacted = False
         self.trouble: Trouble | None = None
+        self.full_steps = 0
         self.log = self.open_log(self.disk)
 
     def open_log(self, disk: MemoryFiles, clean: bool = False) -> PartitionLog:
@@ -92,17 +94,21 @@ class TroubledLog(RuleBasedStateMachine):
     def plan_trouble(self, kind: str, after: int, operation: str, seed: int) -> None:
         self.trouble = Trouble(kind, after if kind in ("crash", "kill") else after // 5, operation, seed)
 
-    @rule(room=st.integers(0, 700))
-    def fill_disk(self, room: int) -> None:
-        self.disk.capacity = room
+    @rule(room=st.integers(0, 400), steps=st.integers(1, 6))
+    def fill_disk(self, room: int, steps: int) -> None:
+        self.disk.capacity, self.full_steps = room, steps
 
-    @rule()
-    def make_room(self) -> None:
-        self.disk.capacity = None
+    def do(
+        self, action: Callable[[], Any], after: LogState, between: Iterable[LogState] = (), *, is_stop: bool = False
+    ) -> Any:
+        """Do a step, with the trouble that is due; returns what it returned (True for None), or None after trouble.
 
-    def do(self, action: Callable[[], Any], after: LogState, between: Iterable[LogState] = ()) -> Any:
-        """Do a step, with the trouble that is due; returns what it returned (True for None), or None after trouble."""
+        ``is_stop`` says that the log is not open any more when it fails.
+        """
         before, trouble, self.trouble = self.state, self.trouble, None
+        self.full_steps -= 1
+        if self.full_steps < 0:
+            self.disk.capacity = None
         self._arm(trouble)
         self.seen["full disk"] += self.disk.capacity is not None
         ends = [before.end, after.lower_end]
@@ -123,7 +129,7 @@ class TroubledLog(RuleBasedStateMachine):
         self.seen["failure"] += 1
         assert failure.code is ErrorCode.KAFKA_STORAGE_ERROR, failure
         assert trouble is not None or self.disk.capacity is not None, failure
-        if self.log.failure is not None:
+        if is_stop or self.log.failure is not None:
             self.seen["offline"] += 1
             self.come_back(trouble.seed if trouble else 0, [after, before, *between], ends)
         else:
@@ -150,7 +156,7 @@ class TroubledLog(RuleBasedStateMachine):
         _stop(self.disk, None if seed is None else rng)
         if operation is not None:
             self.disk.crash_at = self.disk.operations + operation
-            with contextlib.suppress(MachineCrashed):
+            with contextlib.suppress(MachineCrashed, RefreshMetadataError):
                 self.open_log(self.disk)
                 self.seen["opened before the second crash"] += 1
             _stop(self.disk, rng)
@@ -181,7 +187,9 @@ class TroubledLog(RuleBasedStateMachine):
         allowed = range(self.safe_start if is_begun_anew else min(ends), max(ends) + 1)
         self.state = find_state(self.log, candidates, starts, allowed)
         self.epoch = max(self.epoch, self.log.latest_epoch)
+        known = set(self.sent)
         self.sent = [batch for batch in self.sent if batch.end <= self.state.end]
+        self.sent += [b for b in self.state.batches if b.header.producer_id >= 0 and b not in known]
 
 
 def _stop(disk: MemoryFiles, rng: random.Random | None) -> None:
@@ -192,15 +200,20 @@ def _stop(disk: MemoryFiles, rng: random.Random | None) -> None:
 
 
 def run_machine(machine: type[RuleBasedStateMachine], number: int, examples: int) -> None:
-    """Run a state machine with the examples of one seed; a failure names it and the command that runs it again."""
+    """Run a state machine with the examples of one seed; a failure names it and the command that runs it again.
+
+    That one then looks for a shorter example, which can take minutes.
+    """
+    is_repeated = environment_number("TIDELOG_SIM_SEED") is not None
     with reproducible(number):
         run_state_machine_as_test(
             seed(number)(type(machine.__name__, (machine,), {})),
             settings=settings(
                 max_examples=examples,
-                stateful_step_count=40,
+                stateful_step_count=50,
                 deadline=None,
                 database=None,
+                phases=(Phase.generate, Phase.shrink) if is_repeated else (Phase.generate,),
                 suppress_health_check=list(HealthCheck),
             ),
         )

@@ -79,6 +79,9 @@ class LogState:
         if offset >= self.end:
             return self
         kept = self.keep(self.start, offset)
+        cut = [batch.base for batch in self.batches if batch.base < self.start and batch.end > offset]
+        if cut:
+            return LogState(self.start, self.start, least_end=cut[0])
         return dataclasses.replace(kept, least_end=max([self.start, *(batch.end for batch in kept.batches)]))
 
     def keep(self, start: int, end: int) -> LogState:

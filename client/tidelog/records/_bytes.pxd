@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** store, Py_ssize_t size) except -1
+    void Py_SET_SIZE(PyObject* store, Py_ssize_t size)
 
 cdef extern from *:
     """
@@ -93,10 +94,15 @@ cdef inline object memory_bytes(Memory* memory):
     """Return what is used; whoever adds to it now adds to a copy.
 
     Never made to fit by realloc: a large block that shrinks before it is freed makes glibc map the next one anew, page by
-    page.
+    page. Where little is unused, the object is told its size and keeps the rest until it goes.
     """
     if memory.capacity != memory.used:
-        memory_move(memory, memory.used)
+        if memory.capacity - memory.used <= memory.used >> 3:
+            Py_SET_SIZE(memory.store, memory.used)
+            memory.data[memory.used] = 0
+            memory.capacity = memory.used
+        else:
+            memory_move(memory, memory.used)
     return b"" if memory.store == NULL else <object>memory.store
 
 

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The compiled twin of :class:`tidelog.records._pure.RecordEncoder`: the same interface, bytes and refusals.
 
-Safety: what is written was measured before, room for it was reserved, and between the two no code of anybody else runs:
-what could run it (iterating headers, converting columns) comes first, and the GIL is held. Only the memory of a column
-could change even so, under the hands of another library's threads: each of its records is compared with the room again. The
-batch is written in place, behind room for its header, and handed out without a copy; what is appended later goes to a copy.
+Safety: no record is written before it was compared with the room that was reserved, and between measuring and writing it
+no code of anybody else runs: what could run it (iterating headers, converting columns) comes first, and the GIL is held.
+The batch is written in place, behind room for its header, and handed out without a copy where little of the room is left;
+what is appended after that goes to a copy.
 """
 
 cimport cython
@@ -156,6 +156,24 @@ cdef class _Source:
         PyBuffer_Release(&self.offsets)
         PyBuffer_Release(&self.data)
 
+    cdef Py_ssize_t contents(self, Py_ssize_t row, Py_ssize_t end, Py_ssize_t room) except -1:
+        """Return what the contents of the rows take; of those behind the room no more than its first is counted."""
+        cdef const char* content = NULL
+        cdef Py_ssize_t size, all = 0
+        if self.view.items == NULL and self.view.offsets32 != NULL:
+            return max(0, min(self.view.offsets32[end] - self.view.offsets32[row], self.data.len))
+        if self.view.items == NULL and self.view.offsets64 != NULL:
+            return max(0, min(self.view.offsets64[end] - self.view.offsets64[row], self.data.len))
+        if self.view.items == NULL:
+            return (end - row) * self.view.width
+        while row < end and all <= room:
+            size = _get(&self.view, row, &content)
+            if size < NULL_CONTENT:
+                raise self.fault(row, size)
+            all += max(0, size)
+            row += 1
+        return all
+
     cdef object fault(self, Py_ssize_t row, Py_ssize_t size):
         if size == WRONG_TYPE:
             kind = type(self.owner[row]).__name__
@@ -182,11 +200,12 @@ cdef class _Timestamps:
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
 
-    cdef int64_t first(self, Py_ssize_t row) noexcept:
-        """Return the timestamp of a row, 0 where there is none."""
+    cdef inline int64_t at(self, Py_ssize_t row) except? -2:
         if self.each == NULL:
             return self.all
-        return self.each[row] if 8 * row < self.view.len else 0
+        if self.each[row] < -1:
+            raise _invalid_timestamp(self.each[row])
+        return self.each[row]
 
 
 @cython.final
@@ -253,82 +272,64 @@ cdef class RecordEncoder:
         cdef _Source value_source = _Source(values, "value")
         cdef _Source key_source = None if keys is None else _Source(keys, "key")
         cdef _Timestamps times = _Timestamps(timestamps)
-        cdef bint is_limited = max_size is not None
-        cdef Py_ssize_t room = max(0, min(max_size, _MAX_RECORDS_SIZE)) if is_limited else _MAX_RECORDS_SIZE
-        cdef Py_ssize_t end = start, size
-        size = self.measure(value_source, key_source, times, &end, room - self.memory.used + _HEADER_SIZE, is_limited)
-        if size:
-            memory_reserve(&self.memory, size)
-            self.write(value_source, key_source, times, start, end, size)
-            self.is_shared = False
-        return end
+        cdef Py_ssize_t limit = _MAX_RECORDS_SIZE if max_size is None else max(0, min(max_size, _MAX_RECORDS_SIZE))
+        cdef Py_ssize_t row = start, rows = value_source.rows, room = limit - self.memory.used + _HEADER_SIZE
+        if row == rows:
+            return row
+        self.reserve(value_source, key_source, times, row, max(room, 0), max_size is None)
+        return self.write(value_source, key_source, times, row, room, max_size is not None)
 
-    cdef Py_ssize_t measure(
-        self, _Source values, _Source keys, _Timestamps times, Py_ssize_t* end, Py_ssize_t room, bint is_limited
+    cdef int reserve(
+        self, _Source values, _Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t room, bint needs_all
     ) except -1:
-        """Return what the records from the row ``end`` on take, as far as they fit, and set ``end`` behind them."""
-        cdef View value_view = values.view, key_view = values.view
-        cdef const char* content = NULL
-        cdef Py_ssize_t row = end[0], count = self.count, used = 0, key_size = NULL_CONTENT, value_size, size
-        cdef int64_t timestamp = times.first(row), base = self.base_timestamp if count else timestamp
-        cdef Py_ssize_t delta_size = varint_size(_delta(timestamp, base))
+        """Make room for what the rows can take at most, as far as they may take it, and for one record in any case."""
+        cdef Py_ssize_t first = values.contents(row, row + 1, room), all = values.contents(row, values.rows, room)
+        cdef Py_ssize_t overhead
         if keys is not None:
-            key_view = keys.view
-        while row < values.rows:
-            if times.each != NULL:
-                timestamp = times.each[row]
-                if timestamp < -1:
-                    raise _invalid_timestamp(timestamp)
-                delta_size = varint_size(_delta(timestamp, base))
-            value_size = _get(&value_view, row, &content)
-            if value_size < NULL_CONTENT:
-                raise values.fault(row, value_size)
-            if keys is not None:
-                key_size = _get(&key_view, row, &content)
-                if key_size < NULL_CONTENT:
-                    raise keys.fault(row, key_size)
-            size = 2 + delta_size + length_size(count) + _content_size(key_size) + _content_size(value_size)
-            size += length_size(size)
-            if size > room - used:
-                if is_limited and count:
-                    break
-                if not is_limited or size > _MAX_RECORDS_SIZE:
-                    raise _too_large()
-            used += size
-            count += 1
-            row += 1
-        end[0] = row
-        return used
+            first += keys.contents(row, row + 1, room)
+            all += keys.contents(row, values.rows, room)
+        if needs_all and values.view.items != NULL and all > room:
+            raise _too_large()
+        # Attributes, header count, timestamp, offset, and the lengths of the record, the key and the value.
+        overhead = 2 + (1 if times.each == NULL and self.count == 0 else 10) + length_size(self.count + values.rows)
+        overhead += length_size(all + 40) + length_size(all) + (1 if keys is None else length_size(all))
+        return memory_reserve(&self.memory, min(all + overhead * (values.rows - row), max(room, first + overhead)))
 
-    cdef int write(
-        self, _Source values, _Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t end, Py_ssize_t room
+    cdef Py_ssize_t write(
+        self, _Source values, _Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t room, bint is_limited
     ) except -1:
-        """Write the records of the rows up to ``end`` into the reserved room, which they fill."""
+        """Write what fits into the room and return the row behind it; nothing counts before all is written."""
         cdef View value_view = values.view, key_view = values.view
-        cdef uint8_t* target = self.memory.data + self.memory.used
-        cdef uint8_t* limit = target + room
+        cdef uint8_t* begin = self.memory.data + self.memory.used
+        cdef uint8_t* target = begin
+        cdef uint8_t* limit = self.memory.data + self.memory.capacity
         cdef const char* key = NULL
         cdef const char* value = NULL
-        cdef Py_ssize_t count = self.count, key_size = NULL_CONTENT, value_size, size
-        cdef int64_t timestamp = times.first(row), latest = self.max_timestamp
+        cdef Py_ssize_t count = self.count, rows = values.rows, key_size = NULL_CONTENT, value_size, size
+        cdef int64_t timestamp = times.at(row), latest = max(self.max_timestamp, timestamp)
         cdef int64_t base = self.base_timestamp if count else timestamp
         cdef uint64_t delta = _delta(timestamp, base)
         cdef Py_ssize_t delta_size = varint_size(delta)
         if keys is not None:
             key_view = keys.view
-        latest = max(latest, timestamp)
-        for row in range(row, end):
+        limit = begin + min(limit - begin, max(room, 0)) if count or not is_limited else limit
+        while row < rows:
             if times.each != NULL:
-                timestamp = times.each[row]
-                latest = max(latest, timestamp)
+                timestamp = times.at(row)
                 delta = _delta(timestamp, base)
                 delta_size = varint_size(delta)
             value_size = _get(&value_view, row, &value)
+            if value_size < NULL_CONTENT:
+                raise values.fault(row, value_size)
             if keys is not None:
                 key_size = _get(&key_view, row, &key)
+                if key_size < NULL_CONTENT:
+                    raise keys.fault(row, key_size)
             size = 2 + delta_size + length_size(count) + _content_size(key_size) + _content_size(value_size)
-            if size > limit - target - length_size(size):
-                raise BufferError("the columns were changed while they were read")
+            if size > limit - target - length_size(size) or size > _MAX_RECORDS_SIZE - 5:
+                if is_limited and count:
+                    break
+                raise _too_large()
             target = put_varint(target, <uint64_t>size << 1)
             target[0] = 0
             target = put_varint(target + 1, delta)
@@ -337,12 +338,16 @@ cdef class RecordEncoder:
             target = _put_content(target, value, value_size)
             target[0] = 0
             target += 1
+            latest = max(latest, timestamp)
+            if count == 0 and is_limited:
+                limit = begin + max(min(limit - begin, room), target - begin)
             count += 1
-        if target != limit:
-            raise BufferError("the columns were changed while they were read")
-        self.memory.used += room
-        self.count, self.base_timestamp, self.max_timestamp = count, base, latest
-        return 0
+            row += 1
+        if count != self.count:
+            self.memory.used += target - begin
+            self.count, self.base_timestamp, self.max_timestamp = count, base, latest
+            self.is_shared = False
+        return row
 
     def records(self):
         """Return a view of what was encoded; it stays as it is whatever is appended later."""

@@ -8,7 +8,7 @@ from tidelog.records._engine import engine
 from tidelog.records.columns import BinaryBuffers, ColumnBuffers
 from tidelog.records.compression import decompress
 from tidelog.records.header import Buffer, iter_headers
-from tidelog.records.validation import record_section, validate_batch
+from tidelog.records.validation import check_crc, record_section
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,7 +34,7 @@ def to_arrow(buffer: Buffer, start_offset: int, end_offset: int, include_headers
     ]
     decoder = engine.ColumnDecoder(include_headers, sum(header.size_in_bytes for _, header in batches))
     for position, header in batches:
-        validate_batch(buffer, position)
+        check_crc(buffer, position, header)
         records = decompress(header.compression, record_section(buffer, position, header))
         decoder.append(records, header, start_offset, end_offset)
     return _record_batch(arrow, decoder.finish(), include_headers)

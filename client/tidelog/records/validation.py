@@ -56,6 +56,12 @@ def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
         CorruptRecordError: the batch is torn, has an impossible header, or its CRC does not match.
     """
     header = parse_header(buffer, position)
+    check_crc(buffer, position, header)
+    return header
+
+
+def check_crc(buffer: Buffer, position: int, header: RecordBatchHeader) -> None:
+    """Check that the batch of a header is whole and has its CRC-32C. Raises CorruptRecordError."""
     remaining = len(buffer) - position
     if header.size_in_bytes > remaining:
         raise CorruptRecordError(
@@ -67,7 +73,6 @@ def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
         raise CorruptRecordError(
             f"batch at offset {header.base_offset}: expected CRC {header.crc:#010x}, the bytes have {actual:#010x}"
         )
-    return header
 
 
 def validate_produced(buffer: Buffer) -> RecordBatchHeader:

@@ -6,6 +6,7 @@ import dataclasses
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION, UNLIMITED
 from tidelog.errors import CorruptRecordError, ErrorCode, error_for
@@ -59,8 +60,7 @@ class AppendInfo:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedBatch:
+class AssignedBatch(NamedTuple):
     """A batch as a leader writes it: ``parts`` one behind the other."""
 
     parts: tuple[Buffer, ...]
@@ -154,10 +154,14 @@ class ProduceRules:
     def _check_size(self, size: int) -> None:
         limit = self._config.max_message_bytes
         if size > limit:
-            raise error_for(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes allows {limit}")
+            raise error_for(
+                ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes allows {limit}"
+            )
         limit = self._config.segment_bytes
         if size > limit:
-            raise error_for(ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, segment.bytes allows {limit}")
+            raise error_for(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, segment.bytes allows {limit}"
+            )
 
     def _check_timestamps(self, produced: ProducedBatch, now_ms: int) -> None:
         config, summary = self._config, produced.summary
@@ -172,7 +176,7 @@ class ProduceRules:
 
 
 def assigned_header(header: RecordBatchHeader, batch: AssignedBatch, leader_epoch: int) -> RecordBatchHeader:
-    """Return the header of a batch as it is in the log; its CRC, which only readers of the batch check, is as it came."""
+    """Return the header of a batch as it is in the log, but for the CRC, which is as it came."""
     return dataclasses.replace(
         header,
         base_offset=batch.base_offset,
@@ -194,8 +198,8 @@ def replicated_headers(records: Buffer, offset: int, epoch: LeaderEpoch) -> list
         header = validate_batch(records, position)
         if header.base_offset < least_offset or header.partition_leader_epoch < least_epoch:
             raise CorruptRecordError(
-                f"the log expects offset {least_offset} of leader epoch {least_epoch}, or later ones, the batch has offset"
-                f" {header.base_offset} and leader epoch {header.partition_leader_epoch}"
+                f"the log expects offset {least_offset} of leader epoch {least_epoch}, or later ones, the batch has"
+                f" offset {header.base_offset} and leader epoch {header.partition_leader_epoch}"
             )
         headers.append(header)
         position += header.size_in_bytes

@@ -60,7 +60,7 @@ class BatchFile:
 
     def append_parts(self, parts: Sequence[Buffer], size: int) -> None:
         """Write one batch, ``size`` bytes, that is given in parts. Raises as :meth:`append`."""
-        write_parts(self._files, self._handle, parts, self.size)
+        write_parts(self._files, self._handle, parts, size, self.size)
         self.size += size
 
     def cut_excess(self) -> None:

@@ -82,6 +82,13 @@ class LeaderEpochCache:
         if self._entries and self._entries[-1].start_offset >= end_offset:
             self.replace([entry for entry in self._entries if entry.start_offset < end_offset])
 
+    def forget_beyond(self, end_offset: int) -> None:
+        """Remove the entries that start above the log's end, of a batch that could not be appended.
+
+        In memory alone, for the disk may be full: the file loses them with the next change, or when it is opened.
+        """
+        self._entries = [entry for entry in self._entries if entry.start_offset <= end_offset]
+
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what is before ``start_offset``; the epoch that covers it now starts there.
 

@@ -106,17 +106,10 @@ class OperatingSystemFiles:
         """Return the file's size in bytes."""
         return os.fstat(handle).st_size
 
-    def pwrite(self, handle: int, data: Buffer, position: int) -> int:
-        """Write at a position; returns the bytes written."""
-        return os.pwrite(handle, data, position)
-
-    def pwritev(self, handle: int, parts: Sequence[Buffer], position: int) -> int:
-        """Write several buffers in one call."""
-        return os.pwritev(handle, parts, position)
-
-    def pread(self, handle: int, size: int, position: int) -> bytes:
-        """Read at a position."""
-        return os.pread(handle, size, position)
+    # Without a method around it, a call of the operating system costs an append no more than the call.
+    pwrite = staticmethod(os.pwrite)
+    pwritev = staticmethod(os.pwritev)
+    pread = staticmethod(os.pread)
 
     def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
         """Read at a position into a buffer."""
@@ -216,10 +209,10 @@ def write_fully(files: Files, handle: int, data: Buffer, position: int) -> None:
         written += step
 
 
-def write_parts(files: Files, handle: int, parts: Sequence[Buffer], position: int) -> None:
-    """Write all parts one behind the other at a position. Raises OSError; some bytes may then be written."""
+def write_parts(files: Files, handle: int, parts: Sequence[Buffer], size: int, position: int) -> None:
+    """Write all parts, ``size`` bytes, one behind the other. Raises OSError; some bytes may then be written."""
     written = files.pwritev(handle, parts, position)
-    if written != sum(map(len, parts)):
+    if written != size:
         rest = b"".join(parts)[written:]
         write_fully(files, handle, rest, position + written)
 

@@ -10,8 +10,8 @@ from tidelog_node.log.indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex
 class GrowingIndexes:
     """Both indexes in memory, and what decides about their next entry.
 
-    ``max_timestamp`` is the largest of the batches so far, -1 when none has one, and ``offset_of_max_timestamp`` the last
-    offset of the first batch that has it.
+    ``max_timestamp`` is the largest of the batches so far, -1 when none has one, and ``offset_of_max_timestamp`` the
+    last offset of the first batch that has it.
     """
 
     __slots__ = (

@@ -1,9 +1,9 @@
 """The two sparse indexes of a segment, in Kafka's formats: offset to position, timestamp to offset.
 
 Both work on the file's own bytes: on an array of bytes in memory while the segment grows, on the mapped file once it is
-sealed. What is loaded is looked at only at its ends, so that opening a large index costs nothing; whoever uses an
-entry compares it with the batch that it names, and has the index rebuilt when they differ. Every entry that is true is a
-safe lower bound, whatever its neighbours say.
+sealed. What is loaded is looked at only at its ends, so that opening a large index costs nothing; whoever uses an entry
+compares it with the batch that it names, and has the index rebuilt when they differ. Every entry that is true is a safe
+lower bound, whatever its neighbours say.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 NO_TIMESTAMP = -1
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
+_SEALED = "the index of a sealed segment does not change"
 
 
 class CorruptIndexError(Exception):
@@ -53,6 +54,7 @@ class OffsetIndex:
 
     def append(self, last_offset: int, position: int) -> None:
         """Add the entry of a batch."""
+        assert isinstance(self._data, bytearray), _SEALED
         self._data += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
 
     @property
@@ -70,12 +72,12 @@ class OffsetIndex:
         return self._entry(slot - 1)
 
     def before(self, position: int) -> tuple[int, int]:
-        """Return the greatest entry (absolute offset, position) whose position is not above one, or (base offset, 0)."""
+        """Return the greatest entry (absolute offset, position) that is not behind a position, or (base offset, 0)."""
         return self._entry(self._slot_behind(position) - 1)
 
     def truncate(self, position: int) -> None:
         """Remove the entries of batches at ``position`` and after."""
-        del self._data[self._slot_behind(position - 1) * OFFSET_ENTRY_SIZE :]
+        del _own(self._data)[self._slot_behind(position - 1) * OFFSET_ENTRY_SIZE :]
 
     def entries(self) -> list[tuple[int, int]]:
         """Return (absolute offset, position) of all entries."""
@@ -146,6 +148,7 @@ class TimeIndex:
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry unless its timestamp is not above the last one's."""
         if timestamp_ms > self._last_timestamp:
+            assert isinstance(self._data, bytearray), _SEALED
             self._data += _TIME_ENTRY.pack(timestamp_ms, offset - self._base_offset)
             self._last_timestamp = timestamp_ms
 
@@ -155,14 +158,16 @@ class TimeIndex:
         Every record before that offset is earlier than ``timestamp_ms``.
         """
         unpack, data = _TIME_ENTRY.unpack_from, self._data
-        slot = bisect.bisect_left(range(len(self)), timestamp_ms, key=lambda row: unpack(data, row * TIME_ENTRY_SIZE)[0])
+        slot = bisect.bisect_left(
+            range(len(self)), timestamp_ms, key=lambda row: unpack(data, row * TIME_ENTRY_SIZE)[0]
+        )
         return self._entry(slot - 1)
 
     def truncate(self, offset: int) -> None:
         """Remove the entries of ``offset`` and after."""
         relative, unpack, data = offset - self._base_offset, _TIME_ENTRY.unpack_from, self._data
         slot = bisect.bisect_left(range(len(self)), relative, key=lambda row: unpack(data, row * TIME_ENTRY_SIZE)[1])
-        del self._data[slot * TIME_ENTRY_SIZE :]
+        del _own(self._data)[slot * TIME_ENTRY_SIZE :]
         self._last_timestamp = self.last_entry[0]
 
     def entries(self) -> list[tuple[int, int]]:
@@ -193,6 +198,11 @@ class TimeIndex:
             return NO_TIMESTAMP, self._base_offset
         timestamp, relative = _TIME_ENTRY.unpack_from(self._data, slot * TIME_ENTRY_SIZE)
         return timestamp, self._base_offset + relative
+
+
+def _own(data: bytearray | memoryview) -> bytearray:
+    assert isinstance(data, bytearray), _SEALED
+    return data
 
 
 def _check_length(data: bytearray | memoryview, entry_size: int) -> None:

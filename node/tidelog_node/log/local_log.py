@@ -5,8 +5,8 @@ visible whole or not at all; what a failed append leaves is cut off, and when th
 below ``recovery_point`` is on the disk; every truncation is on the disk before it returns, so that records that were
 cut never come back after a crash.
 
-Segments follow each other without a gap when they are rolled, and their index files are written only after their batches
-are on the disk. A gap behind a segment that has no index files is therefore a tail that a crash took.
+Segments follow each other without a gap when they are rolled, and their index files are written only after their
+batches are on the disk. A gap behind a segment that has no index files is therefore a tail that a crash took.
 """
 
 from __future__ import annotations

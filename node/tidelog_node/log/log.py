@@ -2,33 +2,37 @@
 
 Owns what is in the log, not what may be read of it: the high watermark is its caller's. Below it, :class:`LocalLog` has
 the segments and what is durable of them; here are the leader epochs, the producers, the log's start and the rules of
-appends and retention. Properties: offsets ascend from ``log_start_offset`` to ``log_end_offset``, with gaps only where a
-compaction left them; every batch's leader epoch is in the cache before the batch is in the log; the producers' state is
-that of the batches.
+appends and retention. Properties: offsets ascend from ``log_start_offset`` to ``log_end_offset``, with gaps only where
+a compaction left them; every batch's leader epoch is in the cache before the batch is in the log; the producers' state
+is that of the batches.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import NO_EPOCH, LeaderEpoch
-from tidelog.records import RecordBatchHeader
-from tidelog_node.log.appends import AppendInfo, ProduceRules, assigned_header, replicated_headers
+from tidelog.ids import LeaderEpoch
+from tidelog_node.log.appending import Appender
+from tidelog_node.log.appends import AppendInfo
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.deletion import condemn_directory, delete_directory
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
+from tidelog_node.log.expiry import find_expired_segments
 from tidelog_node.log.files import OS_FILES, Buffer, Files, storage_errors
+from tidelog_node.log.invariants import check_log
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers import ProducerEntry, ProducerStates
 from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
-from tidelog_node.log.retention import RetentionPoint, SegmentExtent, find_expired
+from tidelog_node.log.retention import RetentionPoint
 from tidelog_node.log.segment import Segment
 from tidelog_node.log.timestamps import TimestampAndOffset, find_by_timestamp, find_max_timestamp
 from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.transactions import find_aborted
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +43,9 @@ class PartitionLog:
     """One replica's log: opened once, used by one thread at a time, closed or deleted once.
 
     :meth:`flush` and :meth:`remove_condemned` may run in another thread beside appends and reads, not beside anything
-    else. Any method raises KAFKA_STORAGE_ERROR, with path and reason, when the disk refuses. After a failure that leaves
-    the disk's content unknown (a flush, a truncation, a swap) the log is offline: ``failure`` says why and every call
-    raises it.
+    else. Any method raises KAFKA_STORAGE_ERROR, with path and reason, when the disk refuses. After a failure that
+    leaves the disk's content unknown (a flush, a truncation, a swap) the log is offline: ``failure`` says why and every
+    call raises it.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class PartitionLog:
         self._files = files
         self._log_start_offset = log_start_offset
         self._unflushed_since_ms: int | None = None
-        self._rules = ProduceRules(local.config)
+        self._appender = Appender(local, epochs, producers)
 
     @classmethod
     def open(
@@ -109,7 +113,7 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._local.change_config(config)
-        self._rules = ProduceRules(config)
+        self._appender.change_config(config)
 
     @property
     def failure(self) -> TidelogError | None:
@@ -163,7 +167,8 @@ class PartitionLog:
     def append_as_leader(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append one batch from a producer; it gets the next offsets and the leader's epoch.
 
-        A batch of an idempotent producer that is one of its last five is not appended again: the answer is that of then.
+        A batch of an idempotent producer that is one of its last five is not appended again: the answer is that of
+        then.
 
         Raises:
             CorruptRecordError: the batch is torn or changed.
@@ -172,27 +177,12 @@ class PartitionLog:
                 INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE; FENCED_LEADER_EPOCH when the log has records of a later
                 epoch; KAFKA_STORAGE_ERROR. The log is then as it was.
         """
-        local, rules = self._local, self._rules
-        local.check_online()
-        header, records = rules.check(records, now_ms)
-        self._check_epoch(leader_epoch)
-        if header.producer_id >= 0:
-            duplicate = self._producers.states.check(header)
-            if duplicate is not None:
-                return rules.describe_duplicate(duplicate, len(records), leader_epoch)
-        batch = rules.assign(header, records, local.log_end_offset, leader_epoch, now_ms)
-        if local.must_roll(batch.size, batch.last_offset, batch.max_timestamp, now_ms):
-            self._roll(batch.base_offset, now_ms)
-        if leader_epoch != self._epochs.latest_epoch:
-            self._epochs.assign(LeaderEpoch(leader_epoch), batch.base_offset)
-        local.append_batch(batch.parts, batch.size, batch.last_offset, batch.max_timestamp)
-        if header.producer_id >= 0:
-            self._take_in([assigned_header(header, batch, leader_epoch)], records, now_ms)
+        info = self._appender.append_as_leader(records, leader_epoch, now_ms)
         self._appended(now_ms)
-        return rules.describe(batch, leader_epoch)
+        return info
 
     def append_as_follower(self, records: Buffer, now_ms: int = 0) -> AppendInfo:
-        """Append whole batches as the leader has them; the first may begin above ``log_end_offset``, after a compaction.
+        """Append whole batches as the leader has them; the first may begin above ``log_end_offset``, after compaction.
 
         All are checked before the first is written. Where a segment ends between them, an error of the disk can
         leave the earlier ones appended. ``now_ms`` decides about rolling where batches have no timestamps.
@@ -202,21 +192,9 @@ class PartitionLog:
                 predecessor's; nothing is appended.
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        self._local.check_online()
-        end_offset = self.log_end_offset
-        epoch = self._epochs.epoch_at(end_offset - 1) if end_offset > self._local.segments.first.base_offset else NO_EPOCH
-        headers = replicated_headers(records, end_offset, epoch)
-        position, done = 0, 0
-        while done < len(headers):
-            group = self._place(headers, done, now_ms)
-            size = sum(header.size_in_bytes for header in group)
-            part = records if size == len(records) else memoryview(records)[position : position + size]
-            self._epochs.assign(LeaderEpoch(group[0].partition_leader_epoch), group[0].base_offset)
-            self._local.append(part, group)
-            self._take_in(group, part, now_ms)
-            position, done = position + size, done + len(group)
+        info = self._appender.append_as_follower(records, now_ms)
         self._appended(now_ms)
-        return AppendInfo.of(headers)
+        return info
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
         """Return whole batches from the first one that ends above ``offset``, all of them below ``end_offset``.
@@ -244,7 +222,7 @@ class PartitionLog:
         """
         self._local.check_online()
         if self._local.segments.active.size:
-            self._roll(self.log_end_offset, now_ms)
+            self._appender.roll(self.log_end_offset, now_ms)
 
     def truncate_to(self, offset: int) -> None:
         """Remove the records from ``offset`` on; a batch that contains it goes whole.
@@ -256,21 +234,28 @@ class PartitionLog:
         if offset < self._local.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        if offset < self.log_end_offset:
-            self._local.truncate_to(offset)
-            self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
-            self._reload_producers()
-        self._epochs.truncate_from_end(self.log_end_offset)
+        start = min(self._log_start_offset, offset)
+        with self._offline_on_failure():
+            if offset < self.log_end_offset:
+                self._local.truncate_to(offset)
+                if self.log_end_offset < start:
+                    # The batch that the log started in is gone; the start, which may be checkpointed, does not go back.
+                    self.truncate_fully_and_start_at(start)
+                    return
+                self._log_start_offset = start
+                self._reload_producers()
+            self._epochs.truncate_from_end(self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records, epochs and producers; the next record gets ``offset``."""
         self._local.check_online()
         if offset < 0:
             raise ValueError(f"a log cannot start at {offset}")
-        self._local.truncate_fully_and_start_at(offset)
-        self._log_start_offset = offset
-        self._epochs.clear()
-        self._producers.states.clear()
+        with self._offline_on_failure():
+            self._local.truncate_fully_and_start_at(offset)
+            self._log_start_offset = offset
+            self._epochs.clear()
+            self._producers.states.clear()
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """Hide the records below ``offset``, which is not above the high watermark; False when they are already.
@@ -292,22 +277,21 @@ class PartitionLog:
     def delete_expired(self, now_ms: int, high_watermark: int) -> list[str]:
         """Delete the segments that retention or the log's start takes away; returns the names of their log files.
 
-        Their files are renamed, and removed by :meth:`remove_condemned`. The active segment is rolled when it has to go.
+        Their files are renamed, and removed by :meth:`remove_condemned`. The active segment is rolled when it has to
+        go.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the oldest ones may be gone.
         """
         self._local.check_online()
         segments = self._local.segments
-        ends = [*segments.base_offsets[1:], self.log_end_offset]
-        extents = [SegmentExtent(end, segment.size) for end, segment in zip(ends, segments, strict=True)]
         point = RetentionPoint(self._log_start_offset, high_watermark, now_ms)
         with storage_errors("Looking for expired segments of", self.directory):
-            reasons = find_expired(extents, lambda index: segments[index].largest_timestamp, self.config, point)
+            reasons = find_expired_segments(segments, self.log_end_offset, self.config, point)
         if not reasons:
             return []
         if len(reasons) == len(segments):
-            self._roll(self.log_end_offset, now_ms)
+            self._appender.roll(self.log_end_offset, now_ms)
             self._sync_directory()
         for segment, reason in zip(segments, reasons, strict=False):
             logger.info("Segment %s of %s is deleted: %s", segment.path.name, self.directory.name, reason.value)
@@ -333,8 +317,8 @@ class PartitionLog:
     def replace_segments(self, cleaned: Segment, sources: Sequence[Segment], now_ms: int = 0) -> bool:
         """Put a cleaned segment in the place of those it was made from, in one step as seen after a crash.
 
-        ``cleaned`` begins where the first source does, and has the suffix ``.cleaned``. False, and it is removed, when the
-        sources are no longer sealed segments of this log in one run. The old files go by :meth:`remove_condemned`.
+        ``cleaned`` begins where the first source does, and has the suffix ``.cleaned``. False, and it is removed, when
+        the sources are no longer sealed segments of this log in one run. The old files go by :meth:`remove_condemned`.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the log is offline.
@@ -356,21 +340,13 @@ class PartitionLog:
         self._epochs.assign(LeaderEpoch(epoch), offset)
 
     def find_by_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        """Return the first record, by offset, whose timestamp is at least ``timestamp_ms``; None when there is none.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
+        """Return the first record, by offset, whose timestamp is at least ``timestamp_ms``; None when there is none."""
         self._local.check_online()
         with storage_errors("Searching", self.directory):
             return find_by_timestamp(self._local.segments, timestamp_ms, self._log_start_offset)
 
     def find_max_timestamp(self) -> TimestampAndOffset | None:
-        """Return the first record with the log's largest timestamp; None when no record has one (KIP-734).
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
+        """Return the first record with the log's largest timestamp; None when no record has one (KIP-734)."""
         self._local.check_online()
         with storage_errors("Searching", self.directory):
             return find_max_timestamp(self._local.segments, self._log_start_offset)
@@ -383,20 +359,10 @@ class PartitionLog:
         return high_watermark if unstable is None else min(high_watermark, max(unstable, self._log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in [start_offset, end_offset), all of them decided.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
+        """Return the aborted transactions with records in [start_offset, end_offset), all of them decided."""
         self._local.check_online()
-        aborted: list[AbortedTransaction] = []
         with storage_errors("Searching", self.directory):
-            for segment in self._local.segments.from_offset(start_offset):
-                found, is_complete = segment.transaction_index.aborted(start_offset, end_offset)
-                aborted += found
-                if is_complete:
-                    break
-        return aborted
+            return find_aborted(self._local.segments.from_offset(start_offset), start_offset, end_offset)
 
     def active_producers(self) -> list[ProducerEntry]:
         """Return the idempotent producers that are known, in no particular order."""
@@ -445,11 +411,7 @@ class PartitionLog:
             self._local.failure = error
 
     def take_over(self, original: PartitionLog) -> None:
-        """Become what another log is that has the same records, in what the records do not say; that one is done with.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
+        """Become, in what the records do not say, what another log of the same records is; that one is done with."""
         assert self.log_end_offset == original.log_end_offset, (self.directory, original.directory)
         self.config = original.config
         self.advance_log_start_offset(original.log_start_offset)
@@ -459,72 +421,19 @@ class PartitionLog:
         self._producers.states.take_over(original._producers.states, self.log_end_offset)
 
     def condemn(self) -> Path:
-        """Close the files and rename the directory to ``topic-N.<uuid>-delete``, for it to be removed later.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
+        """Close the files and rename the directory to ``topic-N.<uuid>-delete``, for it to be removed later."""
         self._local.close_files()
         return condemn_directory(self._files, self.directory)
 
     def delete(self) -> None:
-        """Close the files and remove the directory.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
+        """Close the files and remove the directory."""
         self._local.close_files()
         delete_directory(self._files, self.directory)
 
     def check_invariants(self) -> None:
-        """Assert what the module says: ascending offsets, right indexes, epochs and producers as the batches have them."""
-        self._local.check_invariants()
-        self._epochs.check_invariants()
-        assert self._local.segments.first.base_offset <= self._log_start_offset <= self.log_end_offset
-        for segment in self._local.segments:
-            for _, header in segment.headers():
-                if header.next_offset > self._log_start_offset:
-                    offset = max(header.base_offset, self._log_start_offset)
-                    assert self._epochs.epoch_at(offset) == header.partition_leader_epoch, (header, self._epochs.entries)
-        ahead = [entry for entry in self._epochs.entries if entry.start_offset >= self.log_end_offset]
-        assert len(ahead) <= 1, ahead
+        """Assert what the module says; see :func:`check_log`."""
+        check_log(self._local, self._epochs, self._log_start_offset)
         self._producers.states.check_invariants()
-
-    def _check_epoch(self, leader_epoch: int) -> None:
-        if leader_epoch < self._epochs.latest_epoch:
-            raise error_for(
-                ErrorCode.FENCED_LEADER_EPOCH,
-                f"append to {self.directory.name} in leader epoch {leader_epoch}, the log has {self.latest_epoch}",
-            )
-
-    def _place(self, headers: Sequence[RecordBatchHeader], first: int, now_ms: int) -> list[RecordBatchHeader]:
-        """Make room for the next batches and return those that go there in one write: of one leader epoch."""
-        head = headers[first]
-        if self._local.must_roll(head.size_in_bytes, head.last_offset, head.max_timestamp, now_ms):
-            self._roll(head.base_offset, now_ms)
-        group, size = [head], head.size_in_bytes
-        for header in headers[first + 1 :]:
-            size += header.size_in_bytes
-            is_same_epoch = header.partition_leader_epoch == head.partition_leader_epoch
-            is_too_large = size > self.config.segment_bytes
-            is_full = is_too_large or self._local.must_roll(size, header.last_offset, header.max_timestamp, now_ms)
-            if is_full or not is_same_epoch:
-                break
-            group.append(header)
-        return group
-
-    def _roll(self, first_offset: int, now_ms: int) -> None:
-        self._producers.states.take_snapshot(self.log_end_offset)
-        self._local.roll(first_offset, now_ms)
-
-    def _take_in(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
-        position = 0
-        with storage_errors("Noting the producers of", self.directory):
-            for header in headers:
-                if header.producer_id >= 0:
-                    batch = memoryview(records)[position : position + header.size_in_bytes]
-                    self._producers.append(self._local.segments.active, header, batch, now_ms)
-                position += header.size_in_bytes
 
     def _appended(self, now_ms: int) -> None:
         if self._unflushed_since_ms is None:
@@ -535,6 +444,15 @@ class PartitionLog:
     def _reload_producers(self) -> None:
         with storage_errors("Reading the producers of", self.directory):
             self._producers.load(list(self._local.segments), self._log_start_offset, self.log_end_offset)
+
+    @contextlib.contextmanager
+    def _offline_on_failure(self) -> Iterator[None]:
+        """A truncation that ends half-way leaves epochs and producers that are not those of the batches."""
+        try:
+            yield
+        except TidelogError as error:
+            self.go_offline(error)
+            raise
 
     def _sync_directory(self) -> None:
         with storage_errors("Flushing", self.directory):

@@ -6,13 +6,17 @@ opened or truncated.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
+from tidelog.errors import CorruptRecordError
 from tidelog.records import RecordBatchHeader
 from tidelog_node.log.files import Buffer
 from tidelog_node.log.producers import ProducerStates, read_marker
 from tidelog_node.log.segment import Segment
 from tidelog_node.log.transaction_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
 
 _NO_TIME = -1
 
@@ -52,6 +56,14 @@ class ProducerReplay:
             self.states.complete(ended)
 
     def _replay_segment(self, segment: Segment, offset: int, end_offset: int) -> None:
+        try:
+            self._replay_batches(segment, offset, end_offset)
+        except CorruptRecordError as cause:
+            # It was on the disk and has changed since. Readers find out; nobody else's records are given up for it.
+            text = "What idempotent producers wrote to the rest of %s is not known, a batch has changed: %s"
+            logger.error(text, segment.path, cause.message)
+
+    def _replay_batches(self, segment: Segment, offset: int, end_offset: int) -> None:
         found = segment.locate(offset)
         for position, header in segment.headers(segment.size if found is None else found[0]):
             if header.base_offset >= end_offset:

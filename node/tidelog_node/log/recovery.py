@@ -5,8 +5,8 @@ looked at. After an unclean one, every batch from the segment of the recovery po
 CRC, above the one before. The first that fails ends the log: the file is cut there, durably, and later segments are
 removed, the newest first, so that a crash in between leaves a log without a hole. A segment that begins above the end
 of its predecessor is removed too, unless that one has its index files: they are written when its batches are on the
-disk, so that the gap is one that compaction left, and not a tail that the crash took. A base offset is not covered by the
-CRC: where the offsets go back behind a gap, it is the batch behind the gap that is not believed, and none reaches
+disk, so that the gap is one that compaction left, and not a tail that the crash took. A base offset is not covered by
+the CRC: where the offsets go back behind a gap, it is the batch behind the gap that is not believed, and none reaches
 beyond the next segment's base.
 
 Indexes of checked segments are rebuilt, and so is what producers did there. The leader epochs of the checkpoint are
@@ -19,6 +19,7 @@ import bisect
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from tidelog.errors import CorruptRecordError
@@ -86,8 +87,9 @@ def load_segments(
             producers.load(segments, start, start)
             return segments, RecoveryReport()
         for base in bases:
-            segments.append(Segment.open(files, directory, base, config, created_ms=known.now_ms))
-        for segment, successor in zip(segments, segments[1:], strict=False):
+            segment = Segment.open(files, directory, base, config, created_ms=known.now_ms)
+            segments.append(segment)
+        for segment, successor in pairwise(segments):
             segment.next_offset = successor.base_offset
         return segments, _Recovery(known, segments, epochs, producers).run()
     except BaseException:
@@ -133,7 +135,7 @@ class _Recovery:
         self._tell(self._segments[-1].next_offset)
 
     def _is_checked(self, first: int) -> bool:
-        """Check the segments from an index on; False when all must be done again, since a good batch was cut off too."""
+        """Check the segments from an index on; False when it must be done again, since a good batch was cut off too."""
         expected = self._segments[first].base_offset
         self._load_producers(expected)
         may_have_gap = True
@@ -223,8 +225,24 @@ class _Recovery:
                 start = segments[first_checked].base_offset
                 entries = _clip(self._epochs.entries, self._log_start_offset, start)
                 _add_epochs(entries, checked)
+        entries = self._with_first_epochs(entries)
         if self._epochs.damaged or tuple(entries) != self._epochs.entries:
             self._epochs.replace(entries)
+
+    def _with_first_epochs(self, entries: list[EpochEntry]) -> list[EpochEntry]:
+        """Add what the cache forgot when the log's start advanced, which a crash took back."""
+        known_from = entries[0].start_offset if entries else self._segments[-1].next_offset
+        self._runs = []
+        for segment in self._segments if known_from > self._log_start_offset else ():
+            for _, header in segment.headers():
+                if header.base_offset >= known_from:
+                    break
+                if header.next_offset > self._log_start_offset:
+                    self._note_epoch(header.partition_leader_epoch, max(header.base_offset, self._log_start_offset))
+            if segment.next_offset >= known_from:
+                break
+        found = [EpochEntry(run.epoch, run.first_offset) for run in self._runs]
+        return found + [entry for entry in entries if not found or entry.epoch > found[-1].epoch]
 
     def _tell(self, log_end_offset: int) -> None:
         report = self._report

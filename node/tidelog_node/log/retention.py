@@ -1,8 +1,8 @@
 """Which segments of a log are deleted (Kafka's UnifiedLog.deleteOldSegments), without I/O.
 
-Always the oldest ones, and only such as lie below the high watermark as a whole, so that a log never starts above it. In
-this order: those below the log start offset, whatever the policy; with ``cleanup.policy=delete`` those without which the
-log still has ``retention.bytes``; and those whose largest timestamp is older than ``retention.ms``. The active
+Always the oldest ones, and only such as lie below the high watermark as a whole, so that a log never starts above it.
+In this order: those below the log start offset, whatever the policy; with ``cleanup.policy=delete`` those without which
+the log still has ``retention.bytes``; and those whose largest timestamp is older than ``retention.ms``. The active
 segment may be among the last two, unless it is empty: it is rolled before it goes.
 """
 
@@ -48,8 +48,8 @@ def find_expired(
 ) -> list[Reason]:
     """Return why each of the oldest segments is deleted; as many go as there are reasons.
 
-    ``extents`` are all segments, oldest first, the active one last. ``largest_timestamp`` gives that of the segment of an
-    index in milliseconds; it is asked only where ``retention.ms`` decides.
+    ``extents`` are all segments, oldest first, the active one last. ``largest_timestamp`` gives that of the segment of
+    an index in milliseconds; it is asked only where ``retention.ms`` decides.
     """
     reasons: list[Reason] = []
     deletable = _count_deletable(extents, point.high_watermark)

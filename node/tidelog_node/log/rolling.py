@@ -1,7 +1,7 @@
 """When a segment has grown for long enough (Kafka's LogSegment.shouldRoll), without I/O.
 
-Time is told by the records where they have timestamps: a segment ends when the next batch is later than its first one by
-more than ``segment.ms``. Where the first batch has none, it ends that long after it was created. With compaction
+Time is told by the records where they have timestamps: a segment ends when the next batch is later than its first one
+by more than ``segment.ms``. Where the first batch has none, it ends that long after it was created. With compaction
 ``max.compaction.lag.ms`` is a limit too, since only what is sealed can be compacted (KIP-354). The jitter, a part of
 ``segment.jitter.ms`` that is different for every segment, keeps partitions that began together from rolling together.
 """

@@ -207,9 +207,9 @@ class Segment:
 
     def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch of ``size`` bytes that is given in parts. Raises as :meth:`append`."""
-        growing = self._growing()
-        position = self._batches.size
-        self._batches.append_parts(parts, size)
+        growing, batches = self._growing(), self._batches
+        position = batches.size
+        batches.append_parts(parts, size)
         growing.add_batch(last_offset, max_timestamp, position, size)
         self._note(last_offset, max_timestamp)
 
@@ -262,14 +262,13 @@ class Segment:
         return self._indexes.offset_before(timestamp_ms)
 
     def truncated_to(self, offset: int) -> Segment:
-        """Remove the batch that contains ``offset`` and all after it, durably; return the segment that grows from there.
+        """Remove the batch that contains ``offset`` and all after it, durably; return the segment that grows from
+        there.
 
         That is another object for the same file: whoever holds this one holds what no log has any more.
         """
         segment = copy.copy(self)
-        segment._indexes = SegmentIndexes(
-            self._files, self._batches, self.base_offset, self._config, segment.file_path
-        )
+        segment._indexes = SegmentIndexes(self._files, self._batches, self.base_offset, self._config, segment.file_path)
         segment._indexes.take(self._indexes)
         segment._truncate(offset)
         return segment
@@ -294,8 +293,9 @@ class Segment:
     def rebuild(self, end_bound: int) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
         """Make the segment ready from its batches alone: yield each that is whole, unchanged and above the one before.
 
-        None may reach ``end_bound``. With position and bytes, which are good until the next step. Raises CorruptRecordError at the first that is not:
-        ``next_offset`` is then the end of what is valid. Nothing is removed from the disk but the indexes.
+        None may reach ``end_bound``. With position and bytes, which are good until the next step. Raises
+        CorruptRecordError at the first that is not: ``next_offset`` is then the end of what is valid. Nothing is
+        removed from the disk but the indexes.
         """
         self._indexes.discard_files()
         growing = self._indexes.start()

@@ -3,13 +3,15 @@
 The order of the steps (Kafka's replaceSegments, with one step more for the index of transactions):
 
 1. ``.index``, ``.timeindex`` and ``.txnindex`` go from ``.cleaned`` to ``.swap``, then ``.log``: that rename commits.
-2. The old ``.txnindex`` of the first source is condemned: there may be no new one to replace it. The directory is synced.
-3. The sources but the first are condemned, the oldest first. Those that a crash leaves overlap with nothing: the cleaned
-   segment ends below them, or :func:`finish_swaps` removes them.
-4. The files lose ``.swap``, the indexes first, ``.log`` last, each replacing the first source's. The directory is synced.
+2. The old ``.txnindex`` of the first source is condemned: there may be no new one to replace it. The directory is
+   synced.
+3. The sources but the first are condemned, the oldest first. Those that a crash leaves overlap with nothing: the
+   cleaned segment ends below them, or :func:`finish_swaps` removes them.
+4. The files lose ``.swap``, the indexes first, ``.log`` last, each replacing the first source's. The directory is
+   synced.
 
-:func:`finish_swaps` goes on from wherever a crash stopped this. Without a ``.log.swap`` nothing was committed. With one,
-``.index.swap`` says that step 4 had not begun, and that a plain ``.txnindex`` is the old one.
+:func:`finish_swaps` goes on from wherever a crash stopped this. Without a ``.log.swap`` nothing was committed. With
+one, ``.index.swap`` says that step 4 had not begun, and that a plain ``.txnindex`` is the old one.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ def swap_in(
 ) -> None:
     """Make ``cleaned``, which begins where the first source does, the only file of these offsets.
 
-    Its batches and indexes are on the disk. The sources are closed. Raises OSError; it must then be finished by a restart.
+    Its batches and indexes are on the disk. The sources are closed. Raises OSError; it must then be finished by a
+    restart.
     """
     _rename(files, cleaned, SWAP_SUFFIX)
     condemned.add(sources[0].file_path(TRANSACTION_INDEX_SUFFIX), due_ms)

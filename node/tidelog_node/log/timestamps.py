@@ -1,4 +1,4 @@
-"""Finds records by their timestamps (KIP-33, KIP-734): the time index names the place, the batches are read from there."""
+"""Finds records by their timestamps (KIP-33, KIP-734): the time index says from where on batches are read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def _find_in(segment: Segment, timestamp_ms: int, min_offset: int) -> TimestampA
             continue
         for record in read_records(segment.read_at(position, header.size_in_bytes)):
             if record.timestamp_ms >= timestamp_ms and record.offset >= min_offset:
-                return TimestampAndOffset(record.timestamp_ms, record.offset, LeaderEpoch(header.partition_leader_epoch))
+                return TimestampAndOffset(
+                    record.timestamp_ms, record.offset, LeaderEpoch(header.partition_leader_epoch)
+                )
     return None
 
 

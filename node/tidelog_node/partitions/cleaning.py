@@ -49,6 +49,7 @@ logger = logging.getLogger(__name__)
 
 _MIN_PAUSE_MS, _MAX_PAUSE_MS = 1_000, 3_600_000
 _SEED_BITS = 64
+_BREATH_S = 0.0001
 
 T = TypeVar("T")
 
@@ -187,11 +188,13 @@ class _Cleaners:
         key, log, cut = _key(partition), partition.log, partition.truncated_to
         watched = self._watched.get(key)
         if watched is None or watched.log is not log:
-            checkpoint = self._directories.find(log.directory.parent).cleaner_offsets
-            # Another log, in the same directory or another: what was clean of the old one says nothing about it.
-            if watched is not None and not all(
-                [await self._keep(c.remove, [key]) for c in (watched.checkpoint, checkpoint)]
-            ):
+            try:
+                checkpoint = self._directories.find(log.directory.parent).cleaner_offsets
+            except TidelogError:
+                return  # The directory is offline, and the partition about to be.
+            # Another log, wherever it is: what was clean of the old one says nothing about it.
+            stale = () if watched is None else (watched.checkpoint, checkpoint)
+            if not all([await self._keep(one.remove, [key]) for one in stale]):
                 return
             watched = self._watched[key] = _Watched(log, checkpoint)
         if cut is not None and not watched.is_in_progress and await self._keep(watched.checkpoint.lower, key, cut):
@@ -271,7 +274,12 @@ class _Cleaners:
         def replace(cleaned: Segment, sources: Sequence[SourceSegment]) -> bool:
             return asyncio.run_coroutine_threadsafe(self._replace(job, cleaned, sources), loop).result()
 
-        cleaning = cleaner.clean(job.log, self._clock.wall_ms(), replace, lambda: self._check(job))
+        def check() -> None:
+            self._check(job)
+            # Between two reads the interpreter is left to the event loop, which otherwise waits for it for 5 ms.
+            time.sleep(_BREATH_S)
+
+        cleaning = cleaner.clean(job.log, self._clock.wall_ms(), replace, check)
         self._check(job)
         job.watched.checkpoint.update(job.key, cleaning.end_offset)
         return cleaning

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
-from tidelog.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.deletion import delete_directory, remove_directory
 from tidelog_node.log.files import storage_errors
@@ -189,6 +189,28 @@ class LogDirectories:
             TidelogError: KAFKA_STORAGE_ERROR, of the directory that :meth:`directory_for` names.
         """
         return self.directory_for(key, assigned, preferred).open_log(*key, topic_id, config)
+
+    def check_may_open(self, key: PartitionKey, assigned: DirectoryId, *, is_in_sync: bool) -> None:
+        """Check that a partition's log is here, or may be created without that its records be lost.
+
+        It may not while its log can be in a directory that is offline; nor when it is the last in-sync replica, which
+        ``is_in_sync`` says of one that was opened by no process since the node registered, and the directory that it is
+        assigned to is not here.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        is_known = assigned == UNASSIGNED_DIRECTORY or self.with_id(assigned) is not None
+        if self._online and (is_known or self.holding(key) is not None):
+            return
+        if self._failures:
+            paths = ", ".join(map(str, self._failures))
+            text = f"its log may be in a log directory that is offline: {paths}"
+        elif is_in_sync and assigned != LOST_DIRECTORY:
+            text = f"it is the last in-sync replica, and its log directory {assigned.hex()} is not in log.dirs"
+        else:
+            return
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     def directory_for(
         self, key: PartitionKey, assigned: DirectoryId = UNASSIGNED_DIRECTORY, preferred: Path | None = None

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, LeaderEpoch, TopicId
+from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
 from tidelog_node.partitions.clock import Clock
@@ -343,7 +343,10 @@ class PartitionRegistry:
         if partition is None or partition.topic_id != topic_id:
             return
         await self.relocations.cancel(key)
-        del self._partitions[key]
+        if self._partitions.pop(key, None) is None:
+            # Its directory failed meanwhile.
+            self._offline.pop(key, None)
+            return
         path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
             self._remove_later(await partition.delete(), delay_ms)
@@ -416,33 +419,21 @@ class PartitionRegistry:
                 chosen.log.config = config
                 return chosen.log, chosen.high_watermark
         while True:
-            self._check_may_create(key, registration)
+            self._directories.check_may_open(key, assigned, is_in_sync=self.broker_id in registration.isr)
             directory = self._directories.directory_for(key, assigned, self._preferred.pop(key, None))
             try:
-                return await asyncio.to_thread(directory.open_log, *key, topic_id, config), 0
+                log = await asyncio.to_thread(directory.open_log, *key, topic_id, config)
             except TidelogError as error:
                 if not is_disk_failure(error):
                     raise
                 self.fail_directory(directory.path, error)
-
-    def _check_may_create(self, key: PartitionKey, registration: PartitionRegistration) -> None:
-        """See the rules at the top."""
-        assigned = registration.directory_of(self.broker_id)
-        online = self._directories.online
-        is_known = assigned == UNASSIGNED_DIRECTORY or self._directories.with_id(assigned) is not None
-        if online and (is_known or self._directories.holding(key) is not None):
-            return
-        failures = self._directories.failures
-        if failures:
-            paths = ", ".join(map(str, failures))
-            text = f"its log may be in a log directory that is offline: {paths}"
-        elif self.broker_id in registration.isr and assigned != LOST_DIRECTORY:
-            text = f"it is the last in-sync replica, and its log directory {assigned.hex()} is not in log.dirs"
-        else:
-            return
-        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
+            else:
+                checkpoint = directory.checkpoint(key).high_watermark
+                return log, min(max(checkpoint, log.log_start_offset), log.log_end_offset)
 
     async def _retry(self, key: PartitionKey, offline: _OfflineReplica) -> None:
+        if self._closing:
+            await asyncio.wait(self._closing)
         registration = self._image.partition(*key)
         topic = self._image.topics.get(key[0])
         is_ours = registration is not None and self.broker_id in registration.replicas

@@ -93,8 +93,8 @@ class MetadataFollower:
         """Apply what has been received, once this node's registration is in it.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, a partition cannot be opened; DUPLICATE_BROKER_REGISTRATION, another
-                process has registered with this node's id.
+            TidelogError: DUPLICATE_BROKER_REGISTRATION, another process has registered with this node's id.
+            ConfigError: two log directories have the same partition, and nothing says which one is right.
         """
         async with self._applying:
             image = self._image

@@ -7,7 +7,7 @@ import resource
 
 logger = logging.getLogger(__name__)
 
-_ENOUGH = 65_536
+_ENOUGH = 16_384
 
 
 def raise_open_files_limit() -> None:

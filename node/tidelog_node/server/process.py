@@ -68,7 +68,6 @@ async def serve(properties: dict[str, str]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = grpc.aio.server(options=server_options())
     port = bind_port(server, *config.listener)
-    raise_open_files_limit()
     directories = LogDirectories.open(
         config.log_dirs,
         config.cluster_id,
@@ -76,6 +75,7 @@ async def serve(properties: dict[str, str]) -> None:
         producer_id_expiration_ms=config.producer_id_expiration_ms,
     )
     try:
+        raise_open_files_limit()
         await Node(config, server, port, directories).run(stop)
     finally:
         directories.close(clean=False)

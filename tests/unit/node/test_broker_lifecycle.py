@@ -52,8 +52,9 @@ class Running:
     def __init__(self, controller, tasks):
         self.offset = 0
         self.epochs_told = []
+        self.offline = []
         self.lifecycle = BrokerLifecycle(
-            1, "c", ("127.0.0.1", 1), "", [b"d" * 16], -1, 20, controller, lambda: self.offset
+            1, "c", ("127.0.0.1", 1), "", [b"d" * 16], -1, 20, controller, lambda: self.offset, lambda: self.offline
         )
         self.task = tasks.create_task(self.lifecycle.run(self.on_registered), name="lifecycle")
 
@@ -81,6 +82,22 @@ def test_node_registers_then_is_unfenced_when_it_has_caught_up(wait_for):
             await wait_for(lambda: not node.lifecycle.is_fenced)
             assert node.epochs_told == [20]
             assert controller.registrations[0].incarnation_id == node.lifecycle.incarnation_id
+
+    asyncio.run(run())
+
+
+def test_failed_directories_are_in_every_heartbeat_from_the_next_one_on(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            await wait_for(lambda: controller.heartbeats)
+            assert not controller.heartbeats[-1].offline_log_dirs
+            node.offline.append(b"d" * 16)
+            node.lifecycle.hurry()
+            await wait_for(lambda: list(controller.heartbeats[-1].offline_log_dirs) == [b"d" * 16])
+            count = len(controller.heartbeats)
+            await wait_for(lambda: len(controller.heartbeats) > count + 2)
+            assert list(controller.heartbeats[-1].offline_log_dirs) == [b"d" * 16]
 
     asyncio.run(run())
 

@@ -16,9 +16,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     try:
         chosen = importlib.import_module(f"tidelog.records.{request.param}")
     except ImportError as error:
-        pytest.skip(
-            f"the compiled engine is not built (python hatch_build.py client/tidelog/records/_fast.pyx): {error}"
-        )
+        pytest.skip(f"the compiled engine is not built (python hatch_build.py client/tidelog/records/*.pyx): {error}")
     with pytest.MonkeyPatch.context() as patch:
         for name in _USERS:
             patch.setattr(importlib.import_module(f"tidelog.records.{name}"), "engine", chosen)

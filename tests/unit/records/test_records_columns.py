@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.records import HEADER_SIZE, RecordBatchBuilder, read_records
+from tidelog.records import _pure as pure
 from tidelog.records.columns import BinaryColumn
+from tidelog.records.sources import content_source
 
 MAX_INT64 = 2**63 - 1
 contents = st.one_of(st.none(), st.binary(max_size=200))
@@ -190,3 +192,23 @@ def test_extend_refuses_more_than_two_gigabytes_without_a_limit(
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     assert (encoder.count, encoder.size) == (1, len(encoder.records()))
     assert encoder.extend([value] * 20, None, 5, 0, HEADER_SIZE) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_engines_agree_on_any_column_and_limit(engine: ModuleType, data: Any) -> None:
+    rows = data.draw(st.lists(st.tuples(contents, contents), min_size=1, max_size=12))
+    sizes = st.sampled_from([0, 1, 61, 62, 63, 64, 100, 8100, 8190, 8191, 8192, 20_000])
+    values = [None if value is None else value + b"v" * data.draw(sizes) for value, _ in rows]
+    keys = data.draw(st.one_of(st.none(), st.just([key for _, key in rows])))
+    times = data.draw(st.one_of(timestamps, st.lists(timestamps, min_size=len(rows), max_size=len(rows))))
+    max_size = data.draw(st.one_of(st.none(), st.integers(-1, 60_000)))
+    repeats = data.draw(st.sampled_from([1, 3, 20]))
+    source = pyarrow.array(values, pyarrow.binary()) if data.draw(st.booleans()) else values
+    encoders = (engine.RecordEncoder(), pure.RecordEncoder())
+    each = times if isinstance(times, int) else memoryview(array("q", times))
+    for start in [data.draw(st.integers(0, len(rows))) for _ in range(repeats)]:
+        arguments = (content_source(source, "value"), keys, each, start, max_size)
+        assert encoders[0].extend(*arguments) == encoders[1].extend(*arguments)
+    seen = [(bytes(e.records()), e.size, e.count, e.base_timestamp, e.max_timestamp) for e in encoders]
+    assert seen[0] == seen[1]

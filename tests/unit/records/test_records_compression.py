@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,22 @@ COMPRESSING = CODECS[1:]
 def test_data_is_equal_after_a_round_trip(codec: str, size: int, kind: Any) -> None:
     packed = compress(codec, kind(DATA[:size]), check_level(codec, None))
     assert decompress(codec, kind(packed)) == DATA[:size]
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@pytest.mark.parametrize("data", [DATA * 20, bytes(10_000_000), os.urandom(3_000_000)], ids=["text", "zeros", "random"])
+def test_data_of_several_megabytes_is_equal_after_a_round_trip(codec: str, data: bytes) -> None:
+    first = decompress(codec, compress(codec, data, check_level(codec, None)))
+    second = decompress(codec, compress(codec, DATA, check_level(codec, None)))
+    assert first == data
+    assert second == DATA
+
+
+def test_decompressed_data_stays_when_more_is_decompressed() -> None:
+    for codec in COMPRESSING:
+        first = decompress(codec, compress(codec, b"first" * 100, check_level(codec, None)))
+        decompress(codec, compress(codec, b"other" * 100, check_level(codec, None)))
+        assert first == b"first" * 100
 
 
 def test_snappy_is_written_with_xerial_framing_and_read_raw() -> None:

@@ -88,6 +88,10 @@ def leftovers(disk: MemoryFiles) -> list[Path]:
     return [path for path in live if ".cleaned" in path.name or ".swap" in path.name]
 
 
+def cleanings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if "cleaned t-" in record.message]
+
+
 def test_cleaner_task_compacts_every_due_log_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def check() -> None:
         disk = MemoryFiles()
@@ -96,12 +100,12 @@ def test_cleaner_task_compacts_every_due_log_and_says_so(caplog: pytest.LogCaptu
             fill(node.partition(index))
         with caplog.at_level(logging.INFO, "tidelog_node.partitions.cleaning"):
             async with cleaning(node, disk, settings(threads=2)):
-                await until(lambda: all(entry_of(disk, node.partition(index)) == 30 for index in range(4)))
+                await until(lambda: len(cleanings(caplog)) == 4)
         assert all(is_clean(node.partition(index)) for index in range(4))
-        lines = [record.message for record in caplog.records if "cleaned t-" in record.message]
-        assert len(lines) == 4
-        assert "dirty from offset 0 to 30" in lines[0]
-        assert "30 records to 5" in lines[0]
+        assert all(entry_of(disk, node.partition(index)) == 30 for index in range(4))
+        line = cleanings(caplog)[0]
+        assert "dirty from offset 0 to 30" in line
+        assert "30 records to 5" in line
         await node.close()
 
     asyncio.run(check())

@@ -1,0 +1,16 @@
+"""Asks the rules of retention about the segments of a log."""
+
+from __future__ import annotations
+
+from tidelog_node.log.config import LogConfig
+from tidelog_node.log.retention import Reason, RetentionPoint, SegmentExtent, find_expired
+from tidelog_node.log.segments import Segments
+
+
+def find_expired_segments(
+    segments: Segments, log_end_offset: int, config: LogConfig, point: RetentionPoint
+) -> list[Reason]:
+    """Return why each of the oldest segments is deleted; as many go as there are reasons. Raises OSError."""
+    ends = [*segments.base_offsets[1:], log_end_offset]
+    extents = [SegmentExtent(end, segment.size) for end, segment in zip(ends, segments, strict=True)]
+    return find_expired(extents, lambda index: segments[index].largest_timestamp, config, point)
