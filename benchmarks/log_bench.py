@@ -22,8 +22,8 @@ _BATCH_BYTES = 64 << 10
 _READ_BYTES = 1 << 20
 _SEGMENT_BYTES = 16 << 20
 _READ_LOG_BYTES = 64 << 20
-_BATCHES_PER_TURN = 50
-_TURNS = 20
+_BATCHES_PER_ROUND = 50
+_ROUNDS_PER_FILE = 20
 _LATENCY_ROUND = 250
 _WRITE, _APPEND, _PREAD, _READ = "os.write", "append", "os.pread", "read"
 
@@ -50,19 +50,19 @@ def run(options: Options) -> list[Result]:
 
 def _append_result(name: str, batch: bytes, bar: Bar | None, directory: Path, options: Options) -> Result:
     with _Writes(directory / "plain", batch) as writes, _Appends(directory / "log", batch) as appends:
-        variants = {_WRITE: writes.turn, _APPEND: appends.turn}
-        rounds = alternate(variants, rounds=options.pick(31, 7), warm_up=2, turns=_TURNS)
-    rate = len(batch) * _TURNS * _BATCHES_PER_TURN / rounds.median(_APPEND) / 1e6
+        variants = {_WRITE: writes.run, _APPEND: appends.run}
+        rounds = alternate(variants, rounds=options.pick(600, 100), warm_up=_ROUNDS_PER_FILE)
+    rate = len(batch) * _BATCHES_PER_ROUND / rounds.median(_APPEND) / 1e6
     return Result(name, rate, "MB/s", "os.write", rounds.speed_ratio(_APPEND, _WRITE), bar)
 
 
 class _Writes:
-    """Writes batches to a file, a turn at a time; every round begins with an empty file."""
+    """Writes batches to a file, a round at a time; after some rounds to a new file."""
 
     def __init__(self, path: Path, batch: bytes) -> None:
         self._path = path
         self._batch = batch
-        self._turns = 0
+        self._rounds = 0
         self._handle = -1
 
     def __enter__(self) -> _Writes:
@@ -71,14 +71,14 @@ class _Writes:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def turn(self) -> float:
-        """Write the batches of one turn and return the seconds."""
-        if self._turns % _TURNS == 0:
+    def run(self) -> float:
+        """Write the batches of one round and return the seconds."""
+        if self._rounds % _ROUNDS_PER_FILE == 0:
             self._end()
             self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self._turns += 1
+        self._rounds += 1
         handle, batch = self._handle, self._batch
-        return seconds_of(lambda: repeat(lambda: os.write(handle, batch), _BATCHES_PER_TURN))
+        return seconds_of(lambda: repeat(lambda: os.write(handle, batch), _BATCHES_PER_ROUND))
 
     def _end(self) -> None:
         if self._handle >= 0:
@@ -88,12 +88,12 @@ class _Writes:
 
 
 class _Appends:
-    """Appends batches to a log, a turn at a time; every round begins with an empty log."""
+    """Appends batches to a log, a round at a time; after some rounds to a new log."""
 
     def __init__(self, directory: Path, batch: bytes) -> None:
         self._directory = directory
         self._batch = batch
-        self._turns = 0
+        self._rounds = 0
         self._log: PartitionLog | None = None
 
     def __enter__(self) -> _Appends:
@@ -102,15 +102,15 @@ class _Appends:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def turn(self) -> float:
-        """Append the batches of one turn and return the seconds."""
-        if self._turns % _TURNS == 0:
+    def run(self) -> float:
+        """Append the batches of one round and return the seconds."""
+        if self._rounds % _ROUNDS_PER_FILE == 0:
             self._end()
-        log = self._log or PartitionLog.open(self._directory / f"log-{self._turns}", LogConfig())
+        log = self._log or PartitionLog.open(self._directory / f"log-{self._rounds}", LogConfig())
         self._log = log
-        self._turns += 1
+        self._rounds += 1
         batch = self._batch
-        return seconds_of(lambda: repeat(lambda: log.append_as_leader(batch, 0, TIMESTAMP_MS), _BATCHES_PER_TURN))
+        return seconds_of(lambda: repeat(lambda: log.append_as_leader(batch, 0, TIMESTAMP_MS), _BATCHES_PER_ROUND))
 
     def _end(self) -> None:
         if self._log is not None:

@@ -28,29 +28,21 @@ class Rounds:
         return statistics.median(theirs / ours for ours, theirs in pairs)
 
 
-def alternate(variants: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1, turns: int = 1) -> Rounds:
-    """Run all variants in each round, after ``warm_up`` rounds that do not count.
+def alternate(variants: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1) -> Rounds:
+    """Run all variants once per round, after ``warm_up`` rounds that do not count.
 
-    A variant does one turn's work and returns the seconds of the part that counts; :func:`timed` makes one of work
-    that counts whole. With several turns the variants alternate within the round, whose seconds are the sums: noise
-    that comes and goes more slowly than that meets all.
+    A variant does one round's work and returns the seconds of the part that counts; :func:`timed` makes one of work
+    that counts whole. Many short rounds are better than a few long ones: most rounds of a millisecond or two are not
+    interrupted by other processes, and the median is of those.
     """
     names = list(variants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for index in range(-warm_up, rounds):
-        taken = _round(variants, names if index % 2 else names[::-1], turns)
-        if index >= 0:
-            for name in names:
-                seconds[name].append(taken[name])
+        for name in names if index % 2 else reversed(names):
+            taken = variants[name]()
+            if index >= 0:
+                seconds[name].append(taken)
     return Rounds(seconds)
-
-
-def _round(variants: Mapping[str, Callable[[], float]], order: Sequence[str], turns: int) -> dict[str, float]:
-    taken = dict.fromkeys(order, 0.0)
-    for _ in range(turns):
-        for name in order:
-            taken[name] += variants[name]()
-    return taken
 
 
 def timed(work: Callable[[], object]) -> Callable[[], float]:

@@ -71,7 +71,12 @@ class Appender:
             except TidelogError:
                 self._epochs.forget_beyond(local.log_end_offset)
                 raise
-            self._take_in(group, part, now_ms)
+            try:
+                self._take_in(group, part, now_ms)
+            except TidelogError:
+                # Producers and transactions must be those of the batches, so these may not stay.
+                self._take_back(group[0].base_offset)
+                raise
             position, done = position + size, done + len(group)
         return AppendInfo.of(headers)
 
@@ -94,15 +99,21 @@ class Appender:
         if self._local.must_roll(head.size_in_bytes, head.last_offset, head.max_timestamp, now_ms):
             self.roll(head.base_offset, now_ms)
         group, size = [head], head.size_in_bytes
-        for header in headers[first + 1 :]:
+        # An empty segment takes its first batch alone: only then does it know from when on its time runs.
+        for header in headers[first + 1 :] if self._local.segments.active.size else ():
             size += header.size_in_bytes
             is_other_epoch = header.partition_leader_epoch != head.partition_leader_epoch
-            if is_other_epoch or size > self._local.config.segment_bytes:
-                break
-            if self._local.must_roll(size, header.last_offset, header.max_timestamp, now_ms):
+            if is_other_epoch or self._local.must_roll(size, header.last_offset, header.max_timestamp, now_ms):
                 break
             group.append(header)
         return group
+
+    def _take_back(self, offset: int) -> None:
+        local = self._local
+        local.truncate_to(offset)
+        with storage_errors("Reading the producers of", local.directory):
+            self._producers.load(list(local.segments), local.segments.first.base_offset, local.log_end_offset)
+        self._epochs.forget_beyond(local.log_end_offset)
 
     def _take_in(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
         position = 0

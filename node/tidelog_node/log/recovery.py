@@ -16,14 +16,16 @@ believed where they agree with the batches; else those of the batches replace th
 from __future__ import annotations
 
 import bisect
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 from tidelog.errors import CorruptRecordError
 from tidelog.ids import LeaderEpoch
+from tidelog.records import RecordBatchHeader
 from tidelog_node.log.condemned import remove_leftovers
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
@@ -145,9 +147,13 @@ class _Recovery:
                 break
             may_have_gap = segment.is_whole
             successor = self._segments[index + 1] if index + 1 < len(self._segments) else None
-            checked_end = self._check_segment(segment, successor.base_offset if successor else _MAX_OFFSET)
+            is_whole = may_have_gap and successor is not None
+            bound = successor.base_offset if successor else _MAX_OFFSET
+            checked_end = self._check_segment(segment, bound, is_whole)
             if checked_end is None:
                 return False
+            # What lies below the recovery point is never flushed again, and may be all that says what was aborted.
+            segment.transaction_index.flush()
             expected = segment.next_offset
             if not checked_end:
                 self._remove_from(index + 1, self._report.fault or "")
@@ -158,16 +164,17 @@ class _Recovery:
         bases = [segment.base_offset for segment in self._segments]
         return max(0, bisect.bisect_right(bases, self._known.recovery_point) - 1)
 
-    def _check_segment(self, segment: Segment, bound: int) -> bool | None:
+    def _check_segment(self, segment: Segment, bound: int, is_whole: bool) -> bool | None:
         """Check a segment, all of which must lie below ``bound``, and cut it behind its last good batch.
 
-        False when something had to be cut, None when the last good batch went with it.
+        False when something had to be cut, None when the last good batch went with it. The index files of a segment
+        that ``is_whole`` stay, or the next recovery would take a gap behind it for a tail that was lost.
         """
         self._report.checked_segments += 1
         segment.transaction_index.truncate(segment.base_offset)
         valid, gap, end_offset = 0, 0, segment.base_offset
         try:
-            for position, header, data in segment.rebuild(bound):
+            for position, header, data in segment.rebuild(bound, keeps_files=is_whole):
                 gap = position if header.base_offset > end_offset else 0
                 valid, end_offset = position + header.size_in_bytes, header.next_offset
                 self._report.checked_batches += 1
@@ -183,6 +190,8 @@ class _Recovery:
                 return None
             self._cut(segment, valid, cause.message)
             return False
+        if is_whole:
+            segment.confirm_indexes()
         return True
 
     def _cut(self, segment: Segment, size: int, fault: str) -> None:
@@ -215,7 +224,7 @@ class _Recovery:
         if self._epochs.damaged:
             self._runs = []
             for segment in segments[:first_checked]:
-                for _, header in segment.headers():
+                for header in _readable_headers(segment):
                     self._note_epoch(header.partition_leader_epoch, header.base_offset)
             entries = [EpochEntry(run.epoch, run.first_offset) for run in self._runs]
             _add_epochs(entries, checked)
@@ -234,7 +243,7 @@ class _Recovery:
         known_from = entries[0].start_offset if entries else self._segments[-1].next_offset
         self._runs = []
         for segment in self._segments if known_from > self._log_start_offset else ():
-            for _, header in segment.headers():
+            for header in _readable_headers(segment):
                 if header.base_offset >= known_from:
                     break
                 if header.next_offset > self._log_start_offset:
@@ -290,6 +299,13 @@ def _tidy(files: Files, directory: Path) -> list[int]:
             files.remove(directory / name)
     remove_leftovers(files, directory, names)
     return sorted(bases)
+
+
+def _readable_headers(segment: Segment) -> Iterator[RecordBatchHeader]:
+    """Yield the headers of a segment that is not checked; one that has changed since it was written ends them."""
+    with contextlib.suppress(CorruptRecordError):
+        for _, header in segment.headers():
+            yield header
 
 
 def _clip(entries: Iterable[EpochEntry], log_start_offset: int, end_offset: int) -> list[EpochEntry]:

@@ -8,6 +8,7 @@ batches.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -110,7 +111,13 @@ class Segment:
             remove_if_there(files, directory / segment_name(base_offset, index_suffix + suffix))
         path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
         allocated = config.segment_bytes if config.preallocate and not suffix else 0
-        batches = BatchFile.create(files, path, allocated)
+        try:
+            batches = BatchFile.create(files, path, allocated)
+        except OSError:
+            # An empty file behind a gap would be taken for the log's end after a crash.
+            with contextlib.suppress(OSError):
+                files.remove(path)
+            raise
         segment = cls(files, directory, base_offset, config, batches, suffix, created_ms)
         segment._indexes.start()
         return segment
@@ -275,6 +282,7 @@ class Segment:
 
     def truncate_bytes(self, size: int) -> None:
         """Cut the file, durably, to what :meth:`rebuild` found to be valid."""
+        self._indexes.discard_files()
         self._batches.truncate(size)
 
     def load_tail(self) -> str | None:
@@ -290,15 +298,16 @@ class Segment:
             return str(cause)
         return None
 
-    def rebuild(self, end_bound: int) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
+    def rebuild(
+        self, end_bound: int, *, keeps_files: bool = False
+    ) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
         """Make the segment ready from its batches alone: yield each that is whole, unchanged and above the one before.
 
         None may reach ``end_bound``. With position and bytes, which are good until the next step. Raises
         CorruptRecordError at the first that is not: ``next_offset`` is then the end of what is valid. Nothing is
-        removed from the disk but the indexes.
+        removed from the disk but the indexes; with ``keeps_files`` they stay for :meth:`confirm_indexes`.
         """
-        self._indexes.discard_files()
-        growing = self._indexes.start()
+        growing = self._indexes.start_beside_files() if keeps_files else self._indexes.start_anew()
         self.next_offset = self.base_offset
         for position, header, data in self._batches.scan():
             self._check_order(header, position)
@@ -326,6 +335,10 @@ class Segment:
         synced since.
         """
         self._indexes.save()
+
+    def confirm_indexes(self) -> None:
+        """After :meth:`rebuild` beside the files: write anew those that are not what was rebuilt."""
+        self._indexes.confirm()
 
     def release_indexes(self) -> None:
         """Forget indexes that are saved, so that they are mapped when they are needed; not for one that grows."""

@@ -115,6 +115,28 @@ class SegmentIndexes:
         self.is_saved = self.may_have_files = False
         return growing
 
+    def start_anew(self) -> GrowingIndexes:
+        """Begin with empty indexes, after removing the files."""
+        self.discard_files()
+        return self.start()
+
+    def start_beside_files(self) -> GrowingIndexes:
+        """Begin with empty indexes and leave the files, which still say that the segment is whole."""
+        growing = self.start()
+        self.may_have_files = True
+        return growing
+
+    def confirm(self) -> None:
+        """Replace the files unless they are what the indexes in memory are; they are there at any time."""
+        growing = self.growing
+        assert growing is not None
+        growing.seal()
+        rebuilt = (growing.offset_index.to_bytes(), growing.time_index.to_bytes())
+        if rebuilt == (bytes(self._read(INDEX_SUFFIX)), bytes(self._read(TIME_INDEX_SUFFIX))):
+            self.is_saved = True
+        else:
+            self.save()
+
     def load(self) -> GrowingIndexes:
         """Read the files into memory, to add to them.
 

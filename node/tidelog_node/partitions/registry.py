@@ -22,8 +22,9 @@ from pathlib import Path
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import LogDirectory, PartitionLog
-from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
+from tidelog_node.log.disk_errors import is_out_of_space
 from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.condemned_folders import CondemnedFolders
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetcher import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
@@ -31,6 +32,7 @@ from tidelog_node.partitions.loading import FoundPartition, PartitionKey, close_
 from tidelog_node.partitions.log_directories import LogDirectories, LogDirectoryDescription, ReplicaDescription
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.relocation import Relocations
+from tidelog_node.partitions.replica_logs import ReplicaLogs
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import ProposeIsr
 from tidelog_quorum.metadata import (
@@ -44,7 +46,6 @@ from tidelog_quorum.metadata import (
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 5.0
-_REMOVAL_S = 1.0
 ByDirectory = dict[Path, dict[PartitionKey, int]]
 
 
@@ -79,7 +80,8 @@ class PartitionRegistry:
             directories.files, max_move_bytes_per_second, clock.wall_ms, self._note_moved, self.fail_directory
         )
         self._directories = directories
-        self._found = found
+        self._logs = ReplicaLogs(directories, found, self.fail_directory)
+        self.condemned = CondemnedFolders(directories, clock)
         self._defaults = defaults
         self._max_lag_ms = replica_lag_time_max_ms
         self._clock = clock
@@ -96,7 +98,6 @@ class PartitionRegistry:
         self._changing = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._full: set[Path] = set()
-        self._condemned: dict[Path, int] = {}
 
     def connect(
         self,
@@ -147,10 +148,7 @@ class PartitionRegistry:
 
     async def discard_unknown(self) -> None:
         """Set aside the logs of an earlier run that the first image does not name, and resume its moves."""
-        for key in list(self._found):
-            found = self._found.pop(key)
-            for unknown in (found, *found.rivals):
-                await self._set_aside(unknown)
+        await self._logs.set_aside_all()
         for directory in self._directories.online:
             try:
                 await self._resume_moves(directory)
@@ -209,7 +207,7 @@ class PartitionRegistry:
         """Return the high watermarks and the recovery points, by log directory."""
         high_watermarks: ByDirectory = {}
         recovery_points: ByDirectory = {}
-        for key, log, high_watermark in self._logs():
+        for key, log, high_watermark in self._all_logs():
             high_watermarks.setdefault(log.directory.parent, {})[key] = high_watermark
             recovery_points.setdefault(log.directory.parent, {})[key] = log.recovery_point
         return high_watermarks, recovery_points
@@ -222,7 +220,7 @@ class PartitionRegistry:
     async def write_log_start_offsets(self) -> None:
         """Write where the logs start that do not start at 0; a directory whose disk refuses goes offline."""
         offsets: ByDirectory = {}
-        for key, log, _ in self._logs():
+        for key, log, _ in self._all_logs():
             if log.log_start_offset:
                 offsets.setdefault(log.directory.parent, {})[key] = log.log_start_offset
         for move in self.relocations:
@@ -240,33 +238,14 @@ class PartitionRegistry:
                     if offline.is_retried and self._offline.get(key) is offline:
                         await self._retry(key, offline)
 
-    async def remove_condemned(self) -> None:
-        """Remove the folders of deleted replicas when ``file.delete.delay.ms`` is over, until cancelled.
-
-        What is left at a stop is removed by the next start.
-        """
-        while True:
-            await asyncio.sleep(_REMOVAL_S)
-            now_ms = self._clock.monotonic_ms()
-            for path in [p for p, due_ms in self._condemned.items() if due_ms <= now_ms]:
-                del self._condemned[path]
-                if path.parent in self._directories.failures:
-                    continue
-                try:
-                    await asyncio.to_thread(self._directories.remove_condemned, path)
-                except TidelogError as error:
-                    self._note_failures({path.parent: error})
-
     def fail_directory(self, path: Path, error: TidelogError) -> None:
         """Take a log directory offline with all replicas in it; a second call does nothing."""
         if not self._directories.fail(path, error):
             return
         self.relocations.abandon(path)
-        for key, found in list(self._found.items()):
-            if path in {f.log.directory.parent for f in (found, *found.rivals)}:
-                self._offline[key] = _OfflineReplica(found.topic_id, error)
-                del self._found[key]
-                self._close_soon(*(f.log for f in (found, *found.rivals)), error=error)
+        for key, found in self._logs.drop_failed(path):
+            self._offline[key] = _OfflineReplica(found.topic_id, error)
+            self._close_soon(found.log, error)
         held = [(key, p) for key, p in self._partitions.items() if p.log.directory.parent == path]
         for key, partition in held:
             self._take_offline(key, partition, error)
@@ -286,9 +265,7 @@ class PartitionRegistry:
         with contextlib.suppress(TidelogError):
             await self.relocations.close()
         logs = [(p.log, p.close()) for p in self]
-        logs += [
-            (f.log, asyncio.to_thread(f.log.close)) for found in self._found.values() for f in (found, *found.rivals)
-        ]
+        logs += [(found.log, asyncio.to_thread(found.log.close)) for _, found in self._logs]
         outcomes = await asyncio.gather(*(closing for _, closing in logs), return_exceptions=True)
         for (log, _), outcome in zip(logs, outcomes, strict=True):
             if isinstance(outcome, TidelogError):
@@ -319,16 +296,15 @@ class PartitionRegistry:
         """A log's disk failed (PartitionEffects): its directory is offline."""
         self.fail_directory(partition.log.directory.parent, error)
 
-    def _logs(self) -> Iterator[tuple[PartitionKey, PartitionLog, int]]:
+    def _all_logs(self) -> Iterator[tuple[PartitionKey, PartitionLog, int]]:
         """Yield every log that checkpoints speak of, with the high watermark; copies of moves included."""
         for move in self.relocations:
             if move.copy is not None:
                 yield move.key, move.copy, move.partition.high_watermark
         for key, partition in self._partitions.items():
             yield key, partition.log, partition.high_watermark
-        for key, found in self._found.items():
-            for one in (found, *found.rivals):
-                yield key, one.log, one.high_watermark
+        for key, found in self._logs:
+            yield key, found.log, found.high_watermark
 
     def _change_eligible(self, image: MetadataImage) -> None:
         self._eligible = {b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}
@@ -349,7 +325,7 @@ class PartitionRegistry:
             return
         path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
-            self._remove_later(await partition.delete(), delay_ms)
+            self.condemned.add(await partition.delete(), delay_ms)
         except TidelogError as error:
             self.fail_directory(path.parent, error)
             return
@@ -385,7 +361,14 @@ class PartitionRegistry:
     async def _open(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
         config = topic_config(self._image, key[0], self._defaults)
         try:
-            log, high_watermark = await self._open_log(key, topic_id, config, registration)
+            log, high_watermark = await self._logs.open(
+                key,
+                topic_id,
+                config,
+                registration.directory_of(self.broker_id),
+                is_in_sync=self.broker_id in registration.isr,
+                preferred=self._preferred.pop(key, None),
+            )
         except TidelogError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
@@ -403,33 +386,6 @@ class PartitionRegistry:
             self._take_offline(key, partition, failure)
             return
         self._change_registration(key, partition, registration)
-
-    async def _open_log(
-        self, key: PartitionKey, topic_id: TopicId, config: TopicConfig, registration: PartitionRegistration
-    ) -> tuple[PartitionLog, int]:
-        """A log that was found changes hands without a pause, so that no checkpoint is written without it."""
-        assigned = registration.directory_of(self.broker_id)
-        found = self._found.get(key)
-        if found is not None:
-            chosen, others = found.choose(topic_id, assigned)
-            del self._found[key]
-            for other in others:
-                await self._set_aside(other)
-            if chosen is not None:
-                chosen.log.config = config
-                return chosen.log, chosen.high_watermark
-        while True:
-            self._directories.check_may_open(key, assigned, is_in_sync=self.broker_id in registration.isr)
-            directory = self._directories.directory_for(key, assigned, self._preferred.pop(key, None))
-            try:
-                log = await asyncio.to_thread(directory.open_log, *key, topic_id, config)
-            except TidelogError as error:
-                if not is_disk_failure(error):
-                    raise
-                self.fail_directory(directory.path, error)
-            else:
-                checkpoint = directory.checkpoint(key).high_watermark
-                return log, min(max(checkpoint, log.log_start_offset), log.log_end_offset)
 
     async def _retry(self, key: PartitionKey, offline: _OfflineReplica) -> None:
         if self._closing:
@@ -456,29 +412,18 @@ class PartitionRegistry:
             else:
                 self.relocations.start(held, directory, copy.path)
 
-    async def _set_aside(self, found: FoundPartition) -> None:
-        path = found.log.directory
-        try:
-            await asyncio.to_thread(found.log.close)
-            await asyncio.to_thread(self._directories.set_aside, path)
-        except TidelogError as error:
-            self.fail_directory(path.parent, error)
-            return
-        self._directories.forget(path)
-
     def _take_offline(self, key: PartitionKey, partition: Partition, error: TidelogError) -> None:
         self._offline[key] = _OfflineReplica(partition.topic_id, error)
         del self._partitions[key]
         partition.go_offline(error)
-        self._close_soon(partition.log, error=error, lock=partition.disk)
+        self._close_soon(partition.log, error, partition.disk)
 
-    def _close_soon(self, *logs: PartitionLog, error: TidelogError, lock: asyncio.Lock | None = None) -> None:
+    def _close_soon(self, log: PartitionLog, error: TidelogError, lock: asyncio.Lock | None = None) -> None:
         async def close() -> None:
             async with lock or contextlib.nullcontext():
-                for log in logs:
-                    await asyncio.to_thread(close_offline, log, error)
+                await asyncio.to_thread(close_offline, log, error)
 
-        task = asyncio.get_running_loop().create_task(close(), name=f"close-offline-{logs[0].directory.name}")
+        task = asyncio.get_running_loop().create_task(close(), name=f"close-offline-{log.directory.name}")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -496,11 +441,8 @@ class PartitionRegistry:
 
     def _note_moved(self, partition: Partition, target: LogDirectory, condemned: Path) -> None:
         self._directories.forget(condemned.parent / f"{partition.topic}-{partition.index}")
-        self._remove_later(condemned, partition.log.config.file_delete_delay_ms)
+        self.condemned.add(condemned, partition.log.config.file_delete_delay_ms)
         self._assign(partition, target)
-
-    def _remove_later(self, condemned: Path, delay_ms: int) -> None:
-        self._condemned[condemned] = self._clock.monotonic_ms() + delay_ms
 
     def _note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
         """What a full disk refuses is written the next time; the old checkpoint is still in place."""

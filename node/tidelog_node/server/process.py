@@ -200,7 +200,7 @@ class Node:
             "directory-assignments": assignments.run(),
             "relocations": self._registry.relocations.run(),
             "full-disk-retries": self._registry.retry_full(),
-            "deleted-replicas": self._registry.remove_condemned(),
+            "deleted-replicas": self._registry.condemned.run(),
         }
         if config.log_cleaner_enable:
             jobs["log-cleaner"] = clean_logs(self._registry, self._directories, _cleaner_settings(config), self._clock)

@@ -52,19 +52,6 @@ def test_alternate_runs_all_in_each_round_and_turns_the_order_about() -> None:
     assert rounds.seconds == {"a": [4.0, 5.0], "b": [3.0, 6.0]}
 
 
-def test_alternate_with_turns_interleaves_them_and_sums_the_round() -> None:
-    ran: list[str] = []
-
-    def variant(name: str) -> float:
-        ran.append(name)
-        return 1.0
-
-    rounds = alternate({name: lambda name=name: variant(name) for name in "ab"}, rounds=1, warm_up=0, turns=3)
-
-    assert "".join(ran) == "bababa"
-    assert rounds.seconds == {"a": [3.0], "b": [3.0]}
-
-
 def test_quantile_of_a_few_values_is_one_of_them() -> None:
     assert quantile([3, 1, 2], 0.5) == 2
     assert quantile([3, 1, 2], 0.99) == 3

@@ -9,6 +9,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.description import topic_metadata
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -152,6 +153,12 @@ def test_assignment_has_an_error_for_each_partition_that_it_cannot_be_made_for(t
 def test_assignment_with_an_id_that_is_none_is_refused_whole(three: Any) -> None:
     with pytest.raises(TidelogError, match="16 bytes"):
         three.assign(1, b"short")
+
+
+def test_replica_in_an_offline_directory_is_described_as_offline(three: Any) -> None:
+    three.heartbeat(2, offline_log_dirs=[A])
+    described = topic_metadata(three.image, three.image.topics["t"])
+    assert list(described.partitions[0].offline_replicas) == [2]
 
 
 def test_directories_of_partitions_survive_a_snapshot(three: Any) -> None:

@@ -282,6 +282,27 @@ def test_crash_of_a_swap_for_an_empty_segment_leaves_the_old_or_the_new_one():
     crash_at_every_step(prepare, act, verify)
 
 
+@pytest.mark.parametrize("kept", [0, 2])
+def test_gap_that_compaction_left_survives_any_number_of_kills_without_a_flush(disk, kept):
+    log = _open(disk)
+    batches = _plain_batches()
+    log.append_as_follower(b"".join(batches))
+    log.flush()
+    source = log.sealed_segments()[1]
+    cleaned = Segment.create(disk, DIRECTORY, source.base_offset, CONFIG, suffix=".cleaned")
+    state = LogState(0, 0).append(batches)
+    held = [b for b in state.batches if source.base_offset <= b.base < source.next_offset]
+    if kept:
+        cleaned.append(b"".join(b.data for b in held[:kept]), [b.header for b in held[:kept]])
+    cleaned.save_indexes()
+    cleaned.fsync()
+    assert log.replace_segments(cleaned, [source])
+    after = state.without(set(held[kept:]))
+    for _ in range(3):
+        disk.kill()
+        find_state(_open(disk), [after], range(1), range(state.end, state.end + 1))
+
+
 def _plain_batches() -> list[bytes]:
     return [replicated_batch(2 * n, 0, b"%d" % n, b"x" * 40, timestamp_ms=n) for n in range(8)]
 

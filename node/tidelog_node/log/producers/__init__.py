@@ -3,6 +3,7 @@
 from tidelog_node.log.producers.markers import read_marker
 from tidelog_node.log.producers.snapshot_format import decode_snapshot, encode_snapshot
 from tidelog_node.log.producers.state import (
+    BatchMetadata,
     CompletedTransaction,
     Duplicate,
     EndTransactionMarker,
@@ -12,6 +13,7 @@ from tidelog_node.log.producers.state import (
 from tidelog_node.log.producers.states import ProducerStates, snapshot_offset, snapshot_path
 
 __all__ = [
+    "BatchMetadata",
     "CompletedTransaction",
     "Duplicate",
     "EndTransactionMarker",

@@ -1,29 +1,42 @@
-"""The bytes of a producer snapshot: Kafka's ProducerSnapshot.json, version 1.
+"""The bytes of a producer snapshot: Kafka's ProducerSnapshot.json, version 1, and a section of Tidelog's own.
 
-``version`` int16, ``crc`` uint32 (CRC-32C of all that follows it), the number of entries int32, the entries. Kafka
-refuses no bytes behind the entries, but its CRC covers them; here they are a fault, as anything torn or changed is.
+``version`` int16, ``crc`` uint32 (CRC-32C of all that follows it), the number of entries int32, the entries. An entry has
+the last batch of its producer. The section behind them has the older ones of the last five, so that they are known after
+a clean stop: ``TIDE``, its version int16, and to the end of the file for each batch, by ascending producer id and offset,
+producer id int64, last sequence int32, last offset int64, offset delta int32, timestamp int64.
+
+Kafka (ProducerStateManager.readSnapshot) takes the CRC to the end of the file and reads no further than the entries, so it
+passes over the section. A file of Kafka's has none, nor has one without older batches. A section of another version is
+passed over. Anything else behind the entries is a fault, as anything torn or changed is.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from crc32c import crc32c
 
-from tidelog_node.log.producers.state import ProducerEntry
+from tidelog_node.log.producers.state import RETAINED_BATCHES, BatchMetadata, ProducerEntry
 
 SNAPSHOT_VERSION = 1
+SECTION_MAGIC = b"TIDE"
+SECTION_VERSION = 1
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _ENTRIES_POSITION = _PREFIX.size + _COUNT.size
+_SECTION = struct.Struct(">4sh")
+_OLDER_BATCH = struct.Struct(">qiqiq")
 
 
 def encode_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
     """Return the file's content, by ascending producer id."""
+    entries = sorted(entries, key=lambda entry: entry.producer_id)
     body = bytearray(_COUNT.pack(len(entries)))
-    for entry in sorted(entries, key=lambda entry: entry.producer_id):
+    for entry in entries:
         body += _ENTRY.pack(
             entry.producer_id,
             entry.producer_epoch,
@@ -34,15 +47,32 @@ def encode_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
             entry.coordinator_epoch,
             entry.current_txn_first_offset,
         )
+    older = [_OLDER_BATCH.pack(entry.producer_id, *batch) for entry in entries for batch in entry.older_batches]
+    if older:
+        body += _SECTION.pack(SECTION_MAGIC, SECTION_VERSION) + b"".join(older)
     return _PREFIX.pack(SNAPSHOT_VERSION, crc32c(body)) + bytes(body)
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Return the entries of a snapshot file.
+    """Return the entries of a snapshot file, with their older batches where it has them.
 
     Raises:
         ValueError: the bytes are torn, changed or of another version; the sentence says which.
     """
+    _check_prefix(data)
+    (count,) = _COUNT.unpack_from(data, _PREFIX.size)
+    section_position = _ENTRIES_POSITION + count * _ENTRY.size
+    if count < 0 or len(data) < section_position:
+        raise ValueError(f"the snapshot says {count} entries, {len(data) - _ENTRIES_POSITION} bytes of them are there")
+    entries = [ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(data[_ENTRIES_POSITION:section_position])]
+    older = _older_batches(data[section_position:])
+    unknown = older.keys() - {entry.producer_id for entry in entries}
+    if unknown:
+        raise ValueError(f"the snapshot has older batches of the producers {sorted(unknown)} without entries")
+    return [_with_older_batches(entry, older.get(entry.producer_id, ())) for entry in entries]
+
+
+def _check_prefix(data: bytes) -> None:
     if len(data) < _ENTRIES_POSITION:
         raise ValueError(f"the snapshot has {len(data)} bytes, at least {_ENTRIES_POSITION} are needed")
     version, crc = _PREFIX.unpack_from(data)
@@ -51,7 +81,31 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     actual = crc32c(data[_PREFIX.size :])
     if crc != actual:
         raise ValueError(f"the snapshot says CRC {crc:#010x}, its bytes have {actual:#010x}")
-    (count,) = _COUNT.unpack_from(data, _PREFIX.size)
-    if count < 0 or len(data) - _ENTRIES_POSITION != count * _ENTRY.size:
-        raise ValueError(f"the snapshot says {count} entries, {len(data) - _ENTRIES_POSITION} bytes of them are there")
-    return [ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(data[_ENTRIES_POSITION:])]
+
+
+def _older_batches(section: bytes) -> dict[int, tuple[BatchMetadata, ...]]:
+    if not section:
+        return {}
+    if len(section) < _SECTION.size or not section.startswith(SECTION_MAGIC):
+        raise ValueError(f"the snapshot has {len(section)} bytes behind its entries that are no section of older batches")
+    _, version = _SECTION.unpack_from(section)
+    if version != SECTION_VERSION:
+        return {}
+    rows = section[_SECTION.size :]
+    if len(rows) % _OLDER_BATCH.size:
+        raise ValueError(f"the snapshot has {len(rows)} bytes of older batches, a batch has {_OLDER_BATCH.size}")
+    found: dict[int, tuple[BatchMetadata, ...]] = {}
+    for producer_id, *fields in _OLDER_BATCH.iter_unpack(rows):
+        found[producer_id] = (*found.get(producer_id, ()), BatchMetadata(*fields))
+    return found
+
+
+def _with_older_batches(entry: ProducerEntry, older: tuple[BatchMetadata, ...]) -> ProducerEntry:
+    if not older:
+        return entry
+    entry = replace(entry, older_batches=older)
+    is_ascending = all(earlier.last_offset < later.base_offset for earlier, later in pairwise(entry.batches))
+    is_sound = is_ascending and all(0 <= batch.base_offset <= batch.last_offset for batch in entry.batches)
+    if entry.last_offset < 0 or len(entry.batches) > RETAINED_BATCHES or not is_sound:
+        raise ValueError(f"the snapshot has older batches that cannot be its producer's: {entry}")
+    return entry

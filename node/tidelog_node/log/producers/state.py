@@ -68,13 +68,28 @@ class CompletedTransaction:
     is_commit: bool
 
 
+class BatchMetadata(NamedTuple):
+    """A batch that a producer may send again; ``offset_delta`` is last minus first offset, and sequence."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def base_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
     """One producer as a snapshot and DescribeProducers have it (ProducerSnapshot.json, ``ProducerEntry``).
 
     Sequence and offset are those of its last batch, -1 when there is none. ``offset_delta`` is last minus first offset
     of that batch. ``last_timestamp`` is the last append's time: the later of the batch's max timestamp and the clock.
-    ``current_txn_first_offset`` is -1 without an open transaction.
+    ``current_txn_first_offset`` is -1 without an open transaction. ``older_batches`` are those of the last five that came
+    before the last one, in the same epoch, oldest first; Kafka's snapshots have none.
     """
 
     producer_id: int
@@ -85,6 +100,15 @@ class ProducerEntry:
     last_timestamp: int
     coordinator_epoch: int
     current_txn_first_offset: int
+    older_batches: tuple[BatchMetadata, ...] = ()
+
+    @property
+    def batches(self) -> tuple[BatchMetadata, ...]:
+        """The retained batches, oldest first; the last one has the time of the last append."""
+        if self.last_offset < 0:
+            return self.older_batches
+        last = BatchMetadata(self.last_sequence, self.last_offset, self.offset_delta, self.last_timestamp)
+        return (*self.older_batches, last)
 
 
 class ProducerState:
@@ -131,10 +155,10 @@ class ProducerState:
         if marker is not None or header.is_control:
             _check_marker(producer, header, marker)
             return None
-        sequence = header.base_sequence
         if header.producer_epoch == producer.epoch:
+            last_sequence = _last_sequence(header)
             for batch in producer.batches:
-                if batch.first_sequence == sequence and batch.last_sequence == _last_sequence(header):
+                if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
                     return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp_ms)
         _check_sequence(producer, header)
         if producer.txn_first_offset != NO_OFFSET and not header.is_transactional:
@@ -166,14 +190,13 @@ class ProducerState:
         producer.last_timestamp = max(header.max_timestamp, now_ms)
         if marker is not None:
             return self._end_transaction(producer, header, marker)
-        base_offset, last_offset = header.base_offset, header.last_offset
-        batch = _RetainedBatch(
-            header.base_sequence, _last_sequence(header), base_offset, last_offset, header.max_timestamp
+        batch = BatchMetadata(
+            _last_sequence(header), header.last_offset, header.last_offset_delta, header.max_timestamp
         )
         producer.batches = (*producer.batches[1 - RETAINED_BATCHES :], batch)
         if header.is_transactional and producer.txn_first_offset == NO_OFFSET:
-            producer.txn_first_offset = base_offset
-            self._ongoing[base_offset] = producer_id
+            producer.txn_first_offset = header.base_offset
+            self._ongoing[header.base_offset] = producer_id
         return None
 
     def complete(self, transaction: CompletedTransaction) -> None:
@@ -254,14 +277,6 @@ class ProducerState:
         )
 
 
-class _RetainedBatch(NamedTuple):
-    first_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
-    timestamp_ms: int
-
-
 class _Producer:
     """One producer id; ``batches`` are the last five of ``epoch``, oldest first."""
 
@@ -272,7 +287,7 @@ class _Producer:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = NO_TIME
         self.txn_first_offset = NO_OFFSET
-        self.batches: tuple[_RetainedBatch, ...] = ()
+        self.batches: tuple[BatchMetadata, ...] = ()
 
     @classmethod
     def of(cls, entry: ProducerEntry) -> _Producer:
@@ -281,14 +296,7 @@ class _Producer:
         producer.coordinator_epoch = entry.coordinator_epoch
         producer.last_timestamp = entry.last_timestamp
         producer.txn_first_offset = entry.current_txn_first_offset
-        if entry.last_offset >= 0:
-            first_sequence = (entry.last_sequence - entry.offset_delta) % (MAX_SEQUENCE + 1)
-            base_offset = entry.last_offset - entry.offset_delta
-            producer.batches = (
-                _RetainedBatch(
-                    first_sequence, entry.last_sequence, base_offset, entry.last_offset, entry.last_timestamp
-                ),
-            )
+        producer.batches = entry.batches
         return producer
 
     def entry(self, producer_id: int) -> ProducerEntry:
@@ -298,10 +306,11 @@ class _Producer:
             producer_epoch=self.epoch,
             last_sequence=last.last_sequence if last else NO_SEQUENCE,
             last_offset=last.last_offset if last else NO_OFFSET,
-            offset_delta=last.last_offset - last.base_offset if last else 0,
+            offset_delta=last.offset_delta if last else 0,
             last_timestamp=self.last_timestamp,
             coordinator_epoch=self.coordinator_epoch,
             current_txn_first_offset=self.txn_first_offset,
+            older_batches=self.batches[:-1],
         )
 
     def check_invariants(self) -> None:

@@ -101,6 +101,18 @@ def test_engines_leave_equal_bytes(steps: list[Step]) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+def test_aborted_records_stay_hidden_after_two_crashes() -> None:
+    for seed in range(20):
+        log = CleanedLog()
+        log.append([(b"a", b"1")])
+        log.append([(b"b", b"aborted")], producer_id=6)
+        log.end_transaction(6, ControlType.ABORT)
+        log.append([(b"d", b"1")])
+        take(log, ("crash", seed))
+        log.log.roll(log.now_ms)
+        take(log, ("crash", seed + 3))
+
+
 def engine_of(name: str) -> ModuleType:
     try:
         return importlib.import_module(f"tidelog_node.log.cleaner.{name}")

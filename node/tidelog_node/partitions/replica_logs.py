@@ -1,0 +1,102 @@
+"""Where the log of a replica comes from: found by the start in a log directory, or created by the metadata's word."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tidelog.errors import TidelogError
+from tidelog.ids import DirectoryId, TopicId
+from tidelog_node.log import LogConfig, PartitionLog
+from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.partitions.loading import FoundPartition, PartitionKey
+from tidelog_node.partitions.log_directories import LogDirectories
+
+
+class ReplicaLogs:
+    """Holds what the start has found until the first image names it; on the event loop, the disk's work in threads.
+
+    ``fail_directory`` is told a directory whose disk refused.
+    """
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        found: dict[PartitionKey, FoundPartition],
+        fail_directory: Callable[[Path, TidelogError], None],
+    ) -> None:
+        self._directories = directories
+        self._found = found
+        self._fail_directory = fail_directory
+
+    def __iter__(self) -> Iterator[tuple[PartitionKey, FoundPartition]]:
+        """Yield every log that nobody has taken over, those of which a partition has several one by one."""
+        for key, found in list(self._found.items()):
+            for one in (found, *found.rivals):
+                yield key, one
+
+    def drop_failed(self, path: Path) -> list[tuple[PartitionKey, FoundPartition]]:
+        """Let go of the partitions that have a log in a directory, which is offline."""
+        gone = {key for key, one in self if one.log.directory.parent == path}
+        dropped = [(key, one) for key, one in self if key in gone]
+        for key in gone:
+            del self._found[key]
+        return dropped
+
+    async def open(
+        self,
+        key: PartitionKey,
+        topic_id: TopicId,
+        config: LogConfig,
+        assigned: DirectoryId,
+        *,
+        is_in_sync: bool,
+        preferred: Path | None,
+    ) -> tuple[PartitionLog, int]:
+        """Return a replica's log and its high watermark; one that was found changes hands without a pause.
+
+        A new one for which its directory refuses goes to another one, where that may be.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; see :meth:`LogDirectories.check_may_open`.
+            ConfigError: several directories have it, and none is where the metadata says.
+        """
+        found = self._found.get(key)
+        if found is not None:
+            chosen, others = found.choose(topic_id, assigned)
+            del self._found[key]
+            for other in others:
+                await self._set_aside(other)
+            if chosen is not None:
+                chosen.log.config = config
+                return chosen.log, chosen.high_watermark
+        while True:
+            self._directories.check_may_open(key, assigned, is_in_sync=is_in_sync)
+            directory = self._directories.directory_for(key, assigned, preferred)
+            try:
+                log = await asyncio.to_thread(directory.open_log, *key, topic_id, config)
+            except TidelogError as error:
+                if not is_disk_failure(error):
+                    raise
+                self._fail_directory(directory.path, error)
+            else:
+                checkpoint = directory.checkpoint(key).high_watermark
+                return log, min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+
+    async def set_aside_all(self) -> None:
+        """Set aside what no image has named."""
+        for key in list(self._found):
+            found = self._found.pop(key)
+            for unknown in (found, *found.rivals):
+                await self._set_aside(unknown)
+
+    async def _set_aside(self, found: FoundPartition) -> None:
+        path = found.log.directory
+        try:
+            await asyncio.to_thread(found.log.close)
+            await asyncio.to_thread(self._directories.set_aside, path)
+        except TidelogError as error:
+            self._fail_directory(path.parent, error)
+            return
+        self._directories.forget(path)
