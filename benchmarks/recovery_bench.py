@@ -75,7 +75,7 @@ def _killed_result(kib: int, bar: Bar | None, directory: Path, options: Options)
         _PLAIN: lambda: seconds_of(lambda: [_read_and_sum(path) for path in paths]),
         _RECOVERY: lambda: _recover(directory, size),
     }
-    rounds = alternate(variants, rounds=options.pick(5, 3))
+    rounds = alternate(variants, rounds=options.pick(7, 3))
     shutil.rmtree(directory)
     name = f"recover {size // _MIB} MiB after a kill, {kib} KiB batches"
     rate = size / rounds.median(_RECOVERY) / 1e6

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from sample_partition import write_sample_partition
 from typer.testing import CliRunner
 
 from tidelog.cli.commands import app
+from tidelog_node.log.producers import decode_snapshot, encode_snapshot
 
 KAFKA_HOME = os.environ.get("KAFKA_HOME")
 
@@ -75,6 +77,18 @@ def test_kafka_dump_log_shows_the_same_entries(partition: Path, suffix: str) -> 
     lines = kafka_dump_log(paths)
     assert lines == tidelog_log_dump(paths)
     assert len(lines) > len(paths)
+
+
+def test_kafka_dump_log_passes_over_the_older_batches_of_a_snapshot(partition: Path, tmp_path: Path) -> None:
+    whole = files_with(partition, "snapshot")[-1]
+    entries = decode_snapshot(whole.read_bytes())
+    assert any(entry.older_batches for entry in entries)
+    kafkas = tmp_path / whole.name
+    kafkas.write_bytes(encode_snapshot([replace(entry, older_batches=()) for entry in entries]))
+    assert kafkas.stat().st_size < whole.stat().st_size
+    lines = kafka_dump_log([whole])
+    assert lines[1:] == kafka_dump_log([kafkas])[1:]
+    assert len(lines) == 1 + len(entries)
 
 
 @pytest.mark.parametrize("option", ["--index-sanity-check", "--verify-index-only"])

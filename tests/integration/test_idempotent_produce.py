@@ -70,10 +70,10 @@ class RawProducer:
             raise TidelogError(ErrorCode.of(result.error.code), result.error.message)
         return int(result.base_offset)
 
-    def code_of(self, sequence: int, epoch: int = 0) -> ErrorCode:
-        """Return how a batch of one record is refused."""
+    def code_of(self, sequence: int, epoch: int = 0, count: int = 1) -> ErrorCode:
+        """Return how a batch is refused."""
         try:
-            self.send_once(sequence, 1, epoch)
+            self.send_once(sequence, count, epoch)
         except TidelogError as error:
             return error.code
         return ErrorCode.NONE
@@ -114,15 +114,16 @@ def test_a_node_knows_its_producers_after_a_stop_and_after_a_kill() -> None:
         create_topic(cluster, TOPIC, 1, 1)
         node = cluster.nodes[1]
         with raw_producer(cluster) as producer:
-            # A snapshot, as Kafka writes it, has a producer's last batch; what comes after it is read from the log.
-            for end_process, known in ((node.stop, (3,)), (node.kill, (3, 6, 15))):
+            for end_process in (node.stop, node.kill):
                 for _ in range(7):
                     producer.send()
                 end_process()
                 node.start()
                 cluster.wait_ready()
                 last = producer.sequence
-                assert [producer.retry(last - n) for n in known] == [last - n for n in known]
+                last_five = [last - 3 * back for back in range(1, 6)]
+                assert [producer.retry(sequence) for sequence in last_five] == last_five
+                assert producer.code_of(last - 18, count=3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                 assert producer.code_of(last + 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                 assert producer.code_of(0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                 assert producer.code_of(last, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -48,8 +48,8 @@ class LocalCluster:
     the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept and can be started
     again with as many controllers, or in a temporary folder, which is removed. ``node_ports`` are the ports of the
     first nodes; all others are found. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes
-    or to both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`. A node has its
-    data in its folder ``data``, and with more than one ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
+    or to both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`. A node has
+    its data in its folder ``data``, and with more than one ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
 
     Needs ``pip install tidelog[node,quorum]``.
     """

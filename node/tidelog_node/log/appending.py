@@ -111,9 +111,12 @@ class Appender:
     def _take_back(self, offset: int) -> None:
         local = self._local
         local.truncate_to(offset)
-        with storage_errors("Reading the producers of", local.directory):
-            self._producers.load(list(local.segments), local.segments.first.base_offset, local.log_end_offset)
         self._epochs.forget_beyond(local.log_end_offset)
+        try:
+            with storage_errors("Reading the producers of", local.directory):
+                self._producers.load(list(local.segments), local.segments.first.base_offset, local.log_end_offset)
+        except TidelogError as error:
+            local.failure = error
 
     def _take_in(self, headers: Sequence[RecordBatchHeader], records: Buffer, now_ms: int) -> None:
         position = 0

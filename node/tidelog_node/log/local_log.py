@@ -93,7 +93,8 @@ class LocalLog:
                 self._files.fsync_directory(self.directory)
         with storage_errors("Rolling a segment of", self.directory):
             active.seal()
-            segment = Segment.create(self._files, self.directory, base_offset, self.config, created_ms=now_ms)
+            segment = Segment.create(self._files, self.directory, base_offset, self.config)
+            segment.created_ms = now_ms
         self.segments.add(segment)
         self.log_end_offset = base_offset
         self._is_directory_dirty = True
@@ -158,7 +159,8 @@ class LocalLog:
             for segment in reversed(list(self.segments)):
                 segment.remove()
                 self._files.fsync_directory(self.directory)
-            segment = Segment.create(self._files, self.directory, offset, self.config, created_ms=now_ms)
+            segment = Segment.create(self._files, self.directory, offset, self.config)
+            segment.created_ms = now_ms
             self.segments = Segments([segment])
             self._files.fsync_directory(self.directory)
             self._end_moved_back()
@@ -249,14 +251,6 @@ class LocalLog:
         self._is_closed = True
         for segment in self.segments:
             segment.close()
-
-    def check_invariants(self) -> None:
-        """Assert that segments are in order, batches ascend and indexes point at them."""
-        self.segments.check_invariants()
-        for segment in self.segments:
-            segment.check_invariants()
-        assert self.segments.active.next_offset == self.log_end_offset, self.log_end_offset
-        assert 0 <= self.recovery_point <= self.log_end_offset, (self.recovery_point, self.log_end_offset)
 
     def _save_sealed(self, segment: Segment) -> None:
         if segment.has_unsaved_indexes:

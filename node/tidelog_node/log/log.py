@@ -20,26 +20,23 @@ from tidelog_node.log.appending import Appender
 from tidelog_node.log.appends import AppendInfo
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.deletion import condemn_directory, delete_directory
-from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
+from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.expiry import find_expired_segments
 from tidelog_node.log.files import OS_FILES, Buffer, Files, storage_errors
-from tidelog_node.log.invariants import check_log
 from tidelog_node.log.local_log import LocalLog
+from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producer_replay import ProducerReplay
-from tidelog_node.log.producers import ProducerEntry, ProducerStates
+from tidelog_node.log.producers import ProducerStates
 from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
 from tidelog_node.log.retention import RetentionPoint
 from tidelog_node.log.segment import Segment
-from tidelog_node.log.timestamps import TimestampAndOffset, find_by_timestamp, find_max_timestamp
-from tidelog_node.log.transaction_index import AbortedTransaction
-from tidelog_node.log.transactions import find_aborted
 
 logger = logging.getLogger(__name__)
 
 PRODUCER_EXPIRATION_MS = 86_400_000
 
 
-class PartitionLog:
+class PartitionLog(LogReader):
     """One replica's log: opened once, used by one thread at a time, closed or deleted once.
 
     :meth:`flush` and :meth:`remove_condemned` may run in another thread beside appends and reads, not beside anything
@@ -57,13 +54,9 @@ class PartitionLog:
         recovery: RecoveryReport,
         log_start_offset: int,
     ) -> None:
-        self.directory = local.directory
+        super().__init__(local, epochs, producers, log_start_offset)
         self.recovery = recovery
-        self._local = local
-        self._epochs = epochs
-        self._producers = producers
         self._files = files
-        self._log_start_offset = log_start_offset
         self._unflushed_since_ms: int | None = None
         self._appender = Appender(local, epochs, producers)
 
@@ -115,55 +108,6 @@ class PartitionLog:
         self._local.change_config(config)
         self._appender.change_config(config)
 
-    @property
-    def failure(self) -> TidelogError | None:
-        """Why the log is offline; None while it is not."""
-        return self._local.failure
-
-    @property
-    def log_start_offset(self) -> int:
-        """The offset of the first record that may be read; it may lie inside the first segment."""
-        return self._log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
-        return self._local.log_end_offset
-
-    @property
-    def recovery_point(self) -> int:
-        """The offset below which everything is on the disk."""
-        return self._local.recovery_point
-
-    @property
-    def latest_epoch(self) -> LeaderEpoch:
-        """The newest leader epoch in the cache, or -1."""
-        return self._epochs.latest_epoch
-
-    @property
-    def epoch_entries(self) -> tuple[EpochEntry, ...]:
-        """The leader epochs and where each begins, oldest first."""
-        return self._epochs.entries
-
-    @property
-    def size_in_bytes(self) -> int:
-        """The bytes of all batches."""
-        return self._local.segments.size_in_bytes
-
-    @property
-    def segment_count(self) -> int:
-        """How many segments there are."""
-        return len(self._local.segments)
-
-    @property
-    def active_base_offset(self) -> int:
-        """Where the segment that grows begins."""
-        return self._local.segments.active.base_offset
-
-    def sealed_segments(self) -> tuple[Segment, ...]:
-        """Return all segments but the active one, oldest first; their files do not change while they are here."""
-        return self._local.segments.sealed()
-
     def append_as_leader(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append one batch from a producer; it gets the next offsets and the leader's epoch.
 
@@ -195,24 +139,6 @@ class PartitionLog:
         info = self._appender.append_as_follower(records, now_ms)
         self._appended(now_ms)
         return info
-
-    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
-        """Return whole batches from the first one that ends above ``offset``, all of them below ``end_offset``.
-
-        At most ``max_bytes``, but at least one batch; not beyond the end of a segment. Empty at the end.
-
-        Raises:
-            TidelogError: OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR.
-        """
-        local = self._local
-        local.check_online()
-        if not self._log_start_offset <= offset <= local.log_end_offset:
-            raise error_for(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.directory.name} is not from log start {self._log_start_offset}"
-                f" to log end {local.log_end_offset}",
-            )
-        return local.read(offset, max_bytes, end_offset) if offset < min(end_offset, local.log_end_offset) else b""
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment, unless it is empty, and begin another one.
@@ -301,11 +227,6 @@ class PartitionLog:
         self._producers.states.delete_snapshots_below(start)
         return names
 
-    @property
-    def condemned_count(self) -> int:
-        """How many deleted files wait for :meth:`remove_condemned`."""
-        return len(self._local.condemned)
-
     def remove_condemned(self, now_ms: int) -> int:
         """Remove deleted files whose ``file.delete.delay.ms`` is over and return how many; safe in a thread.
 
@@ -326,10 +247,6 @@ class PartitionLog:
         self._local.check_online()
         return self._local.replace(cleaned, sources, now_ms)
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, int]:
-        """Return the largest epoch that is not above ``epoch``, and its end offset; (-1, -1) when unknown (KIP-101)."""
-        return self._epochs.end_offset_for(epoch, self.log_end_offset)
-
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
         """Note that ``epoch`` begins at ``offset``, as a new leader does at its log's end before it appends.
 
@@ -338,35 +255,6 @@ class PartitionLog:
         """
         self._local.check_online()
         self._epochs.assign(LeaderEpoch(epoch), offset)
-
-    def find_by_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        """Return the first record, by offset, whose timestamp is at least ``timestamp_ms``; None when there is none."""
-        self._local.check_online()
-        with storage_errors("Searching", self.directory):
-            return find_by_timestamp(self._local.segments, timestamp_ms, self._log_start_offset)
-
-    def find_max_timestamp(self) -> TimestampAndOffset | None:
-        """Return the first record with the log's largest timestamp; None when no record has one (KIP-734)."""
-        self._local.check_online()
-        with storage_errors("Searching", self.directory):
-            return find_max_timestamp(self._local.segments, self._log_start_offset)
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Return below which offset every transaction is decided and committed on all replicas (KIP-98)."""
-        states = self._producers.states
-        states.advance_high_watermark(high_watermark)
-        unstable = states.first_unstable_offset
-        return high_watermark if unstable is None else min(high_watermark, max(unstable, self._log_start_offset))
-
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in [start_offset, end_offset), all of them decided."""
-        self._local.check_online()
-        with storage_errors("Searching", self.directory):
-            return find_aborted(self._local.segments.from_offset(start_offset), start_offset, end_offset)
-
-    def active_producers(self) -> list[ProducerEntry]:
-        """Return the idempotent producers that are known, in no particular order."""
-        return self._producers.states.entries()
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget the producers that were idle for ``producer.id.expiration.ms`` and return how many."""
@@ -429,11 +317,6 @@ class PartitionLog:
         """Close the files and remove the directory."""
         self._local.close_files()
         delete_directory(self._files, self.directory)
-
-    def check_invariants(self) -> None:
-        """Assert what the module says; see :func:`check_log`."""
-        check_log(self._local, self._epochs, self._log_start_offset)
-        self._producers.states.check_invariants()
 
     def _appended(self, now_ms: int) -> None:
         if self._unflushed_since_ms is None:

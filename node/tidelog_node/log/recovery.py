@@ -83,13 +83,15 @@ def load_segments(
     try:
         if not bases:
             start = known.log_start_offset
-            segments.append(Segment.create(files, directory, start, config, created_ms=known.now_ms))
+            segments.append(Segment.create(files, directory, start, config))
+            segments[0].created_ms = known.now_ms
             files.fsync_directory(directory)
             epochs.clear()
             producers.load(segments, start, start)
             return segments, RecoveryReport()
         for base in bases:
-            segment = Segment.open(files, directory, base, config, created_ms=known.now_ms)
+            segment = Segment.open(files, directory, base, config)
+            segment.created_ms = known.now_ms
             segments.append(segment)
         for segment, successor in pairwise(segments):
             segment.next_offset = successor.base_offset

@@ -37,8 +37,8 @@ class Segment:
 
     A segment that was opened is sealed: nothing of it was read, and ``next_offset``, once its log has set it, is an
     upper bound, the base of its successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncate_to` make it one that
-    grows, whose ``next_offset`` is exact. ``created_ms`` is when this process opened or created it. Methods raise
-    OSError for what the disk refuses.
+    grows, whose ``next_offset`` is exact. ``created_ms`` is when this process opened or created it, which its log sets.
+    Methods raise OSError for what the disk refuses.
     """
 
     __slots__ = (
@@ -56,14 +56,7 @@ class Segment:
     )
 
     def __init__(
-        self,
-        files: Files,
-        directory: Path,
-        base_offset: int,
-        config: LogConfig,
-        batches: BatchFile,
-        suffix: str,
-        created_ms: int,
+        self, files: Files, directory: Path, base_offset: int, config: LogConfig, batches: BatchFile, suffix: str
     ) -> None:
         self._files = files
         self._directory = directory
@@ -74,35 +67,17 @@ class Segment:
         self._first_timestamp: int | None = None
         self.base_offset = base_offset
         self.next_offset = base_offset
-        self.created_ms = created_ms
+        self.created_ms = 0
         self.transaction_index = TransactionIndex(files, self.file_path(TRANSACTION_INDEX_SUFFIX))
 
     @classmethod
-    def open(
-        cls,
-        files: Files,
-        directory: Path,
-        base_offset: int,
-        config: LogConfig,
-        suffix: str = "",
-        *,
-        created_ms: int = 0,
-    ) -> Segment:
+    def open(cls, files: Files, directory: Path, base_offset: int, config: LogConfig, suffix: str = "") -> Segment:
         """Open the file of a segment; what it holds is not looked at."""
         path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
-        return cls(files, directory, base_offset, config, BatchFile.open(files, path), suffix, created_ms)
+        return cls(files, directory, base_offset, config, BatchFile.open(files, path), suffix)
 
     @classmethod
-    def create(
-        cls,
-        files: Files,
-        directory: Path,
-        base_offset: int,
-        config: LogConfig,
-        suffix: str = "",
-        *,
-        created_ms: int = 0,
-    ) -> Segment:
+    def create(cls, files: Files, directory: Path, base_offset: int, config: LogConfig, suffix: str = "") -> Segment:
         """Create an empty segment in place of what an earlier attempt left under its name.
 
         With ``preallocate`` the file has its full size at once, unless it is a cleaner's.
@@ -118,7 +93,7 @@ class Segment:
             with contextlib.suppress(OSError):
                 files.remove(path)
             raise
-        segment = cls(files, directory, base_offset, config, batches, suffix, created_ms)
+        segment = cls(files, directory, base_offset, config, batches, suffix)
         segment._indexes.start()
         return segment
 
@@ -371,23 +346,6 @@ class Segment:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             remove_if_there(self._files, self.file_path(suffix))
         self.transaction_index.remove()
-
-    def check_invariants(self) -> None:
-        """Assert that batches are in order and whole and that the indexes point at them."""
-        positions: dict[int, RecordBatchHeader] = {}
-        end = self.base_offset
-        for position, header in self.headers():
-            assert header.base_offset >= end, (self.path, header, end)
-            positions[position] = header
-            end = header.next_offset
-        assert end <= self.next_offset, (self.path, end, self.next_offset)
-        for offset, position in self.offset_entries():
-            assert positions[position].last_offset == offset, (self.path, offset, position)
-        last_offsets = {header.last_offset: header for header in positions.values()}
-        for timestamp, offset in self.time_entries():
-            assert last_offsets[offset].max_timestamp == timestamp, (self.path, offset, timestamp)
-        newest = max((header.max_timestamp for header in positions.values()), default=NO_TIMESTAMP)
-        assert newest == self.max_timestamp, (self.path, newest, self.max_timestamp)
 
     def _growing(self) -> GrowingIndexes:
         growing = self._indexes.growing

@@ -187,6 +187,7 @@ def _producer_fields(entry: ProducerEntry) -> dict[str, Value]:
         fields["lastOffset"] = entry.last_offset
         fields["offsetDelta"] = entry.offset_delta
         fields["timestamp"] = entry.last_timestamp
+        fields["retainedBatches"] = len(entry.batches)
     return fields
 
 

@@ -13,6 +13,7 @@ from tidelog_node.tools.findings import Note, Problem, Row, Value
 from tidelog_node.tools.log_files import FileKind, LogFile
 
 _OPTIONAL_LONGS = ("deleteHorizonMs", "currentTxnFirstOffset")
+_NOT_KAFKAS = ("timestampType", "retainedBatches")
 _MEASURED_ROWS = 256
 _GAP = "  "
 
@@ -167,7 +168,7 @@ def remark_fields(finding: Problem | Note) -> dict[str, Value]:
 def _kafka_fields(fields: dict[str, Value]) -> list[str]:
     parts = []
     for name, value in fields.items():
-        if name == "timestampType":
+        if name in _NOT_KAFKAS:
             continue
         if name == "timestamp" and "timestampType" in fields:
             parts.append(f"{fields['timestampType']}: {value}")

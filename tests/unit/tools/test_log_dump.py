@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tools_partition import NOW_MS
 from typer.testing import Result
 
+from tidelog_node.log.producers import BatchMetadata, decode_snapshot, encode_snapshot
 from tidelog_node.tools.payloads import PayloadFormat, shown
 
 Tidelog = Callable[..., Result]
@@ -72,6 +75,19 @@ def test_dump_shows_the_entries_of_every_kind_of_file(
     result = tidelog("dump", "--format", "lines", partition / name)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [f"Dumping {partition / name}", *lines]
+
+
+def test_dump_tells_how_many_batches_of_a_producer_are_retained_but_not_in_kafkas_lines(
+    tidelog: Tidelog, partition: Path
+) -> None:
+    path = partition / f"{7:020d}.snapshot"
+    entries = decode_snapshot(path.read_bytes())
+    kafkas = tidelog("dump", "--format", "lines", path).stdout
+    path.write_bytes(encode_snapshot([replace(entries[0], older_batches=(BatchMetadata(2**31 - 1, 4, 0, NOW_MS),))]))
+    assert tidelog("dump", "--format", "lines", path).stdout == kafkas
+    assert json_lines(tidelog("dump", "--json", path))[0]["retainedBatches"] == 2
+    _, header, row = tidelog("dump", path).stdout.rstrip("\n").splitlines()
+    assert (header.endswith("RETAINED BATCHES"), row.split()[-1]) == (True, "2")
 
 
 def test_dump_table_lines_up(tidelog: Tidelog, partition: Path) -> None:

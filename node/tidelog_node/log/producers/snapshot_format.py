@@ -1,11 +1,11 @@
 """The bytes of a producer snapshot: Kafka's ProducerSnapshot.json, version 1, and a section of Tidelog's own.
 
-``version`` int16, ``crc`` uint32 (CRC-32C of all that follows it), the number of entries int32, the entries. An entry has
-the last batch of its producer. The section behind them has the older ones of the last five, so that they are known after
-a clean stop: ``TIDE``, its version int16, and to the end of the file for each batch, by ascending producer id and offset,
-producer id int64, last sequence int32, last offset int64, offset delta int32, timestamp int64.
+``version`` int16, ``crc`` uint32 (CRC-32C of all that follows it), the number of entries int32, the entries. An entry
+has the last batch of its producer. The section behind them has the older ones of the last five, so that they are known
+after a clean stop: ``TIDE``, its version int16, and to the end of the file for each batch, by ascending producer id and
+offset, producer id int64, last sequence int32, last offset int64, offset delta int32, timestamp int64.
 
-Kafka (ProducerStateManager.readSnapshot) takes the CRC to the end of the file and reads no further than the entries, so it
+Kafka (ProducerStateManager.readSnapshot) takes the CRC to the end of the file and reads no further than the entries: it
 passes over the section. A file of Kafka's has none, nor has one without older batches. A section of another version is
 passed over. Anything else behind the entries is a fault, as anything torn or changed is.
 """
@@ -87,7 +87,7 @@ def _older_batches(section: bytes) -> dict[int, tuple[BatchMetadata, ...]]:
     if not section:
         return {}
     if len(section) < _SECTION.size or not section.startswith(SECTION_MAGIC):
-        raise ValueError(f"the snapshot has {len(section)} bytes behind its entries that are no section of older batches")
+        raise ValueError(f"the snapshot has {len(section)} bytes behind its entries that are no section of it")
     _, version = _SECTION.unpack_from(section)
     if version != SECTION_VERSION:
         return {}

@@ -88,8 +88,8 @@ class ProducerEntry:
 
     Sequence and offset are those of its last batch, -1 when there is none. ``offset_delta`` is last minus first offset
     of that batch. ``last_timestamp`` is the last append's time: the later of the batch's max timestamp and the clock.
-    ``current_txn_first_offset`` is -1 without an open transaction. ``older_batches`` are those of the last five that came
-    before the last one, in the same epoch, oldest first; Kafka's snapshots have none.
+    ``current_txn_first_offset`` is -1 without an open transaction. ``older_batches`` are those of the last five
+    that came before the last one, in the same epoch, oldest first; Kafka's snapshots have none.
     """
 
     producer_id: int

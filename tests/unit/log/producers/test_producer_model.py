@@ -35,15 +35,14 @@ class Batch(NamedTuple):
 class History:
     """What is in the log, and what may be known of it: nothing before ``known_from``.
 
-    Before ``snapshot_offset``, where the state was loaded from, only the last batch of each producer is remembered, and
-    whether a transaction that ended there is replicated is not known.
+    Of a transaction that ended before ``pending_from``, where the state was loaded from, it is not known whether it is
+    replicated.
     """
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.end = 0
         self.known_from = 0
-        self.snapshot_offset = 0
         self.high_watermark = 0
         self.pending_from = 0
 
@@ -63,9 +62,7 @@ class History:
                 break
             if batch.marker is None:
                 current.insert(0, batch)
-        before = [b for b in current if b.header.base_offset < self.snapshot_offset]
-        after = [b for b in current if b.header.base_offset >= self.snapshot_offset]
-        return (before[-1:] + after)[-5:]
+        return current[-5:]
 
     def transactions(self) -> tuple[dict[int, int], list[tuple[int, int]]]:
         """Open transactions, producer to first offset, and the ended ones, (first offset, marker's offset)."""
@@ -263,7 +260,6 @@ class ProducerMachine(RuleBasedStateMachine):
         if snapshot_path(DIRECTORY, replay_from) not in self.disk.paths():
             self.history.known_from = replay_from
             self.history.pending_from = replay_from
-        self.history.snapshot_offset = replay_from
         self.history.pending_from = min(self.history.pending_from, replay_from)
         for header, marker in self.history.batches:
             if header.base_offset >= replay_from:

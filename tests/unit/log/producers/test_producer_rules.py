@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -268,19 +269,34 @@ def test_producer_does_not_expire_while_its_transaction_is_open(
     state.check_invariants()
 
 
-def test_restore_keeps_the_last_batch_the_open_transaction_and_the_epochs(
+def test_restore_keeps_the_last_five_batches_the_open_transaction_and_the_epochs(
     state: ProducerState, transactional: Header
 ) -> None:
-    for number in range(3):
-        state.append(transactional(7, 2, MAX_SEQUENCE - 1 + 2 * number & MAX_SEQUENCE, 2, offset=2 * number))
+    sequences = [(MAX_SEQUENCE - 3 + 2 * number) & MAX_SEQUENCE for number in range(6)]
+    for number, sequence in enumerate(sequences):
+        state.append(transactional(7, 2, sequence, 2, offset=2 * number, timestamp_ms=1000 + number))
     restored = ProducerState(EXPIRATION_MS)
-    restored.restore(state.entries(), offset=6, now_ms=0)
+    restored.restore(state.entries(), offset=12, now_ms=0)
     assert restored.entries() == state.entries()
     assert restored.first_unstable_offset == 0
-    assert restored.check(transactional(7, 2, 2, 2)) == Duplicate(4, 5, 1000)
-    assert refusal(restored, transactional(7, 2, 0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert restored.check(transactional(7, 2, 4)) is None
+    for number, sequence in enumerate(sequences[1:], start=1):
+        known = Duplicate(2 * number, 2 * number + 1, 1000 + number)
+        assert restored.check(transactional(7, 2, sequence, 2)) == known
+    assert refusal(restored, transactional(7, 2, sequences[0], 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert restored.check(transactional(7, 2, 8)) is None
     restored.check_invariants()
+
+
+def test_restore_of_an_entry_of_kafkas_knows_its_last_batch(state: ProducerState, header: Header) -> None:
+    for number in range(3):
+        state.append(header(7, 0, MAX_SEQUENCE - 1 + 2 * number & MAX_SEQUENCE, 2, offset=2 * number))
+    state.restore([replace(entry, older_batches=()) for entry in state.entries()], offset=6, now_ms=0)
+    assert state.check(header(7, 0, 2, 2)) == Duplicate(4, 5, 1000)
+    assert refusal(state, header(7, 0, 0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert state.check(header(7, 0, 4)) is None
+    state.append(header(7, 0, 4, offset=6))
+    assert state.check(header(7, 0, 2, 2)) == Duplicate(4, 5, 1000)
+    state.check_invariants()
 
 
 def test_restore_leaves_expired_producers_out_but_not_those_in_a_transaction(state: ProducerState) -> None:

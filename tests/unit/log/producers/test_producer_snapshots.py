@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from memory_disk import MemoryFiles, crash_at_every_step, failing
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.records import RecordBatchHeader
 from tidelog_node.log.producers import (
+    BatchMetadata,
     Duplicate,
     ProducerEntry,
     ProducerStates,
@@ -37,7 +39,20 @@ BODY = bytes.fromhex(
     "0000010000000000" "0007" "ffffffff" "ffffffffffffffff" "00000000"
     "0000018bcfe56801" "0000000c" "00000000000004b0"
 )  # fmt: skip
-SNAPSHOT = bytes.fromhex("0001") + crc32c(BODY).to_bytes(4, "big") + BODY
+OLDER_BATCHES = (BatchMetadata(2**31 - 1, 1000, 0, 1000), BatchMetadata(4, 1229, 4, -1))
+SECTION = bytes.fromhex(
+    "54494445" "0001"  # TIDE, the section's version
+    "0000000000000001" "7fffffff" "00000000000003e8" "00000000" "00000000000003e8"  # id, sequence, offset, delta, time
+    "0000000000000001" "00000004" "00000000000004cd" "00000004" "ffffffffffffffff"
+)  # fmt: skip
+
+
+def with_crc(body: bytes) -> bytes:
+    return bytes.fromhex("0001") + crc32c(body).to_bytes(4, "big") + body
+
+
+SNAPSHOT = with_crc(BODY)
+SNAPSHOT_WITH_SECTION = with_crc(BODY + SECTION)
 
 
 @pytest.fixture
@@ -76,16 +91,70 @@ def test_snapshot_without_producers_is_ten_bytes() -> None:
     assert decode_snapshot(encode_snapshot([])) == []
 
 
-def test_snapshot_is_refused_with_any_byte_changed_or_missing_or_added() -> None:
-    for position in range(len(SNAPSHOT)):
-        changed = bytearray(SNAPSHOT)
-        changed[position] ^= 0x10
+def test_snapshot_with_older_batches_has_them_behind_kafkas_entries_in_both_directions() -> None:
+    entries = [replace(ENTRIES[0], older_batches=OLDER_BATCHES), ENTRIES[1]]
+    assert encode_snapshot(entries) == SNAPSHOT_WITH_SECTION
+    assert encode_snapshot(entries[::-1]) == SNAPSHOT_WITH_SECTION
+    assert decode_snapshot(SNAPSHOT_WITH_SECTION) == entries
+
+
+def test_snapshot_passes_over_a_section_of_another_version() -> None:
+    for version in (0, 2, 0x7FFF):
+        for rows in (b"", b"\0", SECTION[6:]):
+            section = SECTION[:4] + version.to_bytes(2, "big") + rows
+            assert decode_snapshot(with_crc(BODY + section)) == ENTRIES
+
+
+@pytest.mark.parametrize("snapshot", [SNAPSHOT, SNAPSHOT_WITH_SECTION], ids=["Kafka's", "with older batches"])
+def test_snapshot_is_refused_with_any_byte_changed_or_missing_or_added(snapshot: bytes) -> None:
+    for position in range(len(snapshot)):
+        for bit in range(8):
+            changed = bytearray(snapshot)
+            changed[position] ^= 1 << bit
+            with pytest.raises(ValueError, match="snapshot"):
+                decode_snapshot(bytes(changed))
         with pytest.raises(ValueError, match="snapshot"):
-            decode_snapshot(bytes(changed))
-        with pytest.raises(ValueError, match="snapshot"):
-            decode_snapshot(SNAPSHOT[:position])
+            decode_snapshot(snapshot[:position])
     with pytest.raises(ValueError, match="snapshot"):
-        decode_snapshot(SNAPSHOT + b"\0")
+        decode_snapshot(snapshot + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        (b"\0", "no section"),
+        (SECTION[:5], "no section"),
+        (b"TIDY" + SECTION[4:], "no section"),
+        (SECTION[:-1], "a batch has 32"),
+        (SECTION[:13] + b"\3" + SECTION[14:], "without entries"),
+        (SECTION[:6] + SECTION[38:] + SECTION[6:38], "cannot be"),
+        (SECTION[:6] + SECTION[6:38] * 2, "cannot be"),
+        (SECTION[:6] + SECTION[38:45] + b"\xff" + SECTION[46:], "without entries"),
+    ],
+)
+def test_snapshot_is_refused_when_its_section_is_wrong_though_its_crc_is_not(section: bytes, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        decode_snapshot(with_crc(BODY + section))
+
+
+@pytest.mark.parametrize(
+    "older",
+    [
+        [BatchMetadata(4, 1230, 4, 0)],
+        [BatchMetadata(4, 3, 4, 0)],
+        [BatchMetadata(4, 1229, -1, 0)],
+        [BatchMetadata(number, number, 0, 0) for number in range(5)],
+    ],
+    ids=["overlaps", "before the log", "negative", "too many"],
+)
+def test_snapshot_is_refused_with_older_batches_that_no_producer_has(older: list[BatchMetadata]) -> None:
+    with pytest.raises(ValueError, match="cannot be"):
+        decode_snapshot(encode_snapshot([replace(ENTRIES[0], older_batches=tuple(older))]))
+
+
+def test_snapshot_is_refused_with_older_batches_of_a_producer_without_a_last_one() -> None:
+    with pytest.raises(ValueError, match="cannot be"):
+        decode_snapshot(encode_snapshot([replace(ENTRIES[1], older_batches=OLDER_BATCHES)]))
 
 
 def test_snapshot_is_refused_when_its_count_does_not_fit_though_its_crc_does() -> None:
@@ -124,6 +193,22 @@ def test_load_takes_the_newest_snapshot_and_tells_where_to_replay_from(
     again.append(header(7, 0, 10, 5, offset=10))
     assert again.check(header(7, 0, 10, 5)) == Duplicate(10, 14, 1000)
     assert again.check(header(7, 0, 15)) is None
+
+
+def test_load_knows_the_last_five_batches_without_a_replay(
+    disk: MemoryFiles, states: ProducerStates, header: Header
+) -> None:
+    for number in range(7):
+        states.append(header(7, 0, 3 * number, 3, offset=3 * number, timestamp_ms=1000 + number))
+    states.append(header(8, 0, 0, offset=21))
+    states.take_snapshot(22, durable=True)
+    again = loaded(disk, 0, 22, replay_from=22)
+    for number in range(2, 7):
+        assert again.check(header(7, 0, 3 * number, 3)) == Duplicate(3 * number, 3 * number + 2, 1000 + number)
+    assert again.check(header(8, 0, 0)) == Duplicate(21, 21, 1000)
+    with pytest.raises(TidelogError) as caught:
+        again.check(header(7, 0, 3, 3))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_load_removes_damaged_snapshots_and_takes_an_older_one(

@@ -1,0 +1,141 @@
+"""What a log says of itself: its bounds, its records, where epochs and timestamps are. Nothing here changes a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import LeaderEpoch
+from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
+from tidelog_node.log.files import storage_errors
+from tidelog_node.log.invariants import check_log
+from tidelog_node.log.local_log import LocalLog
+from tidelog_node.log.producer_replay import ProducerReplay
+from tidelog_node.log.producers import ProducerEntry
+from tidelog_node.log.segment import Segment
+from tidelog_node.log.timestamps import TimestampAndOffset, find_by_timestamp, find_max_timestamp
+from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.transactions import find_aborted
+
+
+class LogReader:
+    """The reading half of a :class:`PartitionLog`, whose parts it is given. Any method raises KAFKA_STORAGE_ERROR."""
+
+    def __init__(
+        self, local: LocalLog, epochs: LeaderEpochCache, producers: ProducerReplay, log_start_offset: int
+    ) -> None:
+        self.directory: Path = local.directory
+        self._local = local
+        self._epochs = epochs
+        self._producers = producers
+        self._log_start_offset = log_start_offset
+
+    @property
+    def failure(self) -> TidelogError | None:
+        """Why the log is offline; None while it is not."""
+        return self._local.failure
+
+    @property
+    def log_start_offset(self) -> int:
+        """The offset of the first record that may be read; it may lie inside the first segment."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._local.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is on the disk."""
+        return self._local.recovery_point
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """The newest leader epoch in the cache, or -1."""
+        return self._epochs.latest_epoch
+
+    @property
+    def epoch_entries(self) -> tuple[EpochEntry, ...]:
+        """The leader epochs and where each begins, oldest first."""
+        return self._epochs.entries
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of all batches."""
+        return self._local.segments.size_in_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are."""
+        return len(self._local.segments)
+
+    @property
+    def active_base_offset(self) -> int:
+        """Where the segment that grows begins."""
+        return self._local.segments.active.base_offset
+
+    def sealed_segments(self) -> tuple[Segment, ...]:
+        """Return all segments but the active one, oldest first; their files do not change while they are here."""
+        return self._local.segments.sealed()
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
+        """Return whole batches from the first one that ends above ``offset``, all of them below ``end_offset``.
+
+        At most ``max_bytes``, but at least one batch; not beyond the end of a segment. Empty at the end.
+
+        Raises:
+            TidelogError: OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR.
+        """
+        local = self._local
+        local.check_online()
+        if not self._log_start_offset <= offset <= local.log_end_offset:
+            raise error_for(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.directory.name} is not from log start {self._log_start_offset}"
+                f" to log end {local.log_end_offset}",
+            )
+        return local.read(offset, max_bytes, end_offset) if offset < min(end_offset, local.log_end_offset) else b""
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, int]:
+        """Return the largest epoch that is not above ``epoch``, and its end offset; (-1, -1) when unknown (KIP-101)."""
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def find_by_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """Return the first record, by offset, whose timestamp is at least ``timestamp_ms``; None when there is none."""
+        self._local.check_online()
+        with storage_errors("Searching", self.directory):
+            return find_by_timestamp(self._local.segments, timestamp_ms, self._log_start_offset)
+
+    def find_max_timestamp(self) -> TimestampAndOffset | None:
+        """Return the first record with the log's largest timestamp; None when no record has one (KIP-734)."""
+        self._local.check_online()
+        with storage_errors("Searching", self.directory):
+            return find_max_timestamp(self._local.segments, self._log_start_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return below which offset every transaction is decided and committed on all replicas (KIP-98)."""
+        states = self._producers.states
+        states.advance_high_watermark(high_watermark)
+        unstable = states.first_unstable_offset
+        return high_watermark if unstable is None else min(high_watermark, max(unstable, self._log_start_offset))
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [start_offset, end_offset), all of them decided."""
+        self._local.check_online()
+        with storage_errors("Searching", self.directory):
+            return find_aborted(self._local.segments.from_offset(start_offset), start_offset, end_offset)
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """Return the idempotent producers that are known, in no particular order."""
+        return self._producers.states.entries()
+
+    @property
+    def condemned_count(self) -> int:
+        """How many deleted files wait for :meth:`remove_condemned`."""
+        return len(self._local.condemned)
+
+    def check_invariants(self) -> None:
+        """Assert what the module says; see :func:`check_log`."""
+        check_log(self._local, self._epochs, self._log_start_offset)
+        self._producers.states.check_invariants()
