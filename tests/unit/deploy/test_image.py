@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shutil
@@ -158,7 +159,9 @@ def test_wheel_holds_the_generated_code_of_every_proto(wheel: set[str], reposito
 def test_wheel_offers_the_commands_of_the_manifests(wheel_path: Path, render: Any) -> None:
     with zipfile.ZipFile(wheel_path) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt"))
-        offered = set(re.findall(r"^([\w-]+) =", archive.read(name).decode(), re.MULTILINE))
+        entry_points = configparser.ConfigParser(delimiters="=")
+        entry_points.read_string(archive.read(name).decode())
+        offered = set(entry_points["console_scripts"])
     sets = [m for m in render("base") if m["kind"] == "StatefulSet"]
     used = {c["command"][0] for s in sets for c in s["spec"]["template"]["spec"]["containers"]}
     assert used == {"tidelog-node", "tidelog-quorum"}

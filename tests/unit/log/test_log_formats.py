@@ -11,6 +11,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicId
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.checkpoints import format_checkpoint, parse_checkpoint, read_offsets, write_offsets
+from tidelog_node.log.files import OS_FILES
 from tidelog_node.log.indexes import CorruptIndexError, OffsetIndex, TimeIndex
 from tidelog_node.log.partition_metadata import ensure_topic_id, read_topic_id, write_topic_id
 
@@ -139,3 +140,34 @@ def test_partition_metadata_of_another_topic_is_refused(disk):
     with pytest.raises(TidelogError, match="holds topic id AAECAwQFBgcICQoLDA0ODw") as caught:
         ensure_topic_id(disk, DIRECTORY, TopicId(bytes(16)))
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_index_of_a_sealed_segment_is_mapped_and_not_kept_in_memory(disk, config, batch_of):
+    log = PartitionLog.open(DIRECTORY, config, files=disk)
+    for _ in range(12):
+        log.append_as_leader(batch_of(b"x" * 100), 0, now_ms=0)
+    log.flush()
+    disk.trace = []
+    sealed = log.sealed_segments()[0]
+    entries = sealed.offset_entries()
+    assert entries
+    assert {path.name for operation, path in disk.trace if operation == "map"} == {
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+    }
+    disk.trace = []
+    assert sealed.offset_entries() == entries
+    assert sealed.locate(2) is not None
+    assert "map" not in {operation for operation, _ in disk.trace}
+
+
+def test_large_indexes_are_taken_over_without_looking_at_every_entry(tmp_path):
+    path = tmp_path / "index"
+    path.write_bytes(b"".join(struct.pack(">ii", 10 * row, 4096 * row) for row in range(1, 200_001)))
+    index = OffsetIndex(1000)
+    index.load(OS_FILES.map(path), segment_size=4096 * 200_001)
+    assert index.lookup(1000 + 10 * 77_777 + 9) == (1000 + 10 * 77_777, 4096 * 77_777)
+    assert index.before(4096 * 100_000 + 1) == (1000 + 10 * 100_000, 4096 * 100_000)
+    assert len(index) == 200_000
+    with pytest.raises(AssertionError, match="sealed"):
+        index.append(10**7, 5)
