@@ -32,6 +32,24 @@ LOST_DIRECTORY = DirectoryId(bytes(15) + b"\x01")
 """Of a replica for which its node can use no directory; it counts as offline."""
 
 
+REQUEST_ID_SIZE = 8
+"""The bytes of the id that a request to create topics may have."""
+
+
+def topic_id_of_request(request_id: bytes, drawn: TopicId) -> TopicId:
+    """Return the id of a topic that a request creates: the request's, then the end of a random one.
+
+    The random half keeps it from being that of an earlier topic when a request comes again after the topic was
+    deleted. Without a request's id it is the random one.
+    """
+    return TopicId(request_id + drawn[len(request_id) :])
+
+
+def is_topic_of_request(topic_id: TopicId, request_id: bytes) -> bool:
+    """Return whether a topic was created by an earlier attempt of a request."""
+    return len(request_id) == REQUEST_ID_SIZE and topic_id.startswith(request_id)
+
+
 def topic_id_text(topic_id: TopicId) -> str:
     """Return the 22 characters of unpadded URL-safe base64 that Kafka prints for an id."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

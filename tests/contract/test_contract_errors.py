@@ -11,6 +11,7 @@ from tidelog import OFFSET_BEGINNING, KafkaError, KafkaException, Message, NewTo
 from tidelog.errors import ErrorCode
 from tidelog.records import RecordBatchBuilder
 from tidelog.transport import run_sync
+from tidelog.v1 import admin_service_pb2 as admin_pb
 
 Deployment = Any
 
@@ -256,3 +257,19 @@ def test_a_fetch_for_another_cluster_is_refused(cluster: Deployment) -> None:
     assert cluster.cluster_id in caught.value.message
     assert not cluster.raw_fetch(topic, cluster_id=cluster.cluster_id).topics[0].partitions[0].HasField("error")
     assert_still_works(cluster, topic, [])
+
+
+def test_a_topic_is_created_once_by_a_request_that_is_sent_twice(cluster: Deployment) -> None:
+    name = f"{cluster.topic()}-twice"
+
+    def create(request_id: bytes) -> admin_pb.CreatableTopicResult:
+        topic = admin_pb.CreatableTopic(name=name, num_partitions=2, replication_factor=1)
+        request = admin_pb.CreateTopicsRequest(topics=[topic], timeout_ms=10_000, request_id=request_id)
+        return run_sync(cluster.client.ask_any(lambda c, t: c.admin.CreateTopics(request, timeout=t))).topics[0]
+
+    first = create(b"8 bytes.")
+    assert not first.HasField("error")
+    assert create(b"8 bytes.") == first
+    assert ErrorCode.of(create(b"another.").error.code) is ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(KafkaException, match="INVALID_REQUEST"):
+        create(b"short")

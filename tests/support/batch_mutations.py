@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 
 from crc32c import crc32c
 
@@ -35,7 +34,7 @@ def corpus() -> list[bytes]:
         batches += [_mixed(codec), _repetitive(codec), _tiny(codec)]
     mixed = _mixed("none")
     for attributes in (0x08, 0x10, 0x40, 0x58):
-        batches.append(encode_batch(replace(parse_header(mixed), attributes=attributes), mixed[HEADER_SIZE:]))
+        batches.append(encode_batch(parse_header(mixed)._replace(attributes=attributes), mixed[HEADER_SIZE:]))
     return batches
 
 
@@ -162,5 +161,5 @@ def _tiny(codec: str) -> bytes:
     builder = RecordBatchBuilder()
     builder.append(None, None, (), 0)
     batch = builder.build()
-    header = replace(parse_header(batch), attributes=CODECS.index(codec))
+    header = parse_header(batch)._replace(attributes=CODECS.index(codec))
     return encode_batch(header, compress(codec, batch[HEADER_SIZE:], check_level(codec, None)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from tidelog.cluster import ClusterClient, Connection, Lifetime
 from tidelog.cluster.config import ClientConfig
 from tidelog.config import parse_config
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import REQUEST_ID_SIZE
 from tidelog.message import TopicPartition
 from tidelog.transport import network_loop, run_sync
 from tidelog.v1 import admin_service_pb2 as pb
@@ -78,6 +80,8 @@ class AdminClient:
             topics=[topic.to_proto() for topic in topics],
             timeout_ms=int(operation_timeout * 1000),
             validate_only=validate_only,
+            # The nodes and this client ask again when an answer is lost; the topic is then there, and ours.
+            request_id=os.urandom(REQUEST_ID_SIZE),
         )
 
         async def create() -> Outcomes[str, None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tidelog.records.compression import CODECS, check_level, codec_id, compress, decompress
 from tidelog.records.header import COMPRESSION_MASK, Buffer, encode_batch
 from tidelog.records.validation import record_section, validate_batch
@@ -33,4 +31,4 @@ def recompress(batch: Buffer, compression: str, level: int | None = None) -> byt
     packed = compress(CODECS[codec], plain, level) if codec else plain
     if codec and len(packed) >= len(plain):
         codec, packed = 0, plain
-    return encode_batch(replace(header, attributes=header.attributes & ~COMPRESSION_MASK | codec), packed)
+    return encode_batch(header._replace(attributes=header.attributes & ~COMPRESSION_MASK | codec), packed)

@@ -7,7 +7,7 @@ length that the bytes only claim.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -26,8 +26,7 @@ from tidelog.records.header import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsSummary:
+class RecordsSummary(NamedTuple):
     """What a leader must know of the records of one batch.
 
     ``min_timestamp`` and ``max_timestamp`` in ms leave out records without a timestamp (-1) and are -1 where no record
@@ -39,8 +38,7 @@ class RecordsSummary:
     max_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducedBatch:
+class ProducedBatch(NamedTuple):
     """A batch that a client may write; ``summary`` is None where its compressed records were not looked at."""
 
     header: RecordBatchHeader

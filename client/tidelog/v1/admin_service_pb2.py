@@ -26,49 +26,49 @@ from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 from tidelog.v1 import log_service_pb2 as tidelog_dot_v1_dot_log__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etidelog/v1/admin_service.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x1ctidelog/v1/log_service.proto\"l\n\x13\x43reateTopicsRequest\x12*\n\x06topics\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.CreatableTopic\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\"\xb0\x01\n\x0e\x43reatableTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0enum_partitions\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12\x32\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32\x1d.tidelog.v1.ReplicaAssignment\x12(\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x17.tidelog.v1.ConfigEntry\"@\n\x11ReplicaAssignment\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x12\n\nbroker_ids\x18\x02 \x03(\x05\"H\n\x14\x43reateTopicsResponse\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .tidelog.v1.CreatableTopicResult\"\x8c\x01\n\x14\x43reatableTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x16\n\x0enum_partitions\x18\x04 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x05 \x01(\x05\">\n\x13\x44\x65leteTopicsRequest\x12\x13\n\x0btopic_names\x18\x01 \x03(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\"H\n\x14\x44\x65leteTopicsResponse\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .tidelog.v1.DeletableTopicResult\"X\n\x14\x44\x65letableTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"-\n\x11ListTopicsRequest\x12\x18\n\x10include_internal\x18\x01 \x01(\x08\">\n\x12ListTopicsResponse\x12(\n\x06topics\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.TopicListing\"C\n\x0cTopicListing\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x13\n\x0bis_internal\x18\x03 \x01(\x08\",\n\x15\x44\x65scribeTopicsRequest\x12\x13\n\x0btopic_names\x18\x01 \x03(\t\"F\n\x16\x44\x65scribeTopicsResponse\x12,\n\x06topics\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.TopicDescription\"f\n\x10TopicDescription\x12(\n\x05topic\x18\x01 \x01(\x0b\x32\x19.tidelog.v1.TopicMetadata\x12(\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32\x17.tidelog.v1.ConfigEntry\"\x18\n\x16\x44\x65scribeClusterRequest\"\x99\x01\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rcontroller_id\x18\x02 \x01(\x05\x12*\n\x07\x62rokers\x18\x03 \x03(\x0b\x32\x19.tidelog.v1.ClusterBroker\x12\'\n\x06voters\x18\x04 \x03(\x0b\x32\x17.tidelog.v1.QuorumVoter\"_\n\rClusterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x11\n\tis_fenced\x18\x05 \x01(\x08\"G\n\x0bQuorumVoter\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12&\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x14.tidelog.v1.Endpoint2\xb6\x03\n\x0c\x41\x64minService\x12Q\n\x0c\x43reateTopics\x12\x1f.tidelog.v1.CreateTopicsRequest\x1a .tidelog.v1.CreateTopicsResponse\x12Q\n\x0c\x44\x65leteTopics\x12\x1f.tidelog.v1.DeleteTopicsRequest\x1a .tidelog.v1.DeleteTopicsResponse\x12K\n\nListTopics\x12\x1d.tidelog.v1.ListTopicsRequest\x1a\x1e.tidelog.v1.ListTopicsResponse\x12W\n\x0e\x44\x65scribeTopics\x12!.tidelog.v1.DescribeTopicsRequest\x1a\".tidelog.v1.DescribeTopicsResponse\x12Z\n\x0f\x44\x65scribeCluster\x12\".tidelog.v1.DescribeClusterRequest\x1a#.tidelog.v1.DescribeClusterResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etidelog/v1/admin_service.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x1ctidelog/v1/log_service.proto\"\x80\x01\n\x13\x43reateTopicsRequest\x12*\n\x06topics\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.CreatableTopic\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x12\n\nrequest_id\x18\x04 \x01(\x0c\"\xb0\x01\n\x0e\x43reatableTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0enum_partitions\x18\x02 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x03 \x01(\x05\x12\x32\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32\x1d.tidelog.v1.ReplicaAssignment\x12(\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x17.tidelog.v1.ConfigEntry\"@\n\x11ReplicaAssignment\x12\x17\n\x0fpartition_index\x18\x01 \x01(\x05\x12\x12\n\nbroker_ids\x18\x02 \x03(\x05\"H\n\x14\x43reateTopicsResponse\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .tidelog.v1.CreatableTopicResult\"\x8c\x01\n\x14\x43reatableTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x16\n\x0enum_partitions\x18\x04 \x01(\x05\x12\x1a\n\x12replication_factor\x18\x05 \x01(\x05\">\n\x13\x44\x65leteTopicsRequest\x12\x13\n\x0btopic_names\x18\x01 \x03(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\"H\n\x14\x44\x65leteTopicsResponse\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .tidelog.v1.DeletableTopicResult\"X\n\x14\x44\x65letableTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\"-\n\x11ListTopicsRequest\x12\x18\n\x10include_internal\x18\x01 \x01(\x08\">\n\x12ListTopicsResponse\x12(\n\x06topics\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.TopicListing\"C\n\x0cTopicListing\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x13\n\x0bis_internal\x18\x03 \x01(\x08\",\n\x15\x44\x65scribeTopicsRequest\x12\x13\n\x0btopic_names\x18\x01 \x03(\t\"F\n\x16\x44\x65scribeTopicsResponse\x12,\n\x06topics\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.TopicDescription\"f\n\x10TopicDescription\x12(\n\x05topic\x18\x01 \x01(\x0b\x32\x19.tidelog.v1.TopicMetadata\x12(\n\x07\x63onfigs\x18\x02 \x03(\x0b\x32\x17.tidelog.v1.ConfigEntry\"\x18\n\x16\x44\x65scribeClusterRequest\"\x99\x01\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rcontroller_id\x18\x02 \x01(\x05\x12*\n\x07\x62rokers\x18\x03 \x03(\x0b\x32\x19.tidelog.v1.ClusterBroker\x12\'\n\x06voters\x18\x04 \x03(\x0b\x32\x17.tidelog.v1.QuorumVoter\"_\n\rClusterBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x11\n\tis_fenced\x18\x05 \x01(\x08\"G\n\x0bQuorumVoter\x12\x10\n\x08voter_id\x18\x01 \x01(\x05\x12&\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x14.tidelog.v1.Endpoint2\xb6\x03\n\x0c\x41\x64minService\x12Q\n\x0c\x43reateTopics\x12\x1f.tidelog.v1.CreateTopicsRequest\x1a .tidelog.v1.CreateTopicsResponse\x12Q\n\x0c\x44\x65leteTopics\x12\x1f.tidelog.v1.DeleteTopicsRequest\x1a .tidelog.v1.DeleteTopicsResponse\x12K\n\nListTopics\x12\x1d.tidelog.v1.ListTopicsRequest\x1a\x1e.tidelog.v1.ListTopicsResponse\x12W\n\x0e\x44\x65scribeTopics\x12!.tidelog.v1.DescribeTopicsRequest\x1a\".tidelog.v1.DescribeTopicsResponse\x12Z\n\x0f\x44\x65scribeCluster\x12\".tidelog.v1.DescribeClusterRequest\x1a#.tidelog.v1.DescribeClusterResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.admin_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATETOPICSREQUEST']._serialized_start=101
-  _globals['_CREATETOPICSREQUEST']._serialized_end=209
-  _globals['_CREATABLETOPIC']._serialized_start=212
-  _globals['_CREATABLETOPIC']._serialized_end=388
-  _globals['_REPLICAASSIGNMENT']._serialized_start=390
-  _globals['_REPLICAASSIGNMENT']._serialized_end=454
-  _globals['_CREATETOPICSRESPONSE']._serialized_start=456
-  _globals['_CREATETOPICSRESPONSE']._serialized_end=528
-  _globals['_CREATABLETOPICRESULT']._serialized_start=531
-  _globals['_CREATABLETOPICRESULT']._serialized_end=671
-  _globals['_DELETETOPICSREQUEST']._serialized_start=673
-  _globals['_DELETETOPICSREQUEST']._serialized_end=735
-  _globals['_DELETETOPICSRESPONSE']._serialized_start=737
-  _globals['_DELETETOPICSRESPONSE']._serialized_end=809
-  _globals['_DELETABLETOPICRESULT']._serialized_start=811
-  _globals['_DELETABLETOPICRESULT']._serialized_end=899
-  _globals['_LISTTOPICSREQUEST']._serialized_start=901
-  _globals['_LISTTOPICSREQUEST']._serialized_end=946
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=948
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1010
-  _globals['_TOPICLISTING']._serialized_start=1012
-  _globals['_TOPICLISTING']._serialized_end=1079
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=1081
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=1125
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=1127
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=1197
-  _globals['_TOPICDESCRIPTION']._serialized_start=1199
-  _globals['_TOPICDESCRIPTION']._serialized_end=1301
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=1303
-  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=1327
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=1330
-  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=1483
-  _globals['_CLUSTERBROKER']._serialized_start=1485
-  _globals['_CLUSTERBROKER']._serialized_end=1580
-  _globals['_QUORUMVOTER']._serialized_start=1582
-  _globals['_QUORUMVOTER']._serialized_end=1653
-  _globals['_ADMINSERVICE']._serialized_start=1656
-  _globals['_ADMINSERVICE']._serialized_end=2094
+  _globals['_CREATETOPICSREQUEST']._serialized_start=102
+  _globals['_CREATETOPICSREQUEST']._serialized_end=230
+  _globals['_CREATABLETOPIC']._serialized_start=233
+  _globals['_CREATABLETOPIC']._serialized_end=409
+  _globals['_REPLICAASSIGNMENT']._serialized_start=411
+  _globals['_REPLICAASSIGNMENT']._serialized_end=475
+  _globals['_CREATETOPICSRESPONSE']._serialized_start=477
+  _globals['_CREATETOPICSRESPONSE']._serialized_end=549
+  _globals['_CREATABLETOPICRESULT']._serialized_start=552
+  _globals['_CREATABLETOPICRESULT']._serialized_end=692
+  _globals['_DELETETOPICSREQUEST']._serialized_start=694
+  _globals['_DELETETOPICSREQUEST']._serialized_end=756
+  _globals['_DELETETOPICSRESPONSE']._serialized_start=758
+  _globals['_DELETETOPICSRESPONSE']._serialized_end=830
+  _globals['_DELETABLETOPICRESULT']._serialized_start=832
+  _globals['_DELETABLETOPICRESULT']._serialized_end=920
+  _globals['_LISTTOPICSREQUEST']._serialized_start=922
+  _globals['_LISTTOPICSREQUEST']._serialized_end=967
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=969
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1031
+  _globals['_TOPICLISTING']._serialized_start=1033
+  _globals['_TOPICLISTING']._serialized_end=1100
+  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=1102
+  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=1146
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=1148
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=1218
+  _globals['_TOPICDESCRIPTION']._serialized_start=1220
+  _globals['_TOPICDESCRIPTION']._serialized_end=1322
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_start=1324
+  _globals['_DESCRIBECLUSTERREQUEST']._serialized_end=1348
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_start=1351
+  _globals['_DESCRIBECLUSTERRESPONSE']._serialized_end=1504
+  _globals['_CLUSTERBROKER']._serialized_start=1506
+  _globals['_CLUSTERBROKER']._serialized_end=1601
+  _globals['_QUORUMVOTER']._serialized_start=1603
+  _globals['_QUORUMVOTER']._serialized_end=1674
+  _globals['_ADMINSERVICE']._serialized_start=1677
+  _globals['_ADMINSERVICE']._serialized_end=2115
 # @@protoc_insertion_point(module_scope)

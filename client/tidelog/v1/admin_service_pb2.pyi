@@ -29,9 +29,14 @@ class CreateTopicsRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
     validate_only: _builtins.bool
     """Check everything, create nothing."""
+    request_id: _builtins.bytes
+    """8 random bytes, the same whenever the request is sent again: the ids of its topics begin with them, so
+    a topic that an earlier attempt created is answered as created. Empty: no attempt is known again.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatableTopic]: ...
     def __init__(
@@ -40,10 +45,11 @@ class CreateTopicsRequest(_message.Message):
         topics: _abc.Iterable[Global___CreatableTopic] | None = ...,
         timeout_ms: _builtins.int = ...,
         validate_only: _builtins.bool = ...,
+        request_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms", "topics", b"topics", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "timeout_ms", b"timeout_ms", "topics", b"topics", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -177,8 +176,7 @@ class ProduceRules:
 
 def assigned_header(header: RecordBatchHeader, batch: AssignedBatch, leader_epoch: int) -> RecordBatchHeader:
     """Return the header of a batch as it is in the log, but for the CRC, which is as it came."""
-    return dataclasses.replace(
-        header,
+    return header._replace(
         base_offset=batch.base_offset,
         partition_leader_epoch=leader_epoch,
         max_timestamp=batch.max_timestamp,

@@ -7,12 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import NO_BROKER, BrokerId, TopicId
+from tidelog.ids import (
+    NO_BROKER,
+    REQUEST_ID_SIZE,
+    BrokerId,
+    TopicId,
+    is_topic_of_request,
+    topic_id_of_request,
+)
 from tidelog.topic_names import collision_key, validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_quorum.controller.placement import place_replicas
 from tidelog_quorum.controller.result import Result, error_message
-from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import (
     ConfigRecord,
     ConfigResourceType,
@@ -44,18 +51,27 @@ def create_topics(
 ) -> Result[pb.CreateTopicsResponse]:
     """Create the topics that can be; each of the others gets its own error.
 
+    What an earlier attempt of the same request created is answered as it was then: the attempt's answer may have been
+    lost with the leadership or the connection, and whoever sent it cannot know.
+
     Raises:
-        TidelogError: POLICY_VIOLATION when the request is for too many partitions at once.
+        TidelogError: POLICY_VIOLATION when the request is for too many partitions at once; INVALID_REQUEST when its
+            id has another length.
     """
     _check_size(defaults, request)
+    _check_request_id(request)
     counts = Counter(t.name for t in request.topics)
     taken = {collision_key(name): name for name in image.topics}
     records: list[MetadataRecord] = []
     results: dict[str, pb.CreatableTopicResult] = {}
     for topic in request.topics:
+        earlier = image.topics.get(topic.name)
+        if earlier is not None and is_topic_of_request(earlier.topic_id, request.request_id):
+            results[topic.name] = _created_earlier(earlier)
+            continue
         try:
             _check_name(topic.name, counts[topic.name], taken)
-            created = _create(image, defaults, topic, new_topic_id())
+            created = _create(image, defaults, topic, topic_id_of_request(request.request_id, new_topic_id()))
         except TidelogError as error:
             results[topic.name] = pb.CreatableTopicResult(name=topic.name, error=error_message(error))
             continue
@@ -95,6 +111,12 @@ def _check_size(defaults: TopicDefaults, request: pb.CreateTopicsRequest) -> Non
         raise error_for(
             ErrorCode.POLICY_VIOLATION, f"{total} partitions in one request, more than {MAX_PARTITIONS_PER_REQUEST}"
         )
+
+
+def _check_request_id(request: pb.CreateTopicsRequest) -> None:
+    if len(request.request_id) not in (0, REQUEST_ID_SIZE):
+        text = f"a request's id has {REQUEST_ID_SIZE} bytes, not {len(request.request_id)}"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
 
 
 def _check_name(name: str, count: int, taken: dict[str, str]) -> None:
@@ -193,6 +215,15 @@ def _created(name: str, records: list[MetadataRecord], validate_only: bool) -> p
         topic_id=b"" if validate_only else partitions[0].topic_id,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
+    )
+
+
+def _created_earlier(topic: TopicImage) -> pb.CreatableTopicResult:
+    return pb.CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
     )
 
 

@@ -79,6 +79,39 @@ def test_create_topic_refuses_a_name_that_exists(three: Any) -> None:
     assert code(three.create()) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+def test_create_topic_answers_the_same_when_its_request_comes_again(three: Any) -> None:
+    request = pb.CreateTopicsRequest(topics=[three.creatable("t", partitions=4, factor=3)], request_id=b"8 bytes.")
+    first = three.do(three.controller.handle_create_topics, request)
+    entries = len(three.log)
+    assert three.do(three.controller.handle_create_topics, request) == first
+    assert len(three.log) == entries, "the second attempt wrote something"
+    request.request_id = b"another."
+    assert code(three.do(three.controller.handle_create_topics, request).topics[0]) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_create_topic_is_known_for_its_request_by_a_new_leader(three: Any) -> None:
+    request = pb.CreateTopicsRequest(topics=[three.creatable("t", partitions=2)], request_id=b"8 bytes.")
+    first = three.do(three.controller.handle_create_topics, request)
+    three.lead()
+    assert three.do(three.controller.handle_create_topics, request) == first
+
+
+def test_create_topic_gives_another_id_when_its_request_comes_after_the_deletion(three: Any) -> None:
+    request = pb.CreateTopicsRequest(topics=[three.creatable("t")], request_id=b"8 bytes.")
+    first = three.do(three.controller.handle_create_topics, request).topics[0].topic_id
+    three.do(three.controller.handle_delete_topics, pb.DeleteTopicsRequest(topic_names=["t"]))
+    again = three.do(three.controller.handle_create_topics, request).topics[0].topic_id
+    assert len(again) == len(first) == 16
+    assert again != first, "a node would take the deleted topic's records for those of the new one"
+
+
+@pytest.mark.parametrize("request_id", [b"7 bytes", b"of nine b"])
+def test_create_topics_refuses_a_request_id_of_another_length(three: Any, request_id: bytes) -> None:
+    request = pb.CreateTopicsRequest(topics=[three.creatable("t")], request_id=request_id)
+    with pytest.raises(TidelogError, match="INVALID_REQUEST"):
+        three.do(three.controller.handle_create_topics, request)
+
+
 def test_create_topics_fails_each_for_itself(three: Any) -> None:
     topics = [three.creatable(n) for n in ("a.b", "x", "x", "a_b", "c")]
     response = three.do(three.controller.handle_create_topics, pb.CreateTopicsRequest(topics=topics))

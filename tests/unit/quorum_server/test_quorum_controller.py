@@ -53,9 +53,9 @@ class Quorum:
         )
         return await self.shell.submit(lambda c, now_ms: c.handle_broker_heartbeat(request, now_ms))
 
-    async def submit_create(self, name: str) -> ErrorCode:
+    async def submit_create(self, name: str, request_id: bytes = b"") -> ErrorCode:
         topic = admin.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        request = admin.CreateTopicsRequest(topics=[topic])
+        request = admin.CreateTopicsRequest(topics=[topic], request_id=request_id)
         answer = await self.shell.submit(lambda c, now_ms: c.handle_create_topics(request, now_ms))
         return ErrorCode.of(answer.topics[0].error.code)
 
@@ -151,6 +151,22 @@ def test_submit_sees_an_entry_that_survived_a_change_of_leader(quorum: Quorum) -
         assert await code_of(task) is ErrorCode.NOT_CONTROLLER
         await quorum.submit_heartbeat(1)
         assert list(quorum.shell.image.brokers) == [1, 2]
+
+    run(test())
+
+
+def test_create_succeeds_when_asked_again_after_its_entry_survived_a_change_of_leader(quorum: Quorum) -> None:
+    async def test() -> None:
+        await quorum.lead()
+        await quorum.submit_heartbeat(1)
+        quorum.raft.auto_commit = False
+        task = asyncio.create_task(quorum.submit_create("a", b"8 bytes."))
+        await settle()
+        quorum.raft.auto_commit = True
+        quorum.raft.elect(1)
+        assert await code_of(task) is ErrorCode.NOT_CONTROLLER
+        assert await quorum.submit_create("a", b"8 bytes.") is ErrorCode.NONE
+        assert await quorum.submit_create("a", b"another.") is ErrorCode.TOPIC_ALREADY_EXISTS
 
     run(test())
 

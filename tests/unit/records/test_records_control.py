@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -34,7 +33,7 @@ def control_of(key: bytes | None, value: bytes | None, count: int = 1) -> bytes:
     for _ in range(count):
         builder.append(key, value, (), 5)
     batch = builder.build(7, 3, -1, is_transactional=True)
-    return encode_batch(replace(parse_header(batch), attributes=0x30), batch[HEADER_SIZE:])
+    return encode_batch(parse_header(batch)._replace(attributes=0x30), batch[HEADER_SIZE:])
 
 
 @pytest.mark.parametrize("kind", list(ControlType))
@@ -73,7 +72,7 @@ def test_no_marker_is_read_from_data_from_an_emptied_batch_or_from_an_unknown_ty
     builder = RecordBatchBuilder()
     builder.append(b"\0\0\0\1", b"\0\0\0\0\0\1", (), 5)
     assert read_control(builder.build(7, 3, 0, is_transactional=True)) is None
-    emptied = replace(parse_header(control_of(None, None)), record_count=0)
+    emptied = parse_header(control_of(None, None))._replace(record_count=0)
     assert read_control(encode_batch(emptied, b"")) is None
     for kind in (2, 3, 4, -1):
         assert read_control(control_of(b"\0\0" + kind.to_bytes(2, "big", signed=True), b"")) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -182,7 +181,7 @@ def test_error_names_offset_and_reason_for_malformed_records(
 ) -> None:
     for read in (engine.decode_records, engine.summarize_records):
         with pytest.raises(CorruptRecordError, match=f"batch at offset 5: record . of {count}.*{text}"):
-            read(data, replace(_header(1), record_count=count))
+            read(data, _header(1)._replace(record_count=count))
 
 
 @pytest.mark.parametrize("identifier", [5, 6, 7])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from typing import Any
 
@@ -46,13 +45,13 @@ def test_header_has_the_fields_of_the_batch() -> None:
     ("bit", "name"), [(0x10, "is_transactional"), (0x20, "is_control"), (0x40, "has_delete_horizon")]
 )
 def test_header_shows_attribute_when_its_bit_is_set(bit: int, name: str) -> None:
-    header = dataclasses.replace(parse_header(batch_of()), attributes=bit)
+    header = parse_header(batch_of())._replace(attributes=bit)
     assert getattr(header, name) is True
     assert header.compression == "none"
 
 
 def test_header_compression_raises_for_unknown_codec() -> None:
-    header = dataclasses.replace(parse_header(batch_of()), attributes=7)
+    header = parse_header(batch_of())._replace(attributes=7)
     with pytest.raises(TidelogError, match="compression id 7") as caught:
         _ = header.compression
     assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -98,7 +97,7 @@ def test_assign_offsets_leaves_the_crc_for_create_time() -> None:
     before = parse_header(batch)
     assign_offsets(batch, 2**40, 17)
     after = validate_batch(batch)
-    assert after == dataclasses.replace(before, base_offset=2**40, partition_leader_epoch=17)
+    assert after == before._replace(base_offset=2**40, partition_leader_epoch=17)
     assert [r.offset for r in read_records(batch)] == [2**40, 2**40 + 1, 2**40 + 2]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -167,7 +166,7 @@ MEMORIES = [
 def wrapped(codec: str, section: bytes) -> bytes:
     """Return the batch of ``RECORDS`` with a compressed section that somebody else made."""
     header = parse_header(own_batch("none", RECORDS))
-    return encode_batch(replace(header, attributes=CODEC_IDS[codec]), section)
+    return encode_batch(header._replace(attributes=CODEC_IDS[codec]), section)
 
 
 def plain_section() -> bytes:

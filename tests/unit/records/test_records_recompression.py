@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ def batch_of(compression: str, value: bytes = b"value " * 10) -> bytes:
 
 def without_codec(batch: bytes) -> Any:
     header = parse_header(batch)
-    return replace(header, attributes=header.attributes & ~7, batch_length=0, crc=0)
+    return header._replace(attributes=header.attributes & ~7, batch_length=0, crc=0)
 
 
 @pytest.mark.parametrize("source", CODECS)
@@ -68,7 +67,7 @@ def test_log_append_time_and_delete_horizon_stay() -> None:
     batch = bytearray(batch_of("lz4"))
     assign_offsets(batch, 5, 6, log_append_time_ms=12345)
     horizon = encode_batch(
-        replace(parse_header(batch), attributes=parse_header(batch).attributes | 0x40), bytes(batch[HEADER_SIZE:])
+        parse_header(batch)._replace(attributes=parse_header(batch).attributes | 0x40), bytes(batch[HEADER_SIZE:])
     )
     header = parse_header(recompress(horizon, "zstd"))
     assert (header.timestamp_type, header.max_timestamp, header.has_delete_horizon) == (1, 12345, True)
@@ -103,5 +102,5 @@ def test_refusals_are_the_readers_and_the_builders() -> None:
     with pytest.raises(CorruptRecordError, match="gzip data"):
         recompress(encode_batch(parse_header(batch), b"junk" * 10), "none")
     with pytest.raises(TidelogError) as caught:
-        recompress(encode_batch(replace(parse_header(batch), attributes=7), b""), "none")
+        recompress(encode_batch(parse_header(batch)._replace(attributes=7), b""), "none")
     assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

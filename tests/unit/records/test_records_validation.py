@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -157,7 +156,7 @@ def test_summary_of_log_append_time_is_the_append_time(engine: ModuleType) -> No
 
 def _shifted(batch: bytes, **times: int) -> bytes:
     """Return the batch with other times in its header; those of the records follow the base."""
-    return encode_batch(replace(parse_header(batch), **times), batch[HEADER_SIZE:])
+    return encode_batch(parse_header(batch)._replace(**times), batch[HEADER_SIZE:])
 
 
 @pytest.mark.parametrize("times", [{"base_timestamp": -2}, {"max_timestamp": -2}, {"base_timestamp": -(2**63)}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import REQUEST_ID_SIZE
 from tidelog.testing.fake.faults import Fault, Gate, error_message
 from tidelog.testing.fake.log_service import NodeInfo, topic_metadata
 from tidelog.testing.fake.topics import NODE_ID, TopicTable
@@ -52,16 +53,20 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
     def _create_topics(
         self, request: admin_service_pb2.CreateTopicsRequest, fault: Fault
     ) -> admin_service_pb2.CreateTopicsResponse:
+        if len(request.request_id) not in (0, REQUEST_ID_SIZE):
+            text = f"a request's id has {REQUEST_ID_SIZE} bytes, not {len(request.request_id)}"
+            raise error_for(ErrorCode.INVALID_REQUEST, text)
         names = [topic.name for topic in request.topics]
         with self._table.changed:
-            results = [
-                self._create_one(topic, names.count(topic.name), request.validate_only, fault)
-                for topic in request.topics
-            ]
+            results = [self._create_one(request, topic, names.count(topic.name), fault) for topic in request.topics]
         return admin_service_pb2.CreateTopicsResponse(topics=results)
 
     def _create_one(
-        self, wanted: admin_service_pb2.CreatableTopic, occurrences: int, validate_only: bool, fault: Fault
+        self,
+        request: admin_service_pb2.CreateTopicsRequest,
+        wanted: admin_service_pb2.CreatableTopic,
+        occurrences: int,
+        fault: Fault,
     ) -> admin_service_pb2.CreatableTopicResult:
         try:
             fault.before_effect()
@@ -77,14 +82,15 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
                 wanted.replication_factor,
                 {a.partition_index: list(a.broker_ids) for a in wanted.assignments},
                 configs,
-                validate_only,
+                request.validate_only,
+                request.request_id,
             )
             fault.after_effect()
         except TidelogError as error:
             return admin_service_pb2.CreatableTopicResult(name=wanted.name, error=error_message(error))
         return admin_service_pb2.CreatableTopicResult(
             name=topic.name,
-            topic_id=b"" if validate_only else topic.topic_id,
+            topic_id=b"" if request.validate_only else topic.topic_id,
             num_partitions=len(topic.partitions),
             replication_factor=1,
         )

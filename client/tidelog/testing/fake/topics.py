@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidelog.config import TopicConfig, parse_config
 from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import TopicId
+from tidelog.ids import TopicId, is_topic_of_request, topic_id_of_request
 from tidelog.testing.fake.partition import FakePartition
 from tidelog.testing.fake.producers import AppendResult
 from tidelog.topic_names import collision_key, validate_topic_name
@@ -85,20 +85,27 @@ class TopicTable:
         assignments: Mapping[int, Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
+        request_id: bytes = b"",
     ) -> FakeTopic:
         """Check everything as a controller does, then create the topic unless ``validate_only``.
+
+        What an earlier attempt of the request with this id created is returned as it is.
 
         Raises:
             TidelogError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
                 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG.
         """
+        earlier = self._topics.get(name)
+        if earlier is not None and is_topic_of_request(earlier.topic_id, request_id):
+            return earlier
         validate_topic_name(name)
         self._check_absent(name)
         given = dict(configs or {})
         config = parse_config(TopicConfig, given)
         count = self._count_partitions(name, num_partitions, replication_factor, assignments or {})
         partitions = [FakePartition() for _ in range(count)]
-        topic = FakeTopic(name, TopicId(uuid.uuid4().bytes), partitions, config, given)
+        topic_id = topic_id_of_request(request_id, TopicId(uuid.uuid4().bytes))
+        topic = FakeTopic(name, topic_id, partitions, config, given)
         if not validate_only:
             self._topics[name] = topic
         return topic

@@ -12,7 +12,6 @@ before it does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tidelog.records import NO_TIMESTAMP, RecordBatchHeader, parse_header, validate_batch
 from tidelog.records.compression import check_level, compress, decompress
@@ -102,7 +101,7 @@ class BatchFilter:
         if header.next_offset != self._end_offset and not self._is_last_of_producer(header):
             return None
         attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK)
-        batch = encode_batch(replace(header, attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+        batch = encode_batch(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
         return parse_header(batch), batch
 
     def _is_last_of_producer(self, header: RecordBatchHeader) -> bool:
@@ -122,8 +121,7 @@ class BatchFilter:
         if header.attributes & COMPRESSION_MASK:
             records = compress(header.compression, records, check_level(header.compression, None))
         is_append_time = header.timestamp_type == LOG_APPEND_TIME
-        rebuilt = replace(
-            header,
+        rebuilt = header._replace(
             attributes=header.attributes | DELETE_HORIZON_MASK if needs_horizon else header.attributes,
             base_timestamp=base_timestamp,
             max_timestamp=header.max_timestamp if is_append_time else selector.max_timestamp,
