@@ -57,6 +57,7 @@ def test_reading_below_the_log_start_is_out_of_range(cluster: Deployment) -> Non
     delete(cluster, topic, 1)
     result = cluster.raw_fetch(topic, 0).topics[0].partitions[0]
     assert ErrorCode.of(result.error.code) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (result.log_start_offset, result.high_watermark, result.last_stable_offset) == (1, 2, -1)
     assert [m.value() for m in cluster.read(topic, 1, offset=1)] == [b"b"]
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from memory_disk import MemoryFiles
 
 from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, TopicId
+from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import LogDirectories, Partition, PartitionRegistry, SystemClock
 from tidelog_quorum.metadata import (
@@ -77,15 +77,25 @@ class DiskNode:
         replicas: tuple[BrokerId, ...] = (NODE,),
         directories: tuple[DirectoryId, ...] = (),
         isr: tuple[BrokerId, ...] | None = None,
+        epoch: int = 0,
     ) -> None:
-        """Register this node and create topic ``t``, led by the first replica."""
+        """Register this node and create topic ``t``, led by the first replica; with an ``epoch``, long ago."""
         offset = self.image.offset + 1
         brokers = [
             RegisterBrokerRecord(b, b"i" * 16, BrokerEpoch(offset), Endpoint("h", 1), fenced=False)
             for b in (NODE, BrokerId(2))
         ]
         records = [
-            PartitionRecord(TOPIC_ID, i, replicas, isr or replicas, replicas[0], directories=directories)
+            PartitionRecord(
+                TOPIC_ID,
+                i,
+                replicas,
+                isr or replicas,
+                replicas[0],
+                leader_epoch=LeaderEpoch(epoch),
+                partition_epoch=PartitionEpoch(epoch),
+                directories=directories,
+            )
             for i in range(partitions)
         ]
         await self.change(*brokers, TopicRecord("t", TOPIC_ID), *records)

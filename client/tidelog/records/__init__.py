@@ -15,14 +15,14 @@ from tidelog.records.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    BatchScan,
     RecordBatchHeader,
     assign_offsets,
     encode_batch,
-    iter_headers,
-    parse_header,
 )
 from tidelog.records.reader import read_records
 from tidelog.records.recompression import recompress
+from tidelog.records.scan import iter_headers, parse_header, scan_batches
 from tidelog.records.validation import (
     ProducedBatch,
     RecordsSummary,
@@ -46,6 +46,7 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
+    "BatchScan",
     "ControlRecord",
     "ControlType",
     "Headers",
@@ -65,6 +66,7 @@ __all__ = [
     "read_records",
     "recompress",
     "record_size_upper_bound",
+    "scan_batches",
     "summarize_records",
     "to_arrow",
     "validate_batch",

@@ -23,10 +23,30 @@ cdef extern from *:
     #define TIDELOG_BITS(number) tidelog_bits(number)
     #endif
 
+    #if defined(__GNUC__)
+    #define TIDELOG_LIKELY(condition) __builtin_expect(!!(condition), 1)
+    #else
+    #define TIDELOG_LIKELY(condition) (condition)
+    #endif
+
     /* For the short contents that records have: without a call, and without touching a byte more than asked. */
     static inline void tidelog_copy(unsigned char* target, const unsigned char* source, size_t size) {
         const unsigned char* last;
-        if (size < 16 || size > 256) {
+        if (size < 16) {
+            if (size >= 8) {
+                memcpy(target, source, 8);
+                memcpy(target + size - 8, source + size - 8, 8);
+            } else if (size >= 4) {
+                memcpy(target, source, 4);
+                memcpy(target + size - 4, source + size - 4, 4);
+            } else if (size) {
+                target[0] = source[0];
+                target[size >> 1] = source[size >> 1];
+                target[size - 1] = source[size - 1];
+            }
+            return;
+        }
+        if (size > 256) {
             memcpy(target, source, size);
             return;
         }
@@ -44,6 +64,7 @@ cdef extern from *:
         }
     }
     """
+    bint TIDELOG_LIKELY(bint condition) noexcept nogil
     int TIDELOG_BITS(unsigned long long number) noexcept nogil
     void tidelog_copy(uint8_t* target, const uint8_t* source, size_t size) noexcept nogil
 
@@ -193,4 +214,20 @@ cdef inline const uint8_t* short_varint(const uint8_t* place, int64_t* result) n
         else:
             return NULL
     result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
+    return place + 1
+
+
+cdef inline const uint8_t* raw_varint(const uint8_t* place, uint64_t* result) noexcept nogil:
+    """Read a varint, still zigzag, of at most 3 bytes, which the caller knows to be there; NULL for a longer one."""
+    cdef uint64_t number = place[0]
+    if number >= 0x80:
+        if TIDELOG_LIKELY(place[1] < 0x80):
+            number = (number & 0x7F) | <uint64_t>place[1] << 7
+            place += 1
+        elif place[2] < 0x80:
+            number = (number & 0x7F) | <uint64_t>(place[1] & 0x7F) << 7 | <uint64_t>place[2] << 14
+            place += 2
+        else:
+            return NULL
+    result[0] = number
     return place + 1

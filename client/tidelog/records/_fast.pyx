@@ -16,11 +16,12 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
-from tidelog.records._bytes cimport Memory, memory_release, memory_reserve, memory_view, read_varint, short_varint, tidelog_copy
+from tidelog.records._bytes cimport Memory, memory_release, memory_reserve, memory_view, raw_varint, read_varint, short_varint, tidelog_copy
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.records import _faults
 from tidelog.records._fast_encoder import MAX_RECORDS_SIZE, RecordEncoder
+from tidelog.records._fast_scan import parse_header, scan_batches, validate_batch
 from tidelog.records.columns import ColumnBuffers
 
 cdef enum:
@@ -214,6 +215,121 @@ cdef inline int _advance(
     return 0
 
 
+cdef enum:
+    BLOCK = 128
+
+
+cdef struct Block:
+    # Some records one behind the other, a field in each array; ``headers`` and ``ends`` are set where there are headers.
+    int64_t timestamp_deltas[BLOCK]
+    int32_t offset_deltas[BLOCK]
+    Py_ssize_t keys[BLOCK]
+    int32_t key_sizes[BLOCK]
+    Py_ssize_t values[BLOCK]
+    int32_t value_sizes[BLOCK]
+    int32_t header_counts[BLOCK]
+    Py_ssize_t headers[BLOCK]
+    Py_ssize_t ends[BLOCK]
+
+
+cdef int _read_thorough(
+    const uint8_t* data, Py_ssize_t* position, Py_ssize_t size, int64_t* previous, int64_t last, Block* block, Py_ssize_t row
+) noexcept nogil:
+    """Read one record of any form into a row of the block; return a fault, with the position unchanged, or 0."""
+    cdef Fields fields
+    cdef int fault = _advance(data, position, size, previous, last, &fields)
+    if fault:
+        return fault
+    block.timestamp_deltas[row] = fields.timestamp_delta
+    block.offset_deltas[row] = <int32_t>fields.offset_delta
+    block.keys[row] = fields.key
+    block.key_sizes[row] = <int32_t>fields.key_size
+    block.values[row] = fields.value
+    block.value_sizes[row] = <int32_t>fields.value_size
+    block.header_counts[row] = <int32_t>fields.header_count
+    block.headers[row] = fields.headers
+    block.ends[row] = fields.end
+    return 0
+
+
+cdef Py_ssize_t _read_usual(
+    const uint8_t* data, Py_ssize_t* position, Py_ssize_t size, Py_ssize_t row, Py_ssize_t rows,
+    int64_t* previous, int64_t last, Block* block
+) noexcept nogil:
+    """Read records into the rows as long as they are of the usual form; return the row behind them.
+
+    Every length is even before it is halved, or it is null's. Sixteen bytes are there at the begin of a record, of which
+    thirteen are read at most up to the key and three behind it. That all lies in the record follows at its end, where the
+    sizes, none of them negative, must add up. Keys are null and headers none where nothing else is set.
+    """
+    cdef const uint8_t* start = data + position[0]
+    cdef const uint8_t* limit = data + size
+    cdef const uint8_t* place
+    cdef const uint8_t* end
+    cdef uint64_t number, key_size
+    cdef int64_t before = previous[0], offset_delta
+    while row < rows and limit - start >= 16:
+        place = raw_varint(start, &number)
+        if place == NULL or number & 1 or <int64_t>(number >> 1) > limit - place:
+            break
+        end = place + (number >> 1)
+        place = raw_varint(place + 1, &number)
+        if place == NULL:
+            break
+        block.timestamp_deltas[row] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
+        place = raw_varint(place, &number)
+        offset_delta = <int64_t>(number >> 1)
+        if place == NULL or number & 1 or offset_delta <= before or offset_delta > last:
+            break
+        block.offset_deltas[row] = <int32_t>offset_delta
+        place = raw_varint(place, &key_size)
+        if place == NULL:
+            break
+        if not key_size & 1:
+            key_size >>= 1
+            if limit - place < <int64_t>key_size + 3:
+                break
+            block.keys[row] = place - data
+            block.key_sizes[row] = <int32_t>key_size
+            place += key_size
+        place = raw_varint(place, &number)
+        if place == NULL:
+            break
+        block.values[row] = place - data
+        if number & 1:
+            block.value_sizes[row] = -1
+        else:
+            block.value_sizes[row] = <int32_t>(number >> 1)
+            place += number >> 1
+        if place + 1 != end or place[0]:
+            break
+        before = offset_delta
+        start = end
+        row += 1
+    position[0] = start - data
+    previous[0] = before
+    return row
+
+
+cdef Py_ssize_t _read_block(
+    const uint8_t* data, Py_ssize_t* position, Py_ssize_t size, Py_ssize_t rows,
+    int64_t* previous, int64_t last, Block* block, int* fault
+) noexcept nogil:
+    """Read so many records, at most a block, and return how many; fewer only where ``fault`` says why."""
+    cdef Py_ssize_t row = 0
+    memset(block.key_sizes, 0xFF, sizeof(block.key_sizes))
+    memset(block.header_counts, 0, sizeof(block.header_counts))
+    fault[0] = 0
+    while True:
+        row = _read_usual(data, position, size, row, rows, previous, last, block)
+        if row == rows:
+            return row
+        fault[0] = _read_thorough(data, position, size, previous, last, block, row)
+        if fault[0]:
+            return row
+        row += 1
+
+
 @cython.final
 cdef class _Walk:
     """Steps over the records of one batch and checks the place of each; holds the buffer until it is closed."""
@@ -237,7 +353,7 @@ cdef class _Walk:
         self.last_offset_delta = header.last_offset_delta
         self.base_timestamp = header.base_timestamp
         self.append_time = header.max_timestamp
-        self.timestamp_type = header.timestamp_type
+        self.timestamp_type = header.attributes >> 3 & 1
         self.count = header.record_count
         self.previous = -1
         self.position = 0
@@ -322,25 +438,27 @@ cdef class _Walk:
 def summarize_records(data, header):
     """Return whether a key is null, and the least and greatest timestamp other than -1 (-1 where there is none)."""
     cdef _Walk walk = _Walk(data, header)
-    cdef const uint8_t* bytes_ = walk.data
-    cdef Py_ssize_t size = walk.size, position = 0, index
-    cdef int64_t least = -1, greatest = -1, previous = -1, last = walk.last_offset_delta, timestamp
-    cdef int64_t base = walk.base_timestamp
+    cdef Py_ssize_t position = 0, index = 0, rows, row
+    cdef int64_t least = -1, greatest = -1, previous = -1, base = walk.base_timestamp, timestamp
     cdef bint has_keyless = False
-    cdef int fault
-    cdef Fields fields
-    for index in range(walk.count):
-        fault = _advance(bytes_, &position, size, &previous, last, &fields)
+    cdef int fault = 0
+    cdef Block block
+    while index < walk.count:
+        rows = _read_block(
+            walk.data, &position, walk.size, min(BLOCK, walk.count - index), &previous, walk.last_offset_delta, &block, &fault
+        )
+        index += rows
         if fault:
             raise walk.fault_at(fault, index, position)
-        has_keyless |= fields.key_size < 0
-        timestamp = <int64_t>(<uint64_t>base + <uint64_t>fields.timestamp_delta)
-        if timestamp == -1:
-            continue
-        if least == -1 or timestamp < least:
-            least = timestamp
-        if greatest == -1 or timestamp > greatest:
-            greatest = timestamp
+        for row in range(rows):
+            has_keyless |= block.key_sizes[row] < 0
+            timestamp = <int64_t>(<uint64_t>base + <uint64_t>block.timestamp_deltas[row])
+            if timestamp == -1:
+                continue
+            if least == -1 or timestamp < least:
+                least = timestamp
+            if greatest == -1 or timestamp > greatest:
+                greatest = timestamp
     walk.stand_at(walk.count, position)
     walk.end()
     if walk.timestamp_type and walk.count:
@@ -393,53 +511,64 @@ cdef int _reserve_data(Memory* data, Py_ssize_t more) except -1:
     return memory_reserve(data, max(more, 0))
 
 
-cdef struct Cells:
-    # A column while a loop adds to it, so that the compiler may keep this in registers.
-    uint8_t* valid
-    int32_t* ends
-    uint8_t* data
-    Py_ssize_t used
-    Py_ssize_t limit
-    Py_ssize_t nulls
+cdef inline void _clear_bits(uint8_t* bits, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
+    """Clear the bits from first to end, exclusive; whole bytes at once."""
+    while first < end and first & 7:
+        bits[first >> 3] &= ~<uint8_t>(1 << (first & 7))
+        first += 1
+    if end - first >= 8:
+        memset(bits + (first >> 3), 0, (end - first) >> 3)
+        first += (end - first) & ~<Py_ssize_t>7
+    while first < end:
+        bits[first >> 3] &= ~<uint8_t>(1 << (first & 7))
+        first += 1
 
 
-cdef inline Cells _cells(Column* column) noexcept:
-    cdef Cells cells
-    cells.valid = column.valid.data
-    cells.ends = <int32_t*>column.offsets.data + 1
-    cells.data = column.data.data
-    cells.used = column.data.used
-    cells.limit = min(column.data.capacity, _MAX_COLUMN_SIZE)
-    cells.nulls = column.nulls
-    return cells
-
-
-cdef inline void _put_cell(Cells* cells, Py_ssize_t row, const uint8_t* content, Py_ssize_t size) noexcept nogil:
-    """Add the bytes, for which there is room, or a null for a negative size."""
-    if size < 0:
-        cells.valid[row >> 3] &= ~<uint8_t>(1 << (row & 7))
-        cells.nulls += 1
+cdef int _put_cells(
+    Column* column, const uint8_t* data, const Py_ssize_t* starts, const int32_t* sizes, Py_ssize_t rows
+) except -1:
+    """Append so many rows, for which :func:`_reserve_rows` has made room; a negative size is a null."""
+    cdef Py_ssize_t row, nulls = 0, total = 0, first = column.rows, used = column.data.used
+    cdef int32_t* ends
+    cdef uint8_t* target
+    for row in range(rows):
+        nulls += sizes[row] < 0
+        total += max(sizes[row], 0)
+    if total > min(column.data.capacity, _MAX_COLUMN_SIZE) - used:
+        _reserve_data(&column.data, total)
+    ends = <int32_t*>column.offsets.data + first + 1
+    target = column.data.data
+    if nulls == rows:
+        _clear_bits(column.valid.data, first, first + rows)
+        for row in range(rows):
+            ends[row] = <int32_t>used
+    elif nulls == 0:
+        for row in range(rows):
+            tidelog_copy(target + used, data + starts[row], sizes[row])
+            used += sizes[row]
+            ends[row] = <int32_t>used
     else:
-        tidelog_copy(cells.data + cells.used, content, size)
-        cells.used += size
-    cells.ends[row] = <int32_t>cells.used
-
-
-cdef inline void _settle(Column* column, const Cells* cells, Py_ssize_t rows) noexcept:
-    column.data.used = cells.used
-    column.nulls = cells.nulls
-    column.rows = rows
-    column.offsets.used = 4 * (rows + 1)
+        for row in range(rows):
+            if sizes[row] < 0:
+                _clear_bits(column.valid.data, first + row, first + row + 1)
+            else:
+                tidelog_copy(target + used, data + starts[row], sizes[row])
+                used += sizes[row]
+            ends[row] = <int32_t>used
+    column.data.used = used
+    column.nulls += nulls
+    column.rows = first + rows
+    column.offsets.used = 4 * (column.rows + 1)
+    return 0
 
 
 cdef int _put_row(Column* column, const uint8_t* content, Py_ssize_t size) except -1:
     """Append one row, for which :func:`_reserve_rows` has made room."""
-    cdef Cells cells
-    _reserve_data(&column.data, size)
-    cells = _cells(column)
-    _put_cell(&cells, column.rows, content, size)
-    _settle(column, &cells, column.rows + 1)
-    return 0
+    cdef Py_ssize_t start = 0
+    cdef int32_t length = <int32_t>size
+    if size > _MAX_COLUMN_SIZE:
+        _reserve_data(&column.data, size)
+    return _put_cells(column, content, &start, &length, 1)
 
 
 cdef tuple _finished(Column* column):
@@ -499,51 +628,54 @@ cdef class ColumnDecoder:
         cdef _Walk walk = _Walk(data, header)
         cdef int64_t start = max(INT64_MIN, min(start_offset, INT64_MAX))
         cdef int64_t end = max(INT64_MIN, min(end_offset, INT64_MAX))
-        cdef const uint8_t* bytes_ = walk.data
-        cdef Py_ssize_t size = walk.size, position = 0, index, rows = self.rows
-        cdef int64_t previous = -1, last = walk.last_offset_delta, base_offset = walk.base_offset, offset
-        cdef int32_t timestamp_type = walk.timestamp_type
-        cdef int64_t base = walk.append_time if timestamp_type else walk.base_timestamp
-        cdef int fault
-        cdef Fields fields
-        cdef Cells key, value
-        self.reserve(walk.count, size)
-        cdef int64_t* offsets = <int64_t*>self.offset.data
-        cdef int64_t* timestamps = <int64_t*>self.timestamp_ms.data
-        cdef int32_t* timestamp_types = <int32_t*>self.timestamp_type.data
-        key = _cells(&self.key)
-        value = _cells(&self.value)
-        for index in range(walk.count):
-            fault = _advance(bytes_, &position, size, &previous, last, &fields)
+        cdef Py_ssize_t position = 0, index = 0, first, rows
+        cdef int64_t previous = -1
+        cdef int fault = 0
+        cdef Block block
+        self.reserve(walk.count, walk.size)
+        while index < walk.count:
+            rows = _read_block(
+                walk.data, &position, walk.size, min(BLOCK, walk.count - index), &previous, walk.last_offset_delta, &block,
+                &fault,
+            )
+            index += rows
+            first = 0
+            # Offsets increase, so those that are wanted are in one piece.
+            while first < rows and walk.base_offset + block.offset_deltas[first] < start:
+                first += 1
+            while rows > first and walk.base_offset + block.offset_deltas[rows - 1] >= end:
+                rows -= 1
+            self.put_block(walk, &block, first, rows)
             if fault:
                 raise walk.fault_at(fault, index, position)
-            offset = base_offset + fields.offset_delta
-            if not start <= offset < end:
-                continue
-            if fields.key_size > key.limit - key.used or fields.value_size > value.limit - value.used:
-                self.settle(rows, key, value)
-                _reserve_data(&self.key.data, fields.key_size)
-                _reserve_data(&self.value.data, fields.value_size)
-                key, value = _cells(&self.key), _cells(&self.value)
-            offsets[rows] = offset
-            timestamps[rows] = base if timestamp_type else <int64_t>(<uint64_t>base + <uint64_t>fields.timestamp_delta)
-            timestamp_types[rows] = timestamp_type
-            _put_cell(&key, rows, bytes_ + fields.key, fields.key_size)
-            _put_cell(&value, rows, bytes_ + fields.value, fields.value_size)
-            rows += 1
-            if self.include_headers:
-                self.append_headers(walk, &fields)
         walk.stand_at(walk.count, position)
         walk.end()
-        self.settle(rows, key, value)
 
-    cdef int settle(self, Py_ssize_t rows, Cells key, Cells value) except -1:
-        """Take over how far the columns have come."""
-        self.rows = rows
-        self.offset.used = self.timestamp_ms.used = 8 * rows
-        self.timestamp_type.used = 4 * rows
-        _settle(&self.key, &key, rows)
-        _settle(&self.value, &value, rows)
+    cdef int put_block(self, _Walk walk, const Block* block, Py_ssize_t first, Py_ssize_t end) except -1:
+        """Add rows of a block, for which :meth:`reserve` has made room."""
+        cdef Py_ssize_t rows = end - first, row
+        cdef int64_t base_offset = walk.base_offset
+        cdef uint64_t base = <uint64_t>walk.base_timestamp
+        cdef int32_t timestamp_type = walk.timestamp_type
+        cdef int64_t* offsets = <int64_t*>self.offset.data + self.rows
+        cdef int64_t* timestamps = <int64_t*>self.timestamp_ms.data + self.rows
+        cdef int32_t* timestamp_types = <int32_t*>self.timestamp_type.data + self.rows
+        _put_cells(&self.key, walk.data, block.keys + first, block.key_sizes + first, rows)
+        _put_cells(&self.value, walk.data, block.values + first, block.value_sizes + first, rows)
+        for row in range(rows):
+            offsets[row] = base_offset + block.offset_deltas[first + row]
+        for row in range(rows):
+            timestamps[row] = <int64_t>(base + <uint64_t>block.timestamp_deltas[first + row])
+            timestamp_types[row] = timestamp_type
+        if timestamp_type:
+            for row in range(rows):
+                timestamps[row] = walk.append_time
+        self.rows += rows
+        self.offset.used = self.timestamp_ms.used = 8 * self.rows
+        self.timestamp_type.used = 4 * self.rows
+        if self.include_headers:
+            for row in range(first, end):
+                self.append_headers(walk, block.headers[row], block.ends[row], block.header_counts[row])
         return 0
 
     cdef int reserve(self, Py_ssize_t more, Py_ssize_t size) except -1:
@@ -556,12 +688,13 @@ cdef class ColumnDecoder:
         _reserve_rows(&self.value, more)
         return 0
 
-    cdef int append_headers(self, _Walk walk, Fields* fields) except -1:
-        cdef Py_ssize_t position = fields.headers, end = fields.end, index, start = 0, size = 0
+    cdef int append_headers(self, _Walk walk, Py_ssize_t position, Py_ssize_t end, Py_ssize_t count) except -1:
+        cdef Py_ssize_t index, start = 0, size = 0
         cdef bytes name
-        _reserve_rows(&self.header_key, fields.header_count)
-        _reserve_rows(&self.header_value, fields.header_count)
-        for index in range(fields.header_count):
+        if count:
+            _reserve_rows(&self.header_key, count)
+            _reserve_rows(&self.header_value, count)
+        for index in range(count):
             walk.extent(&position, end, &start, &size)
             name = PyUnicode_DecodeUTF8(<char*>walk.data + start, max(size, 0), "replace").encode()
             _put_row(&self.header_key, <const uint8_t*>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))

@@ -22,6 +22,8 @@ from tidelog.records._faults import (
     FAULT_REMAINDER,
     malformed,
 )
+from tidelog.records._pure_scan import scan_batches as scan_batches
+from tidelog.records._pure_scan import validate_batch as validate_batch
 from tidelog.records.columns import BinaryBuffers, BinaryColumn, ColumnBuffers
 from tidelog.records.header import (
     LOG_APPEND_TIME,
@@ -33,6 +35,7 @@ from tidelog.records.header import (
     RecordBatchHeader,
     encode_prefix,
 )
+from tidelog.records.header import parse_header as parse_header
 from tidelog.records.record import Record
 from tidelog.records.sources import ContentSource, TimestampSource
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tidelog.records._engine import engine
 from tidelog.records.columns import BinaryBuffers, ColumnBuffers
 from tidelog.records.compression import decompress
-from tidelog.records.header import Buffer, iter_headers
-from tidelog.records.validation import check_crc, record_section
+from tidelog.records.header import Buffer
+from tidelog.records.scan import iter_headers
+from tidelog.records.validation import record_section
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,8 +34,8 @@ def to_arrow(buffer: Buffer, start_offset: int, end_offset: int, include_headers
         if not header.is_control and header.last_offset >= start_offset and header.base_offset < end_offset
     ]
     decoder = engine.ColumnDecoder(include_headers, sum(header.size_in_bytes for _, header in batches))
-    for position, header in batches:
-        check_crc(buffer, position, header)
+    for position, _ in batches:
+        header = engine.validate_batch(buffer, position)
         records = decompress(header.compression, record_section(buffer, position, header))
         decoder.append(records, header, start_offset, end_offset)
     return _record_batch(arrow, decoder.finish(), include_headers)

@@ -1,4 +1,4 @@
-"""The 61 bytes in front of every RecordBatch v2: parsed, iterated and assigned.
+"""The 61 bytes in front of every RecordBatch v2: parsed, assigned and written.
 
 Owns the layout (KIP-98, "Message Format"). The CRC covers everything from the attributes to the end, so a leader sets
 the base offset and the partition leader epoch without touching it. The records behind the header are not looked at.
@@ -7,7 +7,6 @@ the base offset and the partition leader epoch without touching it. The records 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -119,40 +118,43 @@ class RecordBatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
 
-def parse_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
+class BatchScan(NamedTuple):
+    """What a pass over a window of batches found: each good batch with its position, in the first ``size`` bytes.
+
+    ``wanted`` is what the batch behind them takes as a whole, or the 61 bytes of a header where that is not all in the
+    window: the next window begins there and has at least so many bytes. With a ``fault``, why no good batch follows, it
+    is 0. What is torn at the end of a file is no fault of the window: there, fewer than ``wanted`` bytes remain.
+    """
+
+    batches: list[tuple[int, RecordBatchHeader]]
+    size: int
+    wanted: int
+    fault: CorruptRecordError | None
+
+
+def parse_header(buffer: Buffer, position: int = 0, first_position: int = 0) -> RecordBatchHeader:
     """Return the header at a position; the rest of the batch need not be there.
+
+    ``first_position`` is where in a file the buffer begins, for the error.
 
     Raises:
         CorruptRecordError: fewer than 61 bytes, another magic than 2, or a length, offset or count that no batch has.
     """
-    if position < 0 or len(buffer) - position < HEADER_SIZE:
+    remaining = len(buffer) - position
+    if position < 0 or remaining < HEADER_SIZE:
         raise CorruptRecordError(
-            f"a batch header at byte {position} needs {HEADER_SIZE} bytes, {len(buffer) - position} remain"
+            f"a batch header at byte {first_position + position} needs {HEADER_SIZE} bytes, {remaining} remain"
         )
     fields = _HEADER_STRUCT.unpack_from(buffer, position)
     if buffer[position + _MAGIC_POSITION] != MAGIC:
         (magic,) = _INT8.unpack_from(buffer, position + _MAGIC_POSITION)
-        raise CorruptRecordError(f"batch at byte {position}: expected magic {MAGIC}, found {magic}")
+        raise CorruptRecordError(f"batch at byte {first_position + position}: expected magic {MAGIC}, found {magic}")
     header = tuple.__new__(RecordBatchHeader, fields)
     fault = _header_fault(header)
     if fault:
-        raise CorruptRecordError(f"batch with base offset {header.base_offset} at byte {position}: {fault}")
+        place = first_position + position
+        raise CorruptRecordError(f"batch with base offset {header.base_offset} at byte {place}: {fault}")
     return header
-
-
-def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:
-    """Yield position and header of each whole batch from a position on; stop before a torn tail.
-
-    Raises:
-        CorruptRecordError: a header that :func:`parse_header` refuses.
-    """
-    end = len(buffer)
-    while end - position >= HEADER_SIZE:
-        header = parse_header(buffer, position)
-        if header.size_in_bytes > end - position:
-            return
-        yield position, header
-        position += header.size_in_bytes
 
 
 def assign_offsets(

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from crc32c import crc32c
-
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.records._engine import engine
-from tidelog.records.compression import decompress
+from tidelog.records.compression import codec_name, decompress
 from tidelog.records.header import (
-    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
     HEADER_SIZE,
-    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     Buffer,
     RecordBatchHeader,
-    parse_header,
 )
 
 
@@ -53,24 +54,7 @@ def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     Raises:
         CorruptRecordError: the batch is torn, has an impossible header, or its CRC does not match.
     """
-    header = parse_header(buffer, position)
-    check_crc(buffer, position, header)
-    return header
-
-
-def check_crc(buffer: Buffer, position: int, header: RecordBatchHeader) -> None:
-    """Check that the batch of a header is whole and has its CRC-32C. Raises CorruptRecordError."""
-    remaining = len(buffer) - position
-    if header.size_in_bytes > remaining:
-        raise CorruptRecordError(
-            f"batch at offset {header.base_offset}: {header.size_in_bytes} bytes at byte {position}, {remaining} remain"
-        )
-    with memoryview(buffer)[position + ATTRIBUTES_POSITION : position + header.size_in_bytes] as covered:
-        actual = crc32c(covered)
-    if actual != header.crc:
-        raise CorruptRecordError(
-            f"batch at offset {header.base_offset}: expected CRC {header.crc:#010x}, the bytes have {actual:#010x}"
-        )
+    return engine.validate_batch(buffer, position)
 
 
 def validate_produced(buffer: Buffer) -> RecordBatchHeader:
@@ -90,16 +74,19 @@ def inspect_produced(buffer: Buffer, decompressing: bool = False) -> ProducedBat
         TidelogError: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE for one that clients may not
             write.
     """
-    header = validate_batch(buffer)
-    compression = header.compression
+    header = engine.validate_batch(buffer)
+    attributes = header.attributes
+    is_compressed = attributes & COMPRESSION_MASK != 0
+    if is_compressed:
+        codec_name(attributes & COMPRESSION_MASK)
     fault = _produced_fault(header, len(buffer))
     if fault:
         raise error_for(ErrorCode.INVALID_RECORD, fault)
-    if header.timestamp_type == LOG_APPEND_TIME:
+    if attributes & TIMESTAMP_TYPE_MASK:
         raise error_for(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
     if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < NO_TIMESTAMP:
         raise _negative_timestamp(min(header.base_timestamp, header.max_timestamp))
-    if compression != "none" and not decompressing:
+    if is_compressed and not decompressing:
         return ProducedBatch(header, None)
     summary = _summary(buffer, 0, header)
     if summary.min_timestamp < NO_TIMESTAMP:
@@ -135,8 +122,10 @@ def record_section(buffer: Buffer, position: int, header: RecordBatchHeader) -> 
 
 
 def _summary(buffer: Buffer, position: int, header: RecordBatchHeader) -> RecordsSummary:
-    records = decompress(header.compression, record_section(buffer, position, header))
-    return RecordsSummary(*engine.summarize_records(records, header))
+    records = record_section(buffer, position, header)
+    if header.attributes & COMPRESSION_MASK:
+        records = memoryview(decompress(header.compression, records))
+    return tuple.__new__(RecordsSummary, engine.summarize_records(records, header))
 
 
 def _negative_timestamp(timestamp_ms: int) -> TidelogError:
@@ -144,7 +133,8 @@ def _negative_timestamp(timestamp_ms: int) -> TidelogError:
 
 
 def _produced_fault(header: RecordBatchHeader, size: int) -> str | None:
-    if header.size_in_bytes != size:
+    attributes = header.attributes
+    if header.batch_length + LOG_OVERHEAD != size:
         return f"a client writes one batch at a time: the batch has {header.size_in_bytes} of {size} bytes"
     if header.base_offset != 0:
         return f"the base offset of a client's batch is 0, found {header.base_offset}"
@@ -152,12 +142,12 @@ def _produced_fault(header: RecordBatchHeader, size: int) -> str | None:
         return "the batch holds no record"
     if header.last_offset_delta + 1 != header.record_count:
         return f"last offset delta {header.last_offset_delta} does not fit {header.record_count} records"
-    if header.is_control:
+    if attributes & CONTROL_MASK:
         return "a client may not write control batches"
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         return f"base sequence {header.base_sequence} with producer id {header.producer_id}"
-    if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
+    if attributes & TRANSACTIONAL_MASK and header.producer_id == NO_PRODUCER_ID:
         return "a transactional batch has no producer id"
-    if header.has_delete_horizon:
+    if attributes & DELETE_HORIZON_MASK:
         return "a client may not set a delete horizon"
     return None

@@ -684,6 +684,7 @@ class ListOffsetsPartitionResult(_message.Message):
     offset: _builtins.int
     """-1 when no record is as late as the timestamp asked for."""
     leader_epoch: _builtins.int
+    """Of the record at the offset, or of the next one that is written; -1 when there is none."""
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     def __init__(

@@ -11,6 +11,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
 from tidelog_node.log import TimestampAndOffset
 from tidelog_node.partitions import Partition
+from tidelog_node.partitions.reads import epoch_at
 from tidelog_node.replication import LeaderState
 
 LATEST = -1
@@ -41,7 +42,6 @@ def _answer(
 ) -> None:
     partition.state.check_leader_epoch(optional_epoch(item))
     leader = partition.state.require_leader()
-    result.leader_epoch = leader.leader_epoch
     if item.timestamp_ms == LATEST:
         result.offset = _end_offset(partition, leader.latest_offset(), is_read_committed)
     elif item.timestamp_ms == EARLIEST:
@@ -51,6 +51,8 @@ def _answer(
         found = _find(partition, leader, item.timestamp_ms, end_offset)
         if found is not None:
             result.offset, result.timestamp_ms = found.offset, found.timestamp_ms
+    if result.offset != UNKNOWN_OFFSET:
+        result.leader_epoch = epoch_at(partition.log, result.offset)
 
 
 def _end_offset(partition: Partition, high_watermark: int, is_read_committed: bool) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message
-from tidelog_node.partitions.log_directories import LogDirectoryDescription
+from tidelog_node.partitions.descriptions import LogDirectoryDescription
 
 
 async def describe_log_dirs(context: NodeContext, request: pb.DescribeLogDirsRequest) -> pb.DescribeLogDirsResponse:

@@ -1,7 +1,7 @@
 """Writes batches into a log: as a leader, which checks and assigns, and as a follower, which takes them as they are.
 
 The order of its steps is what keeps the parts of a log true to each other: nothing is written before all is checked;
-the leader epoch is on the disk before the first batch of it; the producers learn of a batch when it is in the log.
+the leader epoch is in the cache before the first batch of it; the producers learn of a batch when it is in the log.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from tidelog_node.log.producer_replay import ProducerReplay
 
 class Appender:
     """Part of one :class:`PartitionLog`, on its thread; the log's methods of these names say what is raised."""
+
+    __slots__ = ("_epochs", "_local", "_producers", "_rules")
 
     def __init__(self, local: LocalLog, epochs: LeaderEpochCache, producers: ProducerReplay) -> None:
         self._local = local

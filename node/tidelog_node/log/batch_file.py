@@ -25,24 +25,23 @@ _LENGTH_POSITION = 8
 class BatchFile:
     """One open file. Methods raise OSError for what the disk refuses; a file that is closed is a bad descriptor."""
 
-    __slots__ = ("_files", "_handle", "_is_longer", "path", "size")
+    __slots__ = ("_files", "_handle", "_is_longer", "size")
 
-    def __init__(self, files: Files, path: Path, handle: int) -> None:
+    def __init__(self, files: Files, handle: int) -> None:
         self._files = files
         self._handle = handle
         self._is_longer = False
-        self.path = path
         self.size = files.size(handle)
 
     @classmethod
     def open(cls, files: Files, path: Path) -> BatchFile:
         """Open a file; what it holds is not looked at."""
-        return cls._opened(files, path, files.open(path), None, 0)
+        return cls._opened(files, files.open(path), None, 0)
 
     @classmethod
     def create(cls, files: Files, path: Path, allocated_bytes: int = 0) -> BatchFile:
         """Create an empty file, cutting one of that name to nothing; its space may be taken from the disk at once."""
-        return cls._opened(files, path, files.open(path, create=True), 0, allocated_bytes)
+        return cls._opened(files, files.open(path, create=True), 0, allocated_bytes)
 
     @property
     def modified_ms(self) -> int:
@@ -68,10 +67,12 @@ class BatchFile:
         self._files.truncate(self._handle, self.size)
         self._is_longer = False
 
-    def trim(self) -> None:
-        """Give space back that was allocated and not needed."""
-        if self._is_longer:
+    def trim(self) -> bool:
+        """Give space back that was allocated and not needed; False when there is none."""
+        is_longer = self._is_longer
+        if is_longer:
             self.cut_excess()
+        return is_longer
 
     def truncate(self, size: int) -> None:
         """Cut the file, durably."""
@@ -149,13 +150,13 @@ class BatchFile:
             self._files.close(handle)
 
     @classmethod
-    def _opened(cls, files: Files, path: Path, handle: int, cut_to: int | None, allocated_bytes: int) -> BatchFile:
+    def _opened(cls, files: Files, handle: int, cut_to: int | None, allocated_bytes: int) -> BatchFile:
         try:
             if cut_to is not None:
                 files.truncate(handle, cut_to)
             if allocated_bytes:
                 files.allocate(handle, allocated_bytes)
-            opened = cls(files, path, handle)
+            opened = cls(files, handle)
         except OSError:
             files.close(handle)
             raise

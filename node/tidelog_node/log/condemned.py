@@ -6,8 +6,6 @@ Who has such a file open can go on reading. What is left when the process ends i
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,12 +14,13 @@ from tidelog_node.log.segment_files import CONDEMNED_SUFFIX, condemned
 
 
 class CondemnedFiles:
-    """The renamed files of one log; :meth:`remove` may run in another thread."""
+    """The renamed files of one log; :meth:`remove` may run in another thread, one at a time."""
+
+    __slots__ = ("_files", "_waiting")
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[int, Path]] = deque()
+        self._waiting: list[tuple[int, Path]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -45,13 +44,13 @@ class CondemnedFiles:
             TidelogError: KAFKA_STORAGE_ERROR; the file is tried again with the next call.
         """
         count = 0
-        with self._lock:
-            for due_ms, path in list(self._waiting):
-                if due_ms <= now_ms:
-                    with storage_errors("Removing", path):
-                        remove_if_there(self._files, path)
-                    self._waiting.remove((due_ms, path))
-                    count += 1
+        for waiting in list(self._waiting):
+            due_ms, path = waiting
+            if due_ms <= now_ms:
+                with storage_errors("Removing", path):
+                    remove_if_there(self._files, path)
+                self._waiting.remove(waiting)
+                count += 1
         return count
 
 

@@ -2,14 +2,23 @@
 
 Entries are (epoch, start_offset), both strictly increasing. An entry whose start is below the log's end is
 the epoch of the batch at that offset; at most one entry starts at the end itself: the epoch of a leader that
-has not appended yet. The file is replaced durably before the memory changes, so it never lacks an entry for
-a batch that is on the disk; entries beyond the end are cut when the log is opened.
+has not appended yet.
+
+Changes are made in memory; :meth:`LeaderEpochCache.flush` makes the file follow. It must be called before a recovery
+point is given out, and before a segment is sealed that begins below one which was given out already. What the file says
+of the batches below a recovery point is then right, and the rest need not be: a recovery reads the segment of the
+recovery point and all behind it, and takes their epochs from the batches where the file says anything else. Thus a
+leader's epoch costs no write before its first batch is flushed, an epoch without a batch is never written, and entries
+that a truncation removed stay in the file until there is something to flush: they begin at the log's end or later,
+where the file is not believed, or in a part that a recovery reads. (Kafka writes an epoch before its first batch, and
+truncations in the background, since 3.8: KAFKA-16541.)
 """
 
 from __future__ import annotations
 
 import bisect
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,21 +43,25 @@ class EpochEntry:
 class LeaderEpochCache:
     """Answers which leader wrote which part of the log; one per :class:`PartitionLog`, on its thread.
 
-    ``damaged`` says that the file was missing or unreadable when it was opened, so that the entries must be
-    taken from the batches.
+    :meth:`flush` may run in another thread, one at a time. ``damaged`` says that the file was missing or unreadable
+    when it was opened, so that the entries must be taken from the batches.
     """
 
-    def __init__(self, files: Files, directory: Path) -> None:
+    __slots__ = ("_directory", "_entries", "_files", "_saved", "damaged")
+
+    def __init__(self, files: Files, directory: Path, *, exists: bool = True) -> None:
         self._files = files
-        self._path = directory / EPOCH_CHECKPOINT
-        entries = _read(files, self._path)
+        self._directory = directory
+        entries = _read(files, self._path) if exists else None
         self.damaged = entries is None
-        self._entries: list[EpochEntry] = entries or []
+        # Both are replaced by others, never changed: a flush in another thread sees one moment.
+        self._entries: tuple[EpochEntry, ...] = tuple(entries or ())
+        self._saved = self._entries
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         """All entries, oldest first."""
-        return tuple(self._entries)
+        return self._entries
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -65,50 +78,57 @@ class LeaderEpochCache:
 
         Entries of later epochs, or that start there or later, are removed: epochs only grow along a log. Where
         the same epoch is then the latest, it goes on.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the cache is as it was.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
         if self._entries and epoch == self._entries[-1].epoch and start_offset >= self._entries[-1].start_offset:
             return
-        kept = [e for e in self._entries if e.epoch <= epoch and e.start_offset < start_offset]
+        kept = tuple(e for e in self._entries if e.epoch <= epoch and e.start_offset < start_offset)
         is_going_on = bool(kept) and kept[-1].epoch == epoch
-        self.replace(kept if is_going_on else [*kept, EpochEntry(epoch, start_offset)])
+        self._entries = kept if is_going_on else (*kept, EpochEntry(epoch, start_offset))
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the entries that start at ``end_offset`` or later. Raises as :meth:`assign`."""
-        if self._entries and self._entries[-1].start_offset >= end_offset:
-            self.replace([entry for entry in self._entries if entry.start_offset < end_offset])
+        """Remove the entries that start at ``end_offset`` or later."""
+        self._entries = self._below(end_offset)
 
     def forget_beyond(self, end_offset: int) -> None:
-        """Remove the entries that start above the log's end, of a batch that could not be appended.
-
-        In memory alone, for the disk may be full: the file loses them with the next change, or when it is opened.
-        """
-        self._entries = [entry for entry in self._entries if entry.start_offset <= end_offset]
+        """Remove the entries that start above the log's end, of a batch that could not be appended."""
+        self._entries = self._below(end_offset + 1)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what is before ``start_offset``; the epoch that covers it now starts there.
-
-        The file follows with the next change: what it says too much is cut when the log is opened.
-        """
+        """Forget what is before ``start_offset``; the epoch that covers it now starts there."""
         older = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if older:
-            self._entries = [EpochEntry(older[-1].epoch, start_offset), *self._entries[len(older) :]]
+            self._entries = (EpochEntry(older[-1].epoch, start_offset), *self._entries[len(older) :])
 
     def clear(self) -> None:
-        """Remove all entries. Raises as :meth:`assign`."""
-        if self._entries:
-            self.replace([])
+        """Remove all entries."""
+        self._entries = ()
 
-    def replace(self, entries: list[EpochEntry]) -> None:
-        """Put these entries in place of all, on the disk first. Raises as :meth:`assign`."""
+    def restore(self, entries: Iterable[EpochEntry]) -> None:
+        """Put these entries in place of all."""
+        self._entries = tuple(entries)
+
+    def is_saved(self, end_offset: int) -> bool:
+        """Return whether the file says of what is below ``end_offset`` the same as the entries."""
+        saved = tuple(entry for entry in self._saved if entry.start_offset < end_offset)
+        return _are_alike(saved, self._below(end_offset))
+
+    def flush(self, end_offset: int) -> None:
+        """Make the file say, durably, what is below the log's end, and nothing else; no write when it does already.
+
+        What it says of offsets before the first entry may stay: it is cut when the log is opened.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the file says what it said before, or all of this.
+        """
+        entries = self._below(end_offset)
+        if _are_alike(self._saved, entries) and (not self.damaged or not entries):
+            return
         data = format_checkpoint((entry.epoch, entry.start_offset) for entry in entries)
         with storage_errors("Writing", self._path):
             replace_file(self._files, self._path, data)
-        self._entries = entries
+        self._saved = entries
         self.damaged = False
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[LeaderEpoch, int]:
@@ -132,6 +152,26 @@ class LeaderEpochCache:
         for earlier, later in pairwise(self._entries):
             assert earlier.epoch < later.epoch, self._entries
             assert earlier.start_offset < later.start_offset, self._entries
+
+    @property
+    def _path(self) -> Path:
+        return self._directory / EPOCH_CHECKPOINT
+
+    def _below(self, end_offset: int) -> tuple[EpochEntry, ...]:
+        entries = self._entries
+        if not entries or entries[-1].start_offset < end_offset:
+            return entries
+        return tuple(entry for entry in entries if entry.start_offset < end_offset)
+
+
+def _are_alike(saved: Sequence[EpochEntry], entries: Sequence[EpochEntry]) -> bool:
+    """Return whether a file with the ``saved`` entries says what ``entries`` do from the first of these on."""
+    if not entries:
+        return not saved
+    older = len(saved) - len(entries)
+    if older < 0 or saved[older].epoch != entries[0].epoch or saved[older].start_offset > entries[0].start_offset:
+        return False
+    return saved[older + 1 :] == entries[1:]
 
 
 def _read(files: Files, path: Path) -> list[EpochEntry] | None:

@@ -71,6 +71,6 @@ class GrowingIndexes:
         self.time_index.truncate(offset)
         self.resume()
 
-    def seal(self) -> None:
-        """Complete the time index, so that its last entry is the segment's largest timestamp."""
-        self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+    def seal(self) -> bool:
+        """Complete the time index, so that its last entry is the segment's largest timestamp; False when it was."""
+        return self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)

@@ -145,12 +145,14 @@ class TimeIndex:
         """The last (timestamp, absolute offset); (-1, base offset) when empty."""
         return self._entry(len(self) - 1)
 
-    def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry unless its timestamp is not above the last one's."""
-        if timestamp_ms > self._last_timestamp:
-            assert isinstance(self._data, bytearray), _SEALED
-            self._data += _TIME_ENTRY.pack(timestamp_ms, offset - self._base_offset)
-            self._last_timestamp = timestamp_ms
+    def maybe_append(self, timestamp_ms: int, offset: int) -> bool:
+        """Add an entry unless its timestamp is not above the last one's; returns whether it was added."""
+        if timestamp_ms <= self._last_timestamp:
+            return False
+        assert isinstance(self._data, bytearray), _SEALED
+        self._data += _TIME_ENTRY.pack(timestamp_ms, offset - self._base_offset)
+        self._last_timestamp = timestamp_ms
+        return True
 
     def before(self, timestamp_ms: int) -> tuple[int, int]:
         """Return the greatest entry (timestamp, absolute offset) below a timestamp, or (-1, base offset).

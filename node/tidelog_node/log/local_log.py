@@ -20,6 +20,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.records import RecordBatchHeader
 from tidelog_node.log.condemned import CondemnedFiles
 from tidelog_node.log.config import LogConfig
+from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.files import Buffer, Files, storage_error, storage_errors
 from tidelog_node.log.indexes import MAX_RELATIVE_OFFSET
 from tidelog_node.log.rolling import lifetime_ms, roll_jitter_ms, waited_ms
@@ -32,11 +33,36 @@ from tidelog_node.log.swap import swap_in
 class LocalLog:
     """Used by one :class:`PartitionLog` on its thread; :meth:`flush` and ``condemned.remove`` also in another.
 
-    After a failure that leaves the disk's content unknown the log is offline: ``failure`` says why.
+    ``epochs`` are only written, before a recovery point is given out. ``is_untouched`` says that the log is as a clean
+    stop left it. After a failure that leaves the disk's content unknown the log is offline: ``failure`` says why.
     """
 
+    __slots__ = (
+        "_epochs",
+        "_files",
+        "_flushing",
+        "_is_closed",
+        "_is_directory_dirty",
+        "_lifetime_ms",
+        "_rewritten_below",
+        "condemned",
+        "config",
+        "directory",
+        "failure",
+        "log_end_offset",
+        "recovery_point",
+        "segments",
+    )
+
     def __init__(
-        self, files: Files, directory: Path, config: LogConfig, segments: Sequence[Segment], checkpointed_point: int
+        self,
+        files: Files,
+        directory: Path,
+        config: LogConfig,
+        segments: Sequence[Segment],
+        epochs: LeaderEpochCache,
+        checkpointed_point: int,
+        is_untouched: bool,
     ) -> None:
         self.directory = directory
         self.segments = Segments(segments)
@@ -45,8 +71,9 @@ class LocalLog:
         self.log_end_offset = self.segments.active.next_offset
         self.recovery_point = min(checkpointed_point, self.log_end_offset)
         self._files = files
+        self._epochs = epochs
         self._rewritten_below = checkpointed_point if checkpointed_point > self.log_end_offset else 0
-        self._is_directory_dirty = True
+        self._is_directory_dirty = not is_untouched
         self._is_closed = False
         self._flushing = threading.Lock()
         self.change_config(config)
@@ -85,12 +112,16 @@ class LocalLog:
         base_offset = self.log_end_offset
         if active.size == 0 or not _is_in_reach(base_offset, first_offset):
             base_offset = first_offset
+        is_below_recovery_point = active.base_offset < self._rewritten_below
         with self._offline_on_failure("Flushing"):
-            if base_offset > self.log_end_offset or active.base_offset < self._rewritten_below:
+            if base_offset > self.log_end_offset or is_below_recovery_point:
                 active.fsync()
             if base_offset > self.log_end_offset:
                 active.save_indexes()
                 self._files.fsync_directory(self.directory)
+        if is_below_recovery_point:
+            with self._flushing:
+                self._epochs.flush(self.log_end_offset)
         with storage_errors("Rolling a segment of", self.directory):
             active.seal()
             segment = Segment.create(self._files, self.directory, base_offset, self.config)
@@ -210,10 +241,14 @@ class LocalLog:
         """Put all that is appended by now on the disk and return the new recovery point: the log's end at the call.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, since what the disk holds is no longer known.
+            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, since what the disk holds is no longer known, unless
+                it was only the leader epochs that could not be written.
         """
         with self._flushing:
-            end_offset, segments = self.log_end_offset, self.segments.from_offset(self.recovery_point)
+            end_offset = self.log_end_offset
+            if end_offset <= self.recovery_point and not self._is_directory_dirty:
+                return end_offset
+            segments = self.segments.from_offset(self.recovery_point)
             with self._offline_on_failure("Flushing"):
                 for segment in segments:
                     segment.fsync()
@@ -222,6 +257,7 @@ class LocalLog:
                 if self._is_directory_dirty:
                     self._is_directory_dirty = False
                     self._files.fsync_directory(self.directory)
+            self._epochs.flush(end_offset)
             self.recovery_point = max(self.recovery_point, end_offset)
             if end_offset >= self._rewritten_below:
                 self._rewritten_below = 0
@@ -231,13 +267,14 @@ class LocalLog:
         """Flush and write the indexes; the files are closed in any case. Raises as :meth:`flush`; once only."""
         try:
             self.check_online()
+            active = self.segments.active
             with self._offline_on_failure("Trimming"):
-                self.segments.active.seal()
+                if active.seal():
+                    active.fsync()
             self.flush()
+            self._epochs.flush(self.log_end_offset)
             with self._offline_on_failure("Writing the indexes of"):
-                for segment in self.segments:
-                    segment.save_indexes()
-                self._files.fsync_directory(self.directory)
+                self._save_indexes()
         finally:
             self.close_files()
 
@@ -251,6 +288,13 @@ class LocalLog:
         self._is_closed = True
         for segment in self.segments:
             segment.close()
+
+    def _save_indexes(self) -> None:
+        unsaved = [segment for segment in self.segments if segment.has_unsaved_indexes]
+        for segment in unsaved:
+            segment.save_indexes()
+        if unsaved:
+            self._files.fsync_directory(self.directory)
 
     def _save_sealed(self, segment: Segment) -> None:
         if segment.has_unsaved_indexes:
@@ -269,7 +313,8 @@ class LocalLog:
         """After a truncation.
 
         A recovery point that was handed out may lie beyond the new end and be checkpointed still. Segments that begin
-        below it are therefore synced when they are rolled, so that recovery from there finds all before it intact.
+        below it are therefore synced when they are rolled, with the leader epochs, so that recovery from there finds
+        all before it intact.
         """
         self.log_end_offset = self.segments.active.next_offset
         self._rewritten_below = max(self._rewritten_below, self.recovery_point)

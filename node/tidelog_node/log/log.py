@@ -20,7 +20,7 @@ from tidelog_node.log.appending import Appender
 from tidelog_node.log.appends import AppendInfo
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.deletion import condemn_directory, delete_directory
-from tidelog_node.log.epochs import LeaderEpochCache
+from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
 from tidelog_node.log.expiry import find_expired_segments
 from tidelog_node.log.files import OS_FILES, Buffer, Files, storage_errors
 from tidelog_node.log.local_log import LocalLog
@@ -30,6 +30,7 @@ from tidelog_node.log.producers import ProducerStates
 from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
 from tidelog_node.log.retention import RetentionPoint
 from tidelog_node.log.segment import Segment
+from tidelog_node.log.segment_files import LOG_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ class PartitionLog(LogReader):
     leaves the disk's content unknown (a flush, a truncation, a swap) the log is offline: ``failure`` says why and every
     call raises it.
     """
+
+    __slots__ = ("_appender", "_files", "_unflushed_since_ms", "recovery")
 
     def __init__(
         self,
@@ -84,12 +87,14 @@ class PartitionLog(LogReader):
         """
         known = RecoveryInput(files, directory, config, clean, recovery_point, log_start_offset, now_ms)
         with storage_errors("Opening the log", directory):
-            files.mkdir(directory)
-            files.fsync_directory(directory.parent)
-            epochs = LeaderEpochCache(files, directory)
+            names = _names_in(files, directory)
+            epochs = LeaderEpochCache(files, directory, exists=EPOCH_CHECKPOINT in names)
             producers = ProducerReplay(ProducerStates(files, directory, producer_id_expiration_ms), now_ms)
-            segments, report = load_segments(known, epochs, producers)
-            local = LocalLog(files, directory, config, segments, segments[-1].next_offset if clean else recovery_point)
+            segments, report = load_segments(known, names, epochs, producers)
+            active = segments[-1]
+            is_untouched = clean and not report.checked_segments and not active.has_unsaved_indexes
+            point = active.next_offset if clean else recovery_point
+            local = LocalLog(files, directory, config, segments, epochs, point, is_untouched)
             log_start = max(log_start_offset, segments[0].base_offset)
             log = cls(local, epochs, producers, files, report, log_start)
             producers.states.retain_snapshots(local.segments.base_offsets)
@@ -250,8 +255,10 @@ class PartitionLog(LogReader):
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
         """Note that ``epoch`` begins at ``offset``, as a new leader does at its log's end before it appends.
 
+        Nothing is written: an epoch is on the disk before a recovery point above its first batch is given out.
+
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the epochs are as they were.
+            TidelogError: KAFKA_STORAGE_ERROR, the log is offline.
         """
         self._local.check_online()
         self._epochs.assign(LeaderEpoch(epoch), offset)
@@ -274,7 +281,8 @@ class PartitionLog(LogReader):
         """Put all that is appended by now on the disk and return the new recovery point: the log's end at the call.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, since what the disk holds is no longer known.
+            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, since what the disk holds is no longer known, unless
+                it was only the leader epochs that could not be written. The recovery point is as it was.
         """
         self._local.check_online()
         self._unflushed_since_ms = None
@@ -291,7 +299,8 @@ class PartitionLog(LogReader):
         """
         if not self._local.is_closed:
             self._local.close()
-            self._producers.states.take_snapshot(self.log_end_offset, durable=True)
+            if self.log_end_offset > self._local.segments.first.base_offset or len(self._producers.states):
+                self._producers.states.take_snapshot(self.log_end_offset, durable=True)
 
     def go_offline(self, error: TidelogError) -> None:
         """Refuse everything from now on, as after a failure of its own: the disk has failed under another log."""
@@ -340,3 +349,15 @@ class PartitionLog(LogReader):
     def _sync_directory(self) -> None:
         with storage_errors("Flushing", self.directory):
             self._files.fsync_directory(self.directory)
+
+
+def _names_in(files: Files, directory: Path) -> Sequence[str]:
+    """Return what a log's directory holds; it is created when missing, and on the disk before its first segment."""
+    try:
+        names: Sequence[str] = files.listdir(directory)
+    except FileNotFoundError:
+        files.mkdir(directory)
+        names = ()
+    if not any(name.endswith(LOG_SUFFIX) for name in names):
+        files.fsync_directory(directory.parent)
+    return names

@@ -21,6 +21,8 @@ from tidelog_node.log.transactions import find_aborted
 class LogReader:
     """The reading half of a :class:`PartitionLog`, whose parts it is given. Any method raises KAFKA_STORAGE_ERROR."""
 
+    __slots__ = ("__weakref__", "_epochs", "_local", "_log_start_offset", "_producers", "directory")
+
     def __init__(
         self, local: LocalLog, epochs: LeaderEpochCache, producers: ProducerReplay, log_start_offset: int
     ) -> None:

@@ -22,10 +22,16 @@ _NO_TIME = -1
 
 
 class ProducerReplay:
-    """Made with the :class:`ProducerStates` of one log, on its thread. Methods raise OSError."""
+    """Made with the :class:`ProducerStates` of one log, on its thread. Methods raise OSError.
+
+    ``names`` is what the log's directory holds until the first :meth:`load`; None when that is not known.
+    """
+
+    __slots__ = ("_now_ms", "names", "states")
 
     def __init__(self, states: ProducerStates, now_ms: int) -> None:
         self.states = states
+        self.names: Sequence[str] | None = None
         self._now_ms = now_ms
 
     def load(self, segments: Sequence[Segment], log_start_offset: int, end_offset: int) -> None:
@@ -33,7 +39,8 @@ class ProducerReplay:
 
         The transaction indexes are complete and are left as they are.
         """
-        replay_from = self.states.load(log_start_offset, end_offset, self._now_ms)
+        names, self.names = self.names, None
+        replay_from = self.states.load(log_start_offset, end_offset, self._now_ms, names)
         if replay_from < end_offset:
             self.replay(segments, replay_from, end_offset)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -69,16 +69,17 @@ class RecoveryInput:
 
 
 def load_segments(
-    known: RecoveryInput, epochs: LeaderEpochCache, producers: ProducerReplay
+    known: RecoveryInput, names: Sequence[str], epochs: LeaderEpochCache, producers: ProducerReplay
 ) -> tuple[list[Segment], RecoveryReport]:
     """Return the segments of a directory, oldest first and at least one, and what was done to them.
 
-    Epochs and producers are then as the batches say. Raises OSError when the disk refuses; what was opened by then is
-    closed.
+    ``names`` is what the directory holds. Epochs and producers are then as the batches say. Raises OSError when the
+    disk refuses; what was opened by then is closed.
     """
     files, directory, config = known.files, known.directory, known.config
-    finish_swaps(files, directory, config)
-    bases = _tidy(files, directory)
+    names = finish_swaps(files, directory, config, names)
+    bases = _tidy(files, directory, names)
+    producers.names = [name for name in names if not name.endswith(TEMPORARY_SUFFIX)]
     segments: list[Segment] = []
     try:
         if not bases:
@@ -121,7 +122,7 @@ class _Recovery:
             fault = self._segments[-1].load_tail()
             if fault is None:
                 self._load_producers(self._segments[-1].next_offset)
-                self._mend_epochs(len(self._segments))
+                self._mend_epochs(len(self._segments), self._segments[-1].next_offset)
                 return self._report
             logger.warning("%s was closed cleanly but is checked again: %s", self._known.directory, fault)
         self._check()
@@ -135,7 +136,7 @@ class _Recovery:
         while not self._is_checked(first):
             self._report.checked_segments = self._report.checked_batches = 0
             self._runs = []
-        self._mend_epochs(first)
+        self._mend_epochs(first, self._known.recovery_point)
         self._tell(self._segments[-1].next_offset)
 
     def _is_checked(self, first: int) -> bool:
@@ -219,8 +220,11 @@ class _Recovery:
             segment.remove()
             self._known.files.fsync_directory(self._known.directory)
 
-    def _mend_epochs(self, first_checked: int) -> None:
-        """Keep the entries that agree with the checked batches and lie in the log; read all anew when damaged."""
+    def _mend_epochs(self, first_checked: int, flushed_below: int) -> None:
+        """Keep the entries that agree with the checked batches and lie in the log; read all anew when damaged.
+
+        The file follows at once where it is wrong below what is flushed: batches there may not be read again.
+        """
         segments = self._segments
         checked = self._runs
         if self._epochs.damaged:
@@ -236,9 +240,9 @@ class _Recovery:
                 start = segments[first_checked].base_offset
                 entries = _clip(self._epochs.entries, self._log_start_offset, start)
                 _add_epochs(entries, checked)
-        entries = self._with_first_epochs(entries)
-        if self._epochs.damaged or tuple(entries) != self._epochs.entries:
-            self._epochs.replace(entries)
+        self._epochs.restore(self._with_first_epochs(entries))
+        if not self._epochs.is_saved(flushed_below):
+            self._epochs.flush(segments[-1].next_offset)
 
     def _with_first_epochs(self, entries: list[EpochEntry]) -> list[EpochEntry]:
         """Add what the cache forgot when the log's start advanced, which a crash took back."""
@@ -288,9 +292,8 @@ def _goes_back(segment: Segment, position: int) -> bool:
     return header.base_offset < segment.next_offset
 
 
-def _tidy(files: Files, directory: Path) -> list[int]:
+def _tidy(files: Files, directory: Path, names: Sequence[str]) -> list[int]:
     """Remove what no log has: half-written replacements and indexes without a segment. Return the base offsets."""
-    names = files.listdir(directory)
     parsed = [(name, found) for name in names if (found := parse_segment_name(name))]
     bases = {base for _, (base, suffix, _) in parsed if suffix == LOG_SUFFIX}
     for name, (base, _, _) in parsed:
@@ -315,8 +318,9 @@ def _clip(entries: Iterable[EpochEntry], log_start_offset: int, end_offset: int)
     covering = [entry for entry in kept if entry.start_offset <= log_start_offset]
     if not covering:
         return kept
-    first = EpochEntry(covering[-1].epoch, max(log_start_offset, covering[-1].start_offset))
-    return [first, *kept[len(covering) :]]
+    if log_start_offset >= end_offset:
+        return []
+    return [EpochEntry(covering[-1].epoch, log_start_offset), *kept[len(covering) :]]
 
 
 def _add_epochs(entries: list[EpochEntry], runs: Iterable[_EpochRun]) -> None:

@@ -26,6 +26,7 @@ from tidelog_node.log.segment_files import (
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    SegmentPaths,
     segment_name,
 )
 from tidelog_node.log.segment_indexes import SegmentIndexes
@@ -44,31 +45,29 @@ class Segment:
     __slots__ = (
         "_batches",
         "_config",
-        "_directory",
         "_files",
         "_first_timestamp",
         "_indexes",
-        "_suffix",
+        "_paths",
+        "_transaction_index",
         "base_offset",
         "created_ms",
         "next_offset",
-        "transaction_index",
     )
 
     def __init__(
         self, files: Files, directory: Path, base_offset: int, config: LogConfig, batches: BatchFile, suffix: str
     ) -> None:
         self._files = files
-        self._directory = directory
         self._config = config
-        self._suffix = suffix
+        self._paths = SegmentPaths(directory, base_offset, suffix)
         self._batches = batches
-        self._indexes = SegmentIndexes(files, batches, base_offset, config, self.file_path)
+        self._indexes = SegmentIndexes(files, batches, base_offset, config, self._paths)
+        self._transaction_index: TransactionIndex | None = None
         self._first_timestamp: int | None = None
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.created_ms = 0
-        self.transaction_index = TransactionIndex(files, self.file_path(TRANSACTION_INDEX_SUFFIX))
 
     @classmethod
     def open(cls, files: Files, directory: Path, base_offset: int, config: LogConfig, suffix: str = "") -> Segment:
@@ -105,16 +104,23 @@ class Segment:
     @property
     def path(self) -> Path:
         """The segment's log file."""
-        return self._batches.path
+        return self._paths.of(LOG_SUFFIX)
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """The transactions that were aborted in this segment."""
+        if self._transaction_index is None:
+            self._transaction_index = TransactionIndex(self._files, self._paths.of(TRANSACTION_INDEX_SUFFIX))
+        return self._transaction_index
 
     @property
     def suffix(self) -> str:
         """The suffix of the state that the segment is in; "" for one of a log."""
-        return self._suffix
+        return self._paths.state
 
     def file_path(self, suffix: str) -> Path:
         """Return the path of the segment's file with a suffix, in the state that the segment is in."""
-        return self._directory / segment_name(self.base_offset, suffix + self._suffix)
+        return self._paths.of(suffix)
 
     @property
     def max_timestamp(self) -> int:
@@ -250,7 +256,7 @@ class Segment:
         That is another object for the same file: whoever holds this one holds what no log has any more.
         """
         segment = copy.copy(self)
-        segment._indexes = SegmentIndexes(self._files, self._batches, self.base_offset, self._config, segment.file_path)
+        segment._indexes = SegmentIndexes(self._files, self._batches, self.base_offset, self._config, self._paths)
         segment._indexes.take(self._indexes)
         segment._truncate(offset)
         return segment
@@ -298,10 +304,10 @@ class Segment:
         """Return whether what is behind a position is space that was allocated and never written."""
         return self._config.preallocate and self._batches.is_zero_from(position)
 
-    def seal(self) -> None:
-        """Complete the indexes, for a successor begins to grow; space that was not needed is given back."""
-        self._growing().seal()
-        self._batches.trim()
+    def seal(self) -> bool:
+        """Complete the indexes, for a successor begins to grow; give space that was not needed back, and say so."""
+        self._indexes.seal()
+        return self._batches.trim()
 
     def save_indexes(self) -> None:
         """Replace both index files, each in one step, unless they have these entries already.
@@ -322,7 +328,8 @@ class Segment:
     def fsync(self) -> None:
         """Return when the batches and the aborted transactions are on the disk."""
         self._batches.fsync()
-        self.transaction_index.flush()
+        if self._transaction_index is not None:
+            self._transaction_index.flush()
 
     def set_modified_ms(self, modified_ms: int) -> None:
         """Say when the records of the segment were last written, for those who tell its age by that."""
@@ -330,9 +337,9 @@ class Segment:
 
     def renamed(self, suffix: str) -> None:
         """Take note that all files have this suffix of state now."""
-        self._suffix = suffix
-        self._batches.path = self.file_path(LOG_SUFFIX)
-        self.transaction_index.path = self.file_path(TRANSACTION_INDEX_SUFFIX)
+        self._paths.state = suffix
+        if self._transaction_index is not None:
+            self._transaction_index.path = self._paths.of(TRANSACTION_INDEX_SUFFIX)
 
     def close(self) -> None:
         """Close the files, once; the segment cannot be used afterwards."""

@@ -27,6 +27,21 @@ def segment_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+class SegmentPaths:
+    """Where the files of one segment are; ``state`` is the suffix of the state that they are in, "" for a log's."""
+
+    __slots__ = ("base_offset", "directory", "state")
+
+    def __init__(self, directory: Path, base_offset: int, state: str) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.state = state
+
+    def of(self, suffix: str) -> Path:
+        """Return the path of the file with a suffix."""
+        return self.directory / segment_name(self.base_offset, suffix + self.state)
+
+
 def parse_segment_name(name: str) -> tuple[int, str, str] | None:
     """Return base offset, suffix and suffix of state ("" for none) of a segment's file; None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from tidelog.errors import CorruptRecordError
 from tidelog.records import RecordBatchHeader
@@ -18,7 +17,7 @@ from tidelog_node.log.config import LogConfig
 from tidelog_node.log.files import TEMPORARY_SUFFIX, Files, read_file, remove_if_there, write_file
 from tidelog_node.log.growing_indexes import GrowingIndexes
 from tidelog_node.log.indexes import NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeIndex
-from tidelog_node.log.segment_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from tidelog_node.log.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentPaths
 
 logger = logging.getLogger(__name__)
 
@@ -37,20 +36,20 @@ class SegmentIndexes:
         "_config",
         "_files",
         "_mapped",
-        "_path_of",
+        "_paths",
         "growing",
         "is_saved",
         "may_have_files",
     )
 
     def __init__(
-        self, files: Files, batches: BatchFile, base_offset: int, config: LogConfig, path_of: Callable[[str], Path]
+        self, files: Files, batches: BatchFile, base_offset: int, config: LogConfig, paths: SegmentPaths
     ) -> None:
         self._files = files
         self._batches = batches
         self._base_offset = base_offset
         self._config = config
-        self._path_of = path_of
+        self._paths = paths
         self._mapped: tuple[OffsetIndex, TimeIndex] | None = None
         self.growing: GrowingIndexes | None = None
         self.is_saved = True
@@ -67,8 +66,8 @@ class SegmentIndexes:
     @property
     def has_files(self) -> bool:
         """Whether both files are there, so that the segment was whole on the disk when they were written."""
-        names = self._files.listdir(self._batches.path.parent)
-        return all(self._path_of(suffix).name in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        names = self._files.listdir(self._paths.directory)
+        return all(self._paths.of(suffix).name in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
 
     def lookup(self) -> tuple[OffsetIndex, TimeIndex]:
         """Return both indexes to search in."""
@@ -80,7 +79,7 @@ class SegmentIndexes:
         try:
             mapped = self._mapped = self._map()
         except (CorruptIndexError, CorruptRecordError) as cause:
-            logger.info("The indexes of %s are rebuilt: %s", self._batches.path, cause)
+            logger.info("The indexes of %s are rebuilt: %s", self._paths.of(LOG_SUFFIX), cause)
             return self._rebuild()
         return mapped
 
@@ -94,7 +93,8 @@ class SegmentIndexes:
         if position:
             first = _first(headers)
             if first is None or first[1].last_offset != offset:
-                logger.warning("The index of %s is wrong at byte %d and is rebuilt", self._batches.path, position)
+                path = self._paths.of(INDEX_SUFFIX)
+                logger.warning("%s is wrong at byte %d of its segment: the indexes are rebuilt", path, position)
                 headers = self._batches.headers(find(self._rebuild()[0])[1])
             else:
                 yield first
@@ -104,7 +104,8 @@ class SegmentIndexes:
         """Return an offset before which every record is earlier than ``timestamp_ms``."""
         entry = self.lookup()[1].before(timestamp_ms)
         if entry[0] != NO_TIMESTAMP and not self._is_true(entry, *self.lookup()):
-            logger.warning("The time index of %s is wrong at offset %d and is rebuilt", self._batches.path, entry[1])
+            path = self._paths.of(TIME_INDEX_SUFFIX)
+            logger.warning("%s is wrong at offset %d: the indexes are rebuilt", path, entry[1])
             entry = self._rebuild()[1].before(timestamp_ms)
         return entry[1]
 
@@ -125,6 +126,13 @@ class SegmentIndexes:
         growing = self.start()
         self.may_have_files = True
         return growing
+
+    def seal(self) -> None:
+        """Complete the indexes in memory, which are saved as long as nothing is missing."""
+        growing = self.growing
+        assert growing is not None, f"{self._paths.of(LOG_SUFFIX)} is sealed"
+        if growing.seal():
+            self.is_saved = False
 
     def confirm(self) -> None:
         """Replace the files unless they are what the indexes in memory are; they are there at any time."""
@@ -193,7 +201,7 @@ class SegmentIndexes:
         """
         if self.may_have_files:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                remove_if_there(self._files, self._path_of(suffix))
+                remove_if_there(self._files, self._paths.of(suffix))
             self.is_saved = self.may_have_files = False
 
     def close(self) -> None:
@@ -203,8 +211,8 @@ class SegmentIndexes:
     def _map(self) -> tuple[OffsetIndex, TimeIndex]:
         offset_index, time_index = OffsetIndex(self._base_offset), TimeIndex(self._base_offset)
         try:
-            offset_index.load(self._files.map(self._path_of(INDEX_SUFFIX)), self._batches.size)
-            time_index.load(self._files.map(self._path_of(TIME_INDEX_SUFFIX)), _UNBOUNDED)
+            offset_index.load(self._files.map(self._paths.of(INDEX_SUFFIX)), self._batches.size)
+            time_index.load(self._files.map(self._paths.of(TIME_INDEX_SUFFIX)), _UNBOUNDED)
         except FileNotFoundError as cause:
             raise CorruptIndexError(f"there is no {cause.filename}") from cause
         self._check_newest(offset_index, time_index)
@@ -239,13 +247,13 @@ class SegmentIndexes:
         return growing.offset_index, growing.time_index
 
     def _read(self, suffix: str) -> bytearray:
-        data = read_file(self._files, self._path_of(suffix))
+        data = read_file(self._files, self._paths.of(suffix))
         if data is None:
-            raise CorruptIndexError(f"there is no {self._path_of(suffix)}")
+            raise CorruptIndexError(f"there is no {self._paths.of(suffix)}")
         return bytearray(data)
 
     def _replace(self, suffix: str, data: bytes) -> None:
-        path = self._path_of(suffix)
+        path = self._paths.of(suffix)
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         write_file(self._files, temporary, data)
         self._files.rename(temporary, path)

@@ -14,6 +14,8 @@ from tidelog_node.log.segment import Segment
 class Segments:
     """At least one segment, oldest first; the last one, ``active``, grows, all others are sealed."""
 
+    __slots__ = ("_sealed_bytes", "_segments", "active")
+
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = list(segments)
         self._sealed_bytes = sum(segment.size for segment in self._segments[:-1])

@@ -56,9 +56,14 @@ def swap_in(
     files.fsync_directory(directory)
 
 
-def finish_swaps(files: Files, directory: Path, config: LogConfig) -> None:
-    """Complete the swaps that were committed and remove what belongs to others. Raises OSError."""
-    parsed = [(name, found) for name in files.listdir(directory) if (found := parse_segment_name(name))]
+def finish_swaps(files: Files, directory: Path, config: LogConfig, names: Sequence[str]) -> Sequence[str]:
+    """Complete the swaps that were committed and remove what belongs to others; ``names`` is what the directory holds.
+
+    Returns what it holds then. Raises OSError.
+    """
+    parsed = [(name, found) for name in names if (found := parse_segment_name(name))]
+    if not any(state for _, (_, _, state) in parsed):
+        return names
     committed = sorted(base for _, (base, suffix, state) in parsed if (suffix, state) == (LOG_SUFFIX, SWAP_SUFFIX))
     for name, (base, _, state) in parsed:
         if state == CLEANED_SUFFIX or (state == SWAP_SUFFIX and base not in committed):
@@ -67,6 +72,7 @@ def finish_swaps(files: Files, directory: Path, config: LogConfig) -> None:
     swapped = {found[:2] for _, found in parsed if found[2] == SWAP_SUFFIX}
     for base in committed:
         _finish(files, directory, config, base, plain, swapped)
+    return files.listdir(directory)
 
 
 def _finish(

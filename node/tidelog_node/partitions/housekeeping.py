@@ -75,13 +75,9 @@ async def expire_producers(registry: PartitionRegistry, interval_ms: int) -> Non
 
 async def write_checkpoints(registry: PartitionRegistry, interval_ms: int) -> None:
     """Write high watermarks and recovery points each ``interval_ms``, where they changed, until cancelled."""
-    written = None
     while True:
         await asyncio.sleep(interval_ms / 1000)
-        current = registry.checkpoints()
-        if current != written:
-            await registry.write_checkpoints()
-            written = current
+        await registry.write_checkpoints()
 
 
 async def write_log_start_offsets(registry: PartitionRegistry, interval_ms: int) -> None:

@@ -13,17 +13,16 @@ import logging
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
-from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
-from tidelog_node.log.deletion import delete_directory, remove_directory
+from tidelog_node.log.deletion import condemn_directory, delete_directory, remove_directory
 from tidelog_node.log.files import storage_errors
 from tidelog_node.partitions.loading import FoundPartition, PartitionKey, load_partitions
 
-__all__ = ["FoundPartition", "LogDirectories", "LogDirectoryDescription", "PartitionKey", "ReplicaDescription"]
+__all__ = ["FoundPartition", "LogDirectories", "PartitionKey"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,31 +30,6 @@ STRAY_SUFFIX = "-stray"
 _NO_BROKER_EPOCH = BrokerEpoch(-1)
 
 Offsets = Mapping[PartitionKey, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaDescription:
-    """A replica in a log directory; ``is_future`` marks the copy that a move under way is making (KIP-113).
-
-    ``offset_lag`` is how far the high watermark, or for a copy the current replica's end, is ahead of this log's end.
-    """
-
-    topic: str
-    partition: int
-    size_in_bytes: int
-    offset_lag: int
-    is_future: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirectoryDescription:
-    """One of ``log.dirs``; ``error`` says why it is offline. Bytes are those of its file system, -1 if not known."""
-
-    path: Path
-    error: TidelogError | None
-    replicas: tuple[ReplicaDescription, ...] = ()
-    total_bytes: int = -1
-    usable_bytes: int = -1
 
 
 class LogDirectories:
@@ -66,6 +40,7 @@ class LogDirectories:
         self._online: dict[Path, LogDirectory] = {}
         self._failures: dict[Path, TidelogError] = {}
         self._offline_ids: list[DirectoryId] = []
+        self._unclean: set[Path] = set()
 
     @classmethod
     def open(
@@ -190,23 +165,24 @@ class LogDirectories:
         """
         return self.directory_for(key, assigned, preferred).open_log(*key, topic_id, config)
 
-    def check_may_open(self, key: PartitionKey, assigned: DirectoryId, *, is_in_sync: bool) -> None:
+    def check_may_open(self, key: PartitionKey, assigned: DirectoryId, *, is_in_sync: bool, is_new: bool) -> None:
         """Check that a partition's log is here, or may be created without that its records be lost.
 
         It may not while its log can be in a directory that is offline; nor when it is the last in-sync replica, which
         ``is_in_sync`` says of one that was opened by no process since the node registered, and the directory that it is
-        assigned to is not here.
+        assigned to is not here. Of one that was never assigned nobody knows where it is, unless it ``is_new``.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        is_known = assigned == UNASSIGNED_DIRECTORY or self.with_id(assigned) is not None
-        if self._online and (is_known or self.holding(key) is not None):
+        if self._online and self.holding(key) is not None:
             return
-        if self._failures:
+        is_unknown = assigned == UNASSIGNED_DIRECTORY and is_in_sync and not is_new
+        is_missing = assigned != UNASSIGNED_DIRECTORY and self.with_id(assigned) is None
+        if not self._online or (self._failures and (is_unknown or is_missing)):
             paths = ", ".join(map(str, self._failures))
             text = f"its log may be in a log directory that is offline: {paths}"
-        elif is_in_sync and assigned != LOST_DIRECTORY:
+        elif is_missing and is_in_sync:
             text = f"it is the last in-sync replica, and its log directory {assigned.hex()} is not in log.dirs"
         else:
             return
@@ -234,6 +210,22 @@ class LogDirectories:
         with storage_errors("Renaming", path):
             self.files.rename(path, target)
             self.files.fsync_directory(path.parent)
+
+    def condemn(self, directory: LogDirectory, key: PartitionKey) -> Path:
+        """Rename the folder of a replica whose log is closed, for it to be removed later; returns its new path.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        condemned = condemn_directory(self.files, directory.partition_path(*key))
+        directory.forget(*key)
+        return condemned
+
+    def note_unclean(self, key: PartitionKey) -> None:
+        """Say that a log was not closed cleanly: the stop does not count as clean for its directory."""
+        directory = self.holding(key)
+        if directory is not None:
+            self._unclean.add(directory.path)
 
     def remove_folder(self, path: Path) -> None:
         """Remove a folder that is not a replica's own.
@@ -294,14 +286,16 @@ class LogDirectories:
     def close(self, *, clean: bool, broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH) -> None:
         """Release every directory; ``clean`` says that all logs were closed, and leaves the markers.
 
+        None is left where :meth:`note_unclean` was called.
+
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; all are released.
         """
         failure: TidelogError | None = None
         while self._online:
-            _, directory = self._online.popitem()
+            path, directory = self._online.popitem()
             try:
-                directory.close(clean=clean, broker_epoch=broker_epoch)
+                directory.close(clean=clean and path not in self._unclean, broker_epoch=broker_epoch)
             except TidelogError as error:
                 failure = error
         if failure is not None:

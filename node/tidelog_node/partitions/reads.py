@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.records import iter_headers
 from tidelog_node.log import PartitionLog
 from tidelog_node.log.transaction_index import AbortedTransaction
@@ -90,6 +90,12 @@ def find_log_divergence(log: PartitionLog, request: ReadRequest) -> EpochEnd | N
             f" starts at {log.log_start_offset}, its latest epoch is {log.latest_epoch}",
         )
     return find_divergence(request.last_fetched_epoch, request.fetch_offset, leader_end)
+
+
+def epoch_at(log: PartitionLog, offset: int) -> LeaderEpoch:
+    """Return the leader epoch that the record at an offset has or will have; -1 when it is not known."""
+    epochs = (entry.epoch for entry in reversed(log.epoch_entries) if entry.start_offset <= offset)
+    return next(epochs, NO_EPOCH)
 
 
 def epoch_end(answer: tuple[int, int]) -> EpochEnd | None:

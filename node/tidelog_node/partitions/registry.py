@@ -16,20 +16,22 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, LeaderEpoch, TopicId
-from tidelog_node.log import LogDirectory, PartitionLog
+from tidelog_node.log import LogDirectory
 from tidelog_node.log.disk_errors import is_out_of_space
+from tidelog_node.partitions.checkpoints import Checkpoints
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.condemned_folders import CondemnedFolders
+from tidelog_node.partitions.descriptions import LogDirectoryDescription, describe
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetcher import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.loading import FoundPartition, PartitionKey, close_offline
-from tidelog_node.partitions.log_directories import LogDirectories, LogDirectoryDescription, ReplicaDescription
+from tidelog_node.partitions.loading import FoundPartition, PartitionKey
+from tidelog_node.partitions.log_directories import LogDirectories
+from tidelog_node.partitions.offline_replicas import OfflineReplica, OfflineReplicas, last_state, restore
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.relocation import Relocations
 from tidelog_node.partitions.replica_logs import ReplicaLogs
@@ -46,16 +48,6 @@ from tidelog_quorum.metadata import (
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 5.0
-ByDirectory = dict[Path, dict[PartitionKey, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class _OfflineReplica:
-    """A replica that cannot be used; ``is_retried``: its disk was full, and may have space again."""
-
-    topic_id: TopicId
-    error: TidelogError
-    is_retried: bool = False
 
 
 class PartitionRegistry:
@@ -87,7 +79,10 @@ class PartitionRegistry:
         self._clock = clock
         self._on_storage_failure = on_storage_failure
         self._partitions: dict[PartitionKey, Partition] = {}
-        self._offline: dict[PartitionKey, _OfflineReplica] = {}
+        self._offline = OfflineReplicas()
+        self.checkpoints = Checkpoints(
+            directories, self._partitions, self._logs, self._offline, self.relocations, self.fail_directory
+        )
         self._preferred: dict[PartitionKey, Path] = {}
         self._image = MetadataImage()
         self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
@@ -96,8 +91,6 @@ class PartitionRegistry:
         self._assignments: DirectoryAssignments | None = None
         self._on_directory_failure: Callable[[], None] | None = None
         self._changing = asyncio.Lock()
-        self._closing: set[asyncio.Task[None]] = set()
-        self._full: set[Path] = set()
 
     def connect(
         self,
@@ -121,10 +114,7 @@ class PartitionRegistry:
 
     def check_online(self, topic: str, index: int) -> None:
         """Raise KAFKA_STORAGE_ERROR when this node holds a replica in a directory that is offline; else do nothing."""
-        offline = self._offline.get((topic, index))
-        if offline is not None:
-            text = f"{topic}-{index} is offline on node {self.broker_id}: {offline.error.message}"
-            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        self._offline.check((topic, index), self.broker_id)
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Bring the partitions to the state of ``image``, which differs from the last one by ``delta``.
@@ -167,75 +157,38 @@ class PartitionRegistry:
                 get one, it will be created there.
         """
         target, key = self._directories.find(path), (topic, partition)
-        self.check_online(*key)
-        under_way = self.relocations.get(key)
-        if under_way is not None and under_way.target is not target:
-            await self.relocations.cancel(key)
-        held = self._partitions.get(key)
-        if held is None:
-            self._preferred[key] = target.path
-            text = f"node {self.broker_id} has no replica of {topic}-{partition}"
-            raise error_for(ErrorCode.REPLICA_NOT_AVAILABLE, text)
-        if held.log.directory.parent != target.path and self.relocations.get(key) is None:
-            self.relocations.start(held, target)
+        async with self._changing:
+            self.check_online(*key)
+            under_way = self.relocations.get(key)
+            if under_way is not None and under_way.target is not target:
+                await self.relocations.cancel(key)
+            held = self._partitions.get(key)
+            if held is None:
+                self._preferred[key] = target.path
+                text = f"node {self.broker_id} has no replica of {topic}-{partition}"
+                raise error_for(ErrorCode.REPLICA_NOT_AVAILABLE, text)
+            if held.log.directory.parent != target.path and self.relocations.get(key) is None:
+                self.relocations.start(held, target)
 
     async def describe_log_dirs(self) -> list[LogDirectoryDescription]:
         """Return every directory of ``log.dirs`` with its replicas and the space of its file system (KIP-113, 827)."""
-        replicas: dict[Path, list[ReplicaDescription]] = {}
-        for (topic, index), partition in self._partitions.items():
-            log = partition.log
-            lag = max(partition.high_watermark - log.log_end_offset, 0)
-            described = ReplicaDescription(topic, index, log.size_in_bytes, lag)
-            replicas.setdefault(log.directory.parent, []).append(described)
-        for move in self.relocations:
-            if move.copy is not None:
-                lag = max(move.partition.log.log_end_offset - move.copy.log_end_offset, 0)
-                described = ReplicaDescription(*move.key, move.copy.size_in_bytes, lag, is_future=True)
-                replicas.setdefault(move.target.path, []).append(described)
-        online = [
-            LogDirectoryDescription(
-                d.path,
-                None,
-                tuple(replicas.get(d.path, ())),
-                *await asyncio.to_thread(self._directories.space, d.path),
-            )
-            for d in self._directories.online
-        ]
-        return online + [LogDirectoryDescription(p, error) for p, error in self._directories.failures.items()]
-
-    def checkpoints(self) -> tuple[ByDirectory, ByDirectory]:
-        """Return the high watermarks and the recovery points, by log directory."""
-        high_watermarks: ByDirectory = {}
-        recovery_points: ByDirectory = {}
-        for key, log, high_watermark in self._all_logs():
-            high_watermarks.setdefault(log.directory.parent, {})[key] = high_watermark
-            recovery_points.setdefault(log.directory.parent, {})[key] = log.recovery_point
-        return high_watermarks, recovery_points
+        return await describe(self._directories, self, self.relocations)
 
     async def write_checkpoints(self) -> None:
         """Write the high watermarks and the recovery points; a directory whose disk refuses goes offline."""
-        write = self._directories.write_checkpoints
-        self._note_failures(await asyncio.to_thread(write, *self.checkpoints()))
+        await self.checkpoints.write()
 
     async def write_log_start_offsets(self) -> None:
         """Write where the logs start that do not start at 0; a directory whose disk refuses goes offline."""
-        offsets: ByDirectory = {}
-        for key, log, _ in self._all_logs():
-            if log.log_start_offset:
-                offsets.setdefault(log.directory.parent, {})[key] = log.log_start_offset
-        for move in self.relocations:
-            if move.copy is not None:
-                # The copy may be the replica before this is written again.
-                offsets.setdefault(move.target.path, {})[move.key] = move.partition.log.log_start_offset
-        self._note_failures(await asyncio.to_thread(self._directories.write_log_start_offsets, offsets))
+        await self.checkpoints.write_log_start_offsets()
 
     async def retry_full(self) -> None:
         """Open the replicas again that a full disk has refused, every few seconds until cancelled."""
         while True:
             await asyncio.sleep(_RETRY_S)
             async with self._changing:
-                for key, offline in list(self._offline.items()):
-                    if offline.is_retried and self._offline.get(key) is offline:
+                for key, offline in self._offline.retried():
+                    if self._offline.get(key) is offline:
                         await self._retry(key, offline)
 
     def fail_directory(self, path: Path, error: TidelogError) -> None:
@@ -244,11 +197,11 @@ class PartitionRegistry:
             return
         self.relocations.abandon(path)
         for key, found in self._logs.drop_failed(path):
-            self._offline[key] = _OfflineReplica(found.topic_id, error)
-            self._close_soon(found.log, error)
+            self._offline.put(key, OfflineReplica(found.topic_id, error))
+            self._offline.close_soon(found.log, error)
         held = [(key, p) for key, p in self._partitions.items() if p.log.directory.parent == path]
         for key, partition in held:
-            self._take_offline(key, partition, error)
+            self._take_offline(key, partition, OfflineReplica(partition.topic_id, error))
         text = "The log directory %s is offline until the next start, with its %d replicas: %s"
         logger.error(text, path, len(held), error.message)
         if not self._directories.online:
@@ -272,8 +225,9 @@ class PartitionRegistry:
                 self.fail_directory(log.directory.parent, outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
-        while self._closing:
-            await asyncio.wait(self._closing)
+        await self._offline.closed()
+        for key, _ in self._offline.retried():
+            self._directories.note_unclean(key)
         if not self._directories.online:
             raise next(iter(self._directories.failures.values()))
 
@@ -293,18 +247,11 @@ class PartitionRegistry:
         self._fetchers.stop(partition)
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """A log's disk failed (PartitionEffects): its directory is offline."""
-        self.fail_directory(partition.log.directory.parent, error)
-
-    def _all_logs(self) -> Iterator[tuple[PartitionKey, PartitionLog, int]]:
-        """Yield every log that checkpoints speak of, with the high watermark; copies of moves included."""
-        for move in self.relocations:
-            if move.copy is not None:
-                yield move.key, move.copy, move.partition.high_watermark
-        for key, partition in self._partitions.items():
-            yield key, partition.log, partition.high_watermark
-        for key, found in self._logs:
-            yield key, found.log, found.high_watermark
+        """A log's disk failed (PartitionEffects): its directory is offline; on a full disk the replica, for a while."""
+        if is_out_of_space(error):
+            self._refuse_for_a_while(partition, error)
+        else:
+            self.fail_directory(partition.log.directory.parent, error)
 
     def _change_eligible(self, image: MetadataImage) -> None:
         self._eligible = {b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}
@@ -314,14 +261,14 @@ class PartitionRegistry:
     async def _remove(self, key: PartitionKey, topic_id: TopicId) -> None:
         offline = self._offline.get(key)
         if offline is not None and offline.topic_id == topic_id:
-            del self._offline[key]
+            await self._remove_offline(key, offline)
         partition = self._partitions.get(key)
         if partition is None or partition.topic_id != topic_id:
             return
         await self.relocations.cancel(key)
         if self._partitions.pop(key, None) is None:
             # Its directory failed meanwhile.
-            self._offline.pop(key, None)
+            self._offline.discard(key)
             return
         path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
@@ -331,6 +278,18 @@ class PartitionRegistry:
             return
         self._directories.forget(path)
         logger.info("%s was removed from this node", partition)
+
+    async def _remove_offline(self, key: PartitionKey, offline: OfflineReplica) -> None:
+        """The folder of a replica that a full disk took offline has its place still, which a new one may need."""
+        self._offline.discard(key)
+        directory = self._directories.holding(key) if offline.is_retried else None
+        if directory is None:
+            return
+        await self._offline.closed()
+        try:
+            self.condemned.add(await asyncio.to_thread(self._directories.condemn, directory, key), 0)
+        except TidelogError as error:
+            self.fail_directory(directory.path, error)
 
     async def _ensure(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
         partition = self._partitions.get(key)
@@ -350,9 +309,7 @@ class PartitionRegistry:
         except TidelogError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
-            if key in self._partitions:
-                self._take_offline(key, partition, error)
-                self._note_offline(key, _OfflineReplica(partition.topic_id, error, is_retried=True))
+            self._refuse_for_a_while(partition, error)
             return
         directory = self._directories.holding(key)
         if directory is not None and registration.directory_of(self.broker_id) != directory.id:
@@ -360,22 +317,28 @@ class PartitionRegistry:
 
     async def _open(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
         config = topic_config(self._image, key[0], self._defaults)
+        before = self._offline.get(key)
         try:
             log, high_watermark = await self._logs.open(
                 key,
                 topic_id,
                 config,
                 registration.directory_of(self.broker_id),
-                is_in_sync=self.broker_id in registration.isr,
+                # One that is tried again was refused by the disk, not by the rules.
+                is_in_sync=self.broker_id in registration.isr and before is None,
+                is_new=registration.partition_epoch == 0,
                 preferred=self._preferred.pop(key, None),
             )
         except TidelogError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
             # Without a cause it is a rule's refusal, which the controller knows the reason of.
-            self._note_offline(key, _OfflineReplica(topic_id, error, is_retried=error.__cause__ is not None))
+            last = None if before is None else before.last_state
+            self._note_offline(key, OfflineReplica(topic_id, error, error.__cause__ is not None, last))
             return
-        self._offline.pop(key, None)
+        self._offline.discard(key)
+        if before is not None and before.last_state is not None:
+            high_watermark = restore(log, high_watermark, before.last_state.checkpoint)
         state = PartitionState(self.broker_id, high_watermark, config.min_insync_replicas, self._max_lag_ms)
         partition = Partition(key[0], topic_id, key[1], log, state, self, self._clock)
         partition.change_eligible(self._eligible)
@@ -383,18 +346,17 @@ class PartitionRegistry:
         failure = self._directories.failures.get(log.directory.parent)
         if failure is not None:
             # It failed while the log was being opened.
-            self._take_offline(key, partition, failure)
+            self._take_offline(key, partition, OfflineReplica(topic_id, failure))
             return
         self._change_registration(key, partition, registration)
 
-    async def _retry(self, key: PartitionKey, offline: _OfflineReplica) -> None:
-        if self._closing:
-            await asyncio.wait(self._closing)
+    async def _retry(self, key: PartitionKey, offline: OfflineReplica) -> None:
+        await self._offline.closed()
         registration = self._image.partition(*key)
         topic = self._image.topics.get(key[0])
         is_ours = registration is not None and self.broker_id in registration.replicas
         if registration is None or topic is None or topic.topic_id != offline.topic_id or not is_ours:
-            del self._offline[key]
+            self._offline.discard(key)
             return
         await self._open(key, offline.topic_id, registration)
         if key in self._partitions:
@@ -412,25 +374,26 @@ class PartitionRegistry:
             else:
                 self.relocations.start(held, directory, copy.path)
 
-    def _take_offline(self, key: PartitionKey, partition: Partition, error: TidelogError) -> None:
-        self._offline[key] = _OfflineReplica(partition.topic_id, error)
+    def _refuse_for_a_while(self, partition: Partition, error: TidelogError) -> None:
+        """Take a replica offline until its disk has space; a second call does nothing."""
+        key = (partition.topic, partition.index)
+        if self._partitions.get(key) is partition:
+            last = last_state(partition.log, partition.high_watermark)
+            offline = OfflineReplica(partition.topic_id, error, is_retried=True, last_state=last)
+            self._take_offline(key, partition, offline)
+            self._note_offline(key, offline)
+
+    def _take_offline(self, key: PartitionKey, partition: Partition, offline: OfflineReplica) -> None:
         del self._partitions[key]
-        partition.go_offline(error)
-        self._close_soon(partition.log, error, partition.disk)
+        self._offline.put(key, offline)
+        partition.go_offline(offline.error)
+        self._offline.close_soon(partition.log, offline.error, partition.disk)
 
-    def _close_soon(self, log: PartitionLog, error: TidelogError, lock: asyncio.Lock | None = None) -> None:
-        async def close() -> None:
-            async with lock or contextlib.nullcontext():
-                await asyncio.to_thread(close_offline, log, error)
-
-        task = asyncio.get_running_loop().create_task(close(), name=f"close-offline-{log.directory.name}")
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-
-    def _note_offline(self, key: PartitionKey, offline: _OfflineReplica) -> None:
+    def _note_offline(self, key: PartitionKey, offline: OfflineReplica) -> None:
         """The controller is told of a replica that cannot be used though its directory has not failed."""
-        before, self._offline[key] = self._offline.get(key), offline
-        if before is None or not before.is_retried:
+        before = self._offline.get(key)
+        self._offline.put(key, offline)
+        if before is None or before is offline or not before.is_retried:
             logger.error("%s-%d is offline on this node: %s", *key, offline.error.message)
         if offline.is_retried and self._assignments is not None:
             self._assignments.submit(offline.topic_id, key[1], LOST_DIRECTORY)
@@ -443,15 +406,6 @@ class PartitionRegistry:
         self._directories.forget(condemned.parent / f"{partition.topic}-{partition.index}")
         self.condemned.add(condemned, partition.log.config.file_delete_delay_ms)
         self._assign(partition, target)
-
-    def _note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
-        """What a full disk refuses is written the next time; the old checkpoint is still in place."""
-        for path, error in failures.items():
-            if not is_out_of_space(error):
-                self.fail_directory(path, error)
-            elif path not in self._full:
-                logger.error("The checkpoints of %s cannot be written while it is full: %s", path, error.message)
-        self._full = set(failures)
 
     def _change_configs(self, image: MetadataImage, delta: MetadataDelta) -> None:
         if not delta.topics_with_changed_config:

@@ -52,6 +52,7 @@ class ReplicaLogs:
         assigned: DirectoryId,
         *,
         is_in_sync: bool,
+        is_new: bool,
         preferred: Path | None,
     ) -> tuple[PartitionLog, int]:
         """Return a replica's log and its high watermark; one that was found changes hands without a pause.
@@ -72,7 +73,7 @@ class ReplicaLogs:
                 chosen.log.config = config
                 return chosen.log, chosen.high_watermark
         while True:
-            self._directories.check_may_open(key, assigned, is_in_sync=is_in_sync)
+            self._directories.check_may_open(key, assigned, is_in_sync=is_in_sync, is_new=is_new)
             directory = self._directories.directory_for(key, assigned, preferred)
             try:
                 log = await asyncio.to_thread(directory.open_log, *key, topic_id, config)

@@ -4,7 +4,8 @@ The rules, and where they come from:
 
 - The high watermark is the minimum of the log ends over the *maximal* in-sync set (``isr.py``), over followers that
   have fetched in this leader epoch (KIP-320) and over those about to join; it advances only while the committed
-  set has at least min.insync.replicas members (KIP-966), and never goes back.
+  set has at least min.insync.replicas members (KIP-966), and never goes back. A member that the controller takes
+  out, say since its log directory failed, is not about to join again: nothing waits for it.
 - A follower joins when it has reached the high watermark and the start of the leader's epoch, and is neither fenced,
   shutting down nor restarted (KIP-497, KIP-841, KIP-903). It leaves after ``replica.lag.time.max.ms`` without
   having caught up. One change is on its way at a time; one of unknown outcome stays pending until the controller's
@@ -84,6 +85,8 @@ class LeaderState:
 
     def change_registration(self, registration: RegistrationChanged, now_ms: int) -> list[Command]:
         """Take over the controller's newer state of the partition within the same leader epoch."""
+        for taken_out in self.followers.keys() & (self.isr.members - registration.isr):
+            self.followers[taken_out].expect_nothing()
         self.isr = CommittedIsr(registration.isr, registration.partition_epoch)
         self._update_followers(registration.replicas, now_ms)
         return self.advance(now_ms)

@@ -44,3 +44,7 @@ class FollowerProgress:
     def is_caught_up(self, leader_log_end: int, now_ms: int, max_lag_ms: int) -> bool:
         """Return whether the follower is at the log's end, or was recently (``replica.lag.time.max.ms``)."""
         return self.log_end_offset == leader_log_end or now_ms - self.last_caught_up_ms <= max_lag_ms
+
+    def expect_nothing(self) -> None:
+        """Forget how recently the follower had caught up: it may not come back."""
+        self.last_caught_up_ms = NEVER_MS

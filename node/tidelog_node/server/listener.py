@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import grpc.aio
@@ -157,7 +158,9 @@ class _ProduceStream:
                     await self._budget.take(size)
                     pending = self._begin(item.request, size)
                     name = f"produce-{item.correlation_id}"
-                    tasks.create_task(self._complete(item.correlation_id, pending, size), name=name)
+                    task = tasks.create_task(self._complete(item.correlation_id, pending), name=name)
+                    # Not by the task itself: one that is cancelled before its first step runs no line of its own.
+                    task.add_done_callback(partial(self._give_back, size))
         finally:
             self._responses.put_nowait(None)
 
@@ -168,12 +171,12 @@ class _ProduceStream:
             self._budget.give_back(size)
             raise
 
-    async def _complete(self, correlation_id: int, pending: handlers.PendingProduce, size: int) -> None:
-        try:
-            response = await pending.response()
-            self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
-        finally:
-            self._budget.give_back(size)
+    async def _complete(self, correlation_id: int, pending: handlers.PendingProduce) -> None:
+        response = await pending.response()
+        self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
+
+    def _give_back(self, size: int, _: asyncio.Task[None]) -> None:
+        self._budget.give_back(size)
 
 
 async def _answer(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 
 import pytest
+from memory_disk import failing
 
+from tidelog.errors import RefreshMetadataError
 from tidelog_node.log.epochs import LeaderEpochCache
 
 DIRECTORY = Path("/data/topic-0")
@@ -112,8 +115,56 @@ def test_epoch_at_names_the_epoch_of_a_record(cache):
     assert [cache.epoch_at(offset) for offset in (5, 6, 7, 8, 100)] == [-1, 2, 2, 3, 3]
 
 
-def test_entries_are_on_the_disk_when_assign_returns(disk, cache):
+def test_entries_are_on_the_disk_when_flush_returns(disk, cache):
     disk.fsync_directory(DIRECTORY.parent)
     _fill(cache, (2, 6), (3, 8))
+    cache.flush(9)
     disk.crash(random.Random(1))
     assert _entries(LeaderEpochCache(disk, DIRECTORY)) == [(2, 6), (3, 8)]
+
+
+def test_flush_writes_only_what_begins_below_the_log_end(disk, cache):
+    _fill(cache, (2, 6), (3, 8))
+    cache.flush(8)
+    assert _entries(LeaderEpochCache(disk, DIRECTORY)) == [(2, 6)]
+    cache.flush(9)
+    assert _entries(LeaderEpochCache(disk, DIRECTORY)) == [(2, 6), (3, 8)]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_written"),
+    [
+        (lambda cache: None, False),
+        (lambda cache: cache.assign(9, 20), False),
+        (lambda cache: cache.assign(3, 20), False),
+        (lambda cache: cache.truncate_from_start(7), False),
+        (lambda cache: cache.assign(9, 19), True),
+        (lambda cache: cache.truncate_from_end(8), True),
+        (lambda cache: cache.truncate_from_start(20), True),
+        (lambda cache: cache.clear(), True),
+    ],
+)
+def test_flush_writes_only_when_the_file_says_something_else(disk, cache, change, is_written):
+    _fill(cache, (2, 6), (3, 8))
+    cache.flush(20)
+    change(cache)
+    before = disk.operations
+    cache.flush(20)
+    assert (disk.operations > before) == is_written
+
+
+def test_flush_cuts_entries_that_a_truncation_removed(disk, cache):
+    _fill(cache, (2, 6), (3, 8), (4, 11))
+    cache.flush(20)
+    cache.truncate_from_end(10)
+    cache.flush(10)
+    assert _entries(LeaderEpochCache(disk, DIRECTORY)) == [(2, 6), (3, 8)]
+
+
+def test_entries_that_could_not_be_written_are_written_by_the_next_flush(disk, cache):
+    _fill(cache, (2, 6))
+    disk.fail = failing(errno.ENOSPC, "pwrite", times=1)
+    with pytest.raises(RefreshMetadataError, match="leader-epoch-checkpoint failed"):
+        cache.flush(9)
+    cache.flush(9)
+    assert _entries(LeaderEpochCache(disk, DIRECTORY)) == [(2, 6)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from memory_disk import failing, no_fault
 from tidelog.errors import RefreshMetadataError
 from tidelog.records import ControlType, control_batch
 from tidelog_node.log import LogConfig, PartitionLog
+from tidelog_node.log.epochs import EPOCH_CHECKPOINT
 
 DIRECTORY = Path("/data/topic-0")
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=90, max_message_bytes=290)
@@ -23,16 +25,37 @@ def log(disk):
     return PartitionLog.open(DIRECTORY, CONFIG, files=disk)
 
 
-def test_truncation_whose_epochs_cannot_be_written_takes_the_log_offline(log, disk):
+@pytest.mark.parametrize("clean", [True, False])
+def test_truncated_epochs_do_not_come_back_with_the_file_that_has_them(log, disk, clean):
     log.append_as_follower(replicated_batch(0, 1, b"a") + replicated_batch(1, 2, b"b"))
-    disk.fail = failing(errno.EROFS, "rename", suffix="leader-epoch-checkpoint.tmp")
-    with pytest.raises(RefreshMetadataError):
-        log.truncate_to(1)
-    disk.fail = no_fault
-    with pytest.raises(RefreshMetadataError, match="offline"):
-        log.read(0, 100, 1)
-    again = PartitionLog.open(DIRECTORY, CONFIG, files=disk)
+    log.flush()
+    log.truncate_to(1)
+    disk.kill()
+    assert b"2 1" in disk.read_bytes(DIRECTORY / EPOCH_CHECKPOINT)
+    again = PartitionLog.open(DIRECTORY, CONFIG, files=disk, clean=clean, recovery_point=2)
     assert (again.log_end_offset, again.end_offset_for_epoch(1), again.latest_epoch) == (1, (1, 1), 1)
+    again.append_as_follower(replicated_batch(1, 1, b"c", b"d"))
+    again.close()
+    assert disk.read_bytes(DIRECTORY / EPOCH_CHECKPOINT) == b"0\n1\n1 0\n"
+
+
+def test_epochs_below_a_recovery_point_that_was_given_out_are_on_the_disk_when_their_segment_is_sealed(log, disk):
+    """Recovery from the old point reads none of the segment that was written again after the truncation."""
+    log.append_as_follower(replicated_batch(0, 1, b"a" * 60) + replicated_batch(1, 3, b"b" * 60))
+    recovery_point = log.flush() + 2
+    log.append_as_follower(replicated_batch(2, 3, b"c"))
+    log.append_as_follower(replicated_batch(3, 3, b"c"))
+    assert log.flush() == recovery_point
+    log.truncate_to(1)
+    log.append_as_follower(replicated_batch(1, 4, b"d" * 60))
+    log.roll(0)
+    for offset in range(2, 6):
+        log.append_as_follower(replicated_batch(offset, 5, b"e"))
+    disk.crash(random.Random(3))
+    again = PartitionLog.open(DIRECTORY, CONFIG, files=disk, recovery_point=recovery_point)
+    assert again.log_end_offset >= 2
+    assert [(e.epoch, e.start_offset) for e in again.epoch_entries][:2] == [(1, 0), (4, 1)]
+    again.check_invariants()
 
 
 def test_epoch_of_a_batch_that_the_full_disk_refused_does_not_begin_above_the_end(log, disk):

@@ -74,12 +74,17 @@ def test_roll_that_fails_leaves_the_log_as_it_was(log, disk, batch_of):
     log.check_invariants()
 
 
-def test_new_epoch_that_cannot_be_stored_appends_nothing(log, disk, batch_of):
-    disk.fail = _failing({"rename"}, errno.EROFS)
-    with pytest.raises(RefreshMetadataError, match=r"leader-epoch-checkpoint failed: \[Errno 30\]"):
-        log.append_as_leader(batch_of(b"c"), 1, now_ms=0)
-    assert (log.log_end_offset, log.latest_epoch) == (2, 0)
+def test_new_epoch_that_cannot_be_stored_holds_the_recovery_point_back(log, disk, batch_of):
+    """A full disk must not take the log offline: the file says what it said, and so does the recovery point."""
+    log.flush()
+    log.append_as_leader(batch_of(b"c"), 1, now_ms=0)
+    disk.fail = _failing({"rename"}, errno.ENOSPC)
+    with pytest.raises(RefreshMetadataError, match=r"leader-epoch-checkpoint failed: \[Errno 28\]"):
+        log.flush()
+    assert (log.recovery_point, log.log_end_offset, log.latest_epoch, log.failure) == (2, 3, 1, None)
     assert not [path for path in disk.paths() if path.suffix == ".tmp"]
+    disk.fail = _failing((), 0)
+    assert log.flush() == log.recovery_point == 3
 
 
 def test_flush_that_fails_takes_the_log_offline(log, disk, batch_of):

@@ -197,7 +197,7 @@ def test_no_checkpoint_is_taken_without_a_log_that_was_found(cluster_of, monkeyp
             async def watched(registry, *arguments):
                 step = asyncio.ensure_future(ensure(registry, *arguments))
                 while not step.done():
-                    [marks] = registry.checkpoints()[0].values()
+                    [marks] = registry.checkpoints.current()[0].values()
                     seen.append(set(marks))
                     await asyncio.sleep(0)
                 await step

@@ -87,6 +87,27 @@ def test_stream_that_breaks_gives_back_what_its_requests_took(cluster_of, make_b
     asyncio.run(run())
 
 
+def test_stream_that_fails_before_a_request_began_to_wait_gives_back_what_it_took(
+    cluster_of, make_batch, make_produce_request
+):
+    async def requests():
+        yield pb.ProduceStreamRequest(correlation_id=1, request=make_produce_request(make_batch(b"a")))
+        raise ConnectionError
+
+    async def run():
+        async with cluster_of(1, 2, min_isr=2) as cluster:
+            await cluster.create_topic(replicas=(1, 2))
+            cluster.transport.cut_off.add(2)
+            budget = ByteBudget(1 << 20)
+            stream = listener._ProduceStream(cluster.nodes[1].context, budget)
+            with pytest.raises(ExceptionGroup):
+                await anext(stream.run(requests()))
+            assert cluster.partition(1).log.log_end_offset == 1
+            assert budget.taken == 0
+
+    asyncio.run(run())
+
+
 def test_stream_ends_with_an_error_and_gives_back_everything_after_a_defect(
     cluster_of, make_batch, make_produce_request, monkeypatch, wait_for
 ):

@@ -207,6 +207,22 @@ def test_list_offsets_finds_first_latest_and_by_time(cluster_of, make_batch, mak
     asyncio.run(run())
 
 
+def test_offset_is_listed_with_the_leader_epoch_of_its_record(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            await cluster.produce(1, b"a")
+            await cluster.elect(1)
+            await cluster.produce(1, b"b")
+            items = [pb.ListOffsetsPartition(index=0, timestamp_ms=t) for t in (-2, -1, 0, 9_999)]
+            request = pb.ListOffsetsRequest(topics=[pb.ListOffsetsTopic(name="t", partitions=items)])
+            response = await handlers.list_offsets(cluster.nodes[1].context, request)
+            found = [(r.offset, r.leader_epoch) for r in response.topics[0].partitions]
+            assert found == [(0, 0), (2, 1), (0, 0), (-1, -1)]
+
+    asyncio.run(run())
+
+
 def test_new_leader_hides_the_latest_offset_until_its_epoch_is_reached(cluster_of):
     async def run():
         async with cluster_of(1, 2, 3, min_isr=2) as cluster:

@@ -357,6 +357,18 @@ def test_follower_out_of_the_isr_does_not_hold_the_high_watermark_back_before_it
     assert replica.fetch(2, 100) == [AdvanceHighWatermark(100)]
 
 
+def test_member_that_the_controller_took_out_does_not_hold_the_high_watermark_back():
+    replica = leader_of(1, 2, 3)
+    replica.append_to(10)
+    for follower in (2, 3):
+        replica.fetch(follower, 10)
+    replica.register(isr=(1, 2))
+    replica.append_to(20)
+    assert AdvanceHighWatermark(20) in replica.fetch(2, 20), "the log directory of 3 has failed, its node lives"
+
+    assert proposal(replica.fetch(3, 20)) is not None, "it is back"
+
+
 def test_deletion_reaches_from_the_first_offset_to_the_high_watermark():
     leader = leader_of(1, 2, 3, log_end=10, high_watermark=7).leader
 

@@ -251,6 +251,10 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
             reading.failed = True
             result.error.CopyFrom(error_message(error))
             self._name_leader(topic.name, item.index, error, result)
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                partition = self._table.partition(topic.name, item.index)
+                result.high_watermark = partition.log_end_offset
+                result.log_start_offset = partition.log_start_offset
         return result
 
     def _check_topic_id(self, topic: log_service_pb2.FetchTopic) -> None:

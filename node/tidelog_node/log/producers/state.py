@@ -21,7 +21,6 @@ What is in the log is never refused: a follower and a replay take it as the lead
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -125,7 +124,7 @@ class ProducerState:
         # First offset to producer id, ascending: a transaction's first offset is the newest when it begins.
         self._ongoing: dict[int, int] = {}
         # (marker's offset, first offset), ascending by marker.
-        self._unreplicated: deque[tuple[int, int]] = deque()
+        self._unreplicated: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -212,7 +211,7 @@ class ProducerState:
     def advance_high_watermark(self, offset: int) -> None:
         """Note that all below ``offset`` is replicated."""
         while self._unreplicated and self._unreplicated[0][0] < offset:
-            self._unreplicated.popleft()
+            del self._unreplicated[0]
 
     def expire(self, now_ms: int) -> int:
         """Forget the producers that have been idle for the expiration time, and return how many."""
@@ -239,7 +238,7 @@ class ProducerState:
         self._producers = {entry.producer_id: _Producer.of(entry) for entry in entries}
         started = [(p.txn_first_offset, i) for i, p in self._producers.items() if p.txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(started))
-        self._unreplicated = deque(ended for ended in self._unreplicated if ended[0] < offset)
+        self._unreplicated = [ended for ended in self._unreplicated if ended[0] < offset]
         self.expire(now_ms)
 
     def clear(self) -> None:

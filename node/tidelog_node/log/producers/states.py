@@ -80,6 +80,8 @@ class ProducerStates:
     moves.
     """
 
+    __slots__ = ("_files", "_has_unsynced_removals", "_snapshots", "_state", "_unsynced", "directory")
+
     def __init__(self, files: Files, directory: Path, expiration_ms: int) -> None:
         self.directory = directory
         self._files = files
@@ -101,17 +103,18 @@ class ProducerStates:
         """The offsets of the snapshots that are there, ascending."""
         return tuple(self._snapshots)
 
-    def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> int:
+    def load(self, log_start_offset: int, log_end_offset: int, now_ms: int, names: Iterable[str] | None = None) -> int:
         """Load the newest good snapshot between the log's start and its end, and return where to replay from.
 
         ``log_start_offset`` is the first offset whose batches can be replayed, which may be the first segment's base;
-        it is returned when no snapshot is good. Snapshots outside of the range, or corrupt, are removed.
+        it is returned when no snapshot is good. Snapshots outside of the range, or corrupt, are removed. ``names`` is
+        what the directory holds, for whoever has listed it already.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         with storage_errors("Reading the producer snapshots of", self.directory):
-            self._list_snapshots()
+            self._list_snapshots(self._files.listdir(self.directory) if names is None else names)
             self._delete(o for o in self._snapshots if o < log_start_offset)
             self._delete_durably(o for o in self._snapshots if o > log_end_offset)
             while self._snapshots:
@@ -251,9 +254,9 @@ class ProducerStates:
         there = sorted(offset for offset in map(snapshot_offset, names) if offset is not None)
         assert there == self._snapshots, (there, self._snapshots)
 
-    def _list_snapshots(self) -> None:
+    def _list_snapshots(self, names: Iterable[str]) -> None:
         offsets = []
-        for name in self._files.listdir(self.directory):
+        for name in names:
             if name.endswith(SNAPSHOT_SUFFIX + TEMPORARY_SUFFIX):
                 self._files.remove(self.directory / name)
             elif (offset := snapshot_offset(name)) is not None:

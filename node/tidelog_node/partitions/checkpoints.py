@@ -1,0 +1,93 @@
+"""What a node writes down of its logs every few seconds, so that its next start knows: per log directory one file each.
+
+Every log that has a folder in a directory must be in its files: one that is left out would be checked from its first
+record on, and show records again that were deleted. So the logs of the start are in them before anybody has taken them
+over, those of replicas that are offline for a while, and the copies of moves, which may soon be replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tidelog.errors import TidelogError
+from tidelog_node.log.disk_errors import is_out_of_space
+from tidelog_node.log.log_dirs import PartitionCheckpoint
+from tidelog_node.partitions.loading import PartitionKey
+from tidelog_node.partitions.log_directories import LogDirectories
+from tidelog_node.partitions.offline_replicas import LastState, OfflineReplicas, last_state
+from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.relocation import Relocations
+from tidelog_node.partitions.replica_logs import ReplicaLogs
+
+logger = logging.getLogger(__name__)
+
+ByDirectory = dict[Path, dict[PartitionKey, int]]
+
+
+class Checkpoints:
+    """Reads what it writes on the event loop, from what the registry owns; writes in threads.
+
+    ``fail_directory`` is told a directory whose disk refused, unless it is full: then the old files stay in place, and
+    the next call writes.
+    """
+
+    def __init__(
+        self,
+        directories: LogDirectories,
+        partitions: Mapping[PartitionKey, Partition],
+        logs: ReplicaLogs,
+        offline: OfflineReplicas,
+        relocations: Relocations,
+        fail_directory: Callable[[Path, TidelogError], None],
+    ) -> None:
+        self._directories = directories
+        self._partitions = partitions
+        self._logs = logs
+        self._offline = offline
+        self._relocations = relocations
+        self._fail_directory = fail_directory
+        self._full: set[Path] = set()
+
+    def current(self) -> tuple[ByDirectory, ByDirectory]:
+        """Return the high watermarks and the recovery points, by log directory."""
+        high_watermarks: ByDirectory = {}
+        recovery_points: ByDirectory = {}
+        for key, state in self._states():
+            high_watermarks.setdefault(state.directory, {})[key] = state.checkpoint.high_watermark
+            recovery_points.setdefault(state.directory, {})[key] = state.checkpoint.recovery_point
+        return high_watermarks, recovery_points
+
+    async def write(self) -> None:
+        """Write the high watermarks and the recovery points, where they changed."""
+        self._note_failures(await asyncio.to_thread(self._directories.write_checkpoints, *self.current()))
+
+    async def write_log_start_offsets(self) -> None:
+        """Write where the logs start that do not start at 0."""
+        offsets: ByDirectory = {}
+        for key, state in self._states():
+            if state.checkpoint.log_start_offset:
+                offsets.setdefault(state.directory, {})[key] = state.checkpoint.log_start_offset
+        self._note_failures(await asyncio.to_thread(self._directories.write_log_start_offsets, offsets))
+
+    def _states(self) -> Iterator[tuple[PartitionKey, LastState]]:
+        for move in self._relocations:
+            if move.copy is not None:
+                start = move.partition.log.log_start_offset
+                checkpoint = PartitionCheckpoint(move.copy.recovery_point, move.partition.high_watermark, start)
+                yield move.key, LastState(move.target.path, checkpoint)
+        for key, partition in self._partitions.items():
+            yield key, last_state(partition.log, partition.high_watermark)
+        for key, found in self._logs:
+            yield key, last_state(found.log, found.high_watermark)
+        yield from self._offline.last_states()
+
+    def _note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
+        for path, error in failures.items():
+            if not is_out_of_space(error):
+                self._fail_directory(path, error)
+            elif path not in self._full:
+                logger.error("The checkpoints of %s cannot be written while it is full: %s", path, error.message)
+        self._full = set(failures)

@@ -1,0 +1,63 @@
+"""What a node says of its log directories and of the replicas in them (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.errors import TidelogError
+from tidelog_node.partitions.log_directories import LogDirectories
+from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.relocation import Move
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """A replica in a log directory; ``is_future`` marks the copy that a move under way is making.
+
+    ``offset_lag`` is how far the high watermark, or for a copy the current replica's end, is ahead of this log's end.
+    """
+
+    topic: str
+    partition: int
+    size_in_bytes: int
+    offset_lag: int
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryDescription:
+    """One of ``log.dirs``; ``error`` says why it is offline. Bytes are those of its file system, -1 if not known."""
+
+    path: Path
+    error: TidelogError | None
+    replicas: tuple[ReplicaDescription, ...] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+async def describe(
+    directories: LogDirectories, partitions: Iterable[Partition], moves: Iterable[Move]
+) -> list[LogDirectoryDescription]:
+    """Return every directory of ``log.dirs``: those that are online with their replicas, and the others."""
+    replicas: dict[Path, list[ReplicaDescription]] = {}
+    for partition in partitions:
+        log = partition.log
+        lag = max(partition.high_watermark - log.log_end_offset, 0)
+        described = ReplicaDescription(partition.topic, partition.index, log.size_in_bytes, lag)
+        replicas.setdefault(log.directory.parent, []).append(described)
+    for move in moves:
+        if move.copy is not None:
+            lag = max(move.partition.log.log_end_offset - move.copy.log_end_offset, 0)
+            described = ReplicaDescription(*move.key, move.copy.size_in_bytes, lag, is_future=True)
+            replicas.setdefault(move.target.path, []).append(described)
+    paths = [directory.path for directory in directories.online]
+    spaces = [await asyncio.to_thread(directories.space, path) for path in paths]
+    online = [
+        LogDirectoryDescription(path, None, tuple(replicas.get(path, ())), *space)
+        for path, space in zip(paths, spaces, strict=True)
+        if path not in directories.failures
+    ]
+    return online + [LogDirectoryDescription(path, error) for path, error in directories.failures.items()]
