@@ -1,6 +1,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+
+import pytest
 
 # gRPC prints a line whenever a server goes away, which is what many of these tests do. Read when gRPC is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the processes of a failed test's cluster printed last: the cluster's folder is gone afterwards."""
+    from tidelog.testing import LocalCluster
+
+    report = yield
+    if report.failed and call.when == "call":
+        for cluster in [v for v in getattr(item, "funcargs", {}).values() if isinstance(v, LocalCluster)]:
+            for process in (*cluster.controllers.values(), *cluster.nodes.values()):
+                title = f"{process.name}, {'running' if process.is_running else 'ended'}"
+                report.sections.append((title, process.failure or process.log_tail()))
+    return report

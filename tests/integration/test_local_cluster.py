@@ -65,6 +65,21 @@ def test_temporary_data_is_removed_and_chosen_data_is_kept(tmp_path: Path) -> No
     assert list((tmp_path / "kept").glob("node-1/data/kept-0/*.log"))
 
 
+def test_error_has_a_note_of_each_process_that_ended_by_itself() -> None:
+    def fail() -> None:
+        with LocalCluster(controllers=1, nodes=2) as cluster:
+            cluster.nodes[1].kill()
+            os.kill(cluster.nodes[2].pid, signal.SIGKILL)
+            cluster.nodes[2].wait()
+            raise ValueError("the reason")
+
+    with pytest.raises(ValueError, match="the reason") as caught:
+        fail()
+    [note] = caught.value.__notes__
+    assert note.startswith("node 2 ended by itself with exit code -9:\n")
+    assert "Registered with broker epoch" in note
+
+
 def test_unknown_configuration_is_refused_before_anything_starts() -> None:
     with pytest.raises(ConfigError, match=r"neither controllers nor nodes know the configuration replica\.lag"):
         LocalCluster(controllers=1, nodes=1, config={"replica.lag": 1}).start()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from tidelog import AdminClient, Consumer, KafkaError, Message, NewTopic, Producer, TopicPartition
 from tidelog.testing import LocalCluster
@@ -45,6 +46,8 @@ class Load:
     newest: dict[int, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _giving_up: threading.Event = field(default_factory=threading.Event)
+    _unreported: int = 0
     _thread: threading.Thread | None = None
 
     def __enter__(self) -> Load:
@@ -52,15 +55,21 @@ class Load:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop; after an error at once, so that what becomes of the records does not take its place."""
+        if error is None:
+            self.stop()
+            return
+        error.add_note(f"of {self.sent} records {self._waiting} were not reported")
+        self._giving_up.set()
+        self._end()
 
     def stop(self) -> None:
         """Stop producing and wait until every record was reported."""
-        self._stopping.set()
-        assert self._thread is not None
-        self._thread.join(_DEADLINE_S)
-        assert not self._thread.is_alive(), "the producer did not finish"
+        self._end()
+        assert self._unreported == 0, f"{self._unreported} of {self.sent} records were never reported"
 
     def wait_for_progress(self, records: int = 500) -> None:
         """Wait until so many more records are acknowledged."""
@@ -70,6 +79,16 @@ class Load:
     def key_of(self, number: int) -> bytes:
         """Return the key that a record has."""
         return b"key-%d" % (number % self.keys)
+
+    @property
+    def _waiting(self) -> int:
+        return self.sent - len(self.acknowledged) - len(self.failed)
+
+    def _end(self) -> None:
+        self._stopping.set()
+        assert self._thread is not None
+        self._thread.join(_DEADLINE_S + 10)
+        assert not self._thread.is_alive(), "the producer did not finish"
 
     def _run(self) -> None:
         config = {
@@ -81,14 +100,12 @@ class Load:
         with contextlib.ExitStack() as stack:
             producers = [stack.enter_context(Producer(config)) for _ in range(self.producers)]
             self._produce(producers)
-            remaining = sum(producer.flush(_DEADLINE_S) for producer in producers)
-            assert remaining == 0, f"{remaining} records were never reported"
+            self._flush(producers)
 
     def _produce(self, producers: Sequence[Producer]) -> None:
         started_s = time.monotonic()
         while not self._stopping.is_set():
-            waiting = self.sent - len(self.acknowledged) - len(self.failed)
-            is_due = waiting < 2_000 and self.sent < self.records_per_s * (time.monotonic() - started_s)
+            is_due = self._waiting < 2_000 and self.sent < self.records_per_s * (time.monotonic() - started_s)
             if is_due:
                 # A key belongs to one producer, or its records would have no order.
                 producer = producers[self.sent % self.keys % len(producers)]
@@ -97,6 +114,16 @@ class Load:
                 self.sent += 1
             for producer in producers:
                 producer.poll(0 if is_due and self.sent % 50 else 0.001)
+
+    def _flush(self, producers: Sequence[Producer]) -> None:
+        deadline = time.monotonic() + _DEADLINE_S
+        while any(map(len, producers)) and time.monotonic() < deadline and not self._giving_up.is_set():
+            for producer in producers:
+                producer.flush(0.1)
+        self._unreported = sum(map(len, producers))
+        for producer in producers:
+            # Closing it would wait for what is left, and that for minutes.
+            producer.purge()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         number = int(message.value() or b"")

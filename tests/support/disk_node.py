@@ -132,8 +132,8 @@ class DiskNode:
     async def close(self) -> None:
         """Stop as a node does that is told to."""
         await self.registry.close()
-        await self.registry.write_checkpoints()
-        await self.registry.write_log_start_offsets()
+        await self.registry.checkpoints.write()
+        await self.registry.checkpoints.write_log_start_offsets()
         self.directories.close(clean=True, broker_epoch=BrokerEpoch(5))
 
     def _hurry(self) -> None:

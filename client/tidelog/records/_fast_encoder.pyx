@@ -119,6 +119,39 @@ cdef inline Py_ssize_t _get(const View* view, Py_ssize_t row, const char** conte
     return end - start
 
 
+cdef Py_ssize_t _write_plain(
+    const View* values, Py_ssize_t row, Py_ssize_t rows, uint64_t delta, Py_ssize_t count, uint8_t** place, const uint8_t* limit
+) noexcept:
+    """Write records without a key, all with one timestamp, and return the row behind them.
+
+    Stops before what needs more than a look: no bytes, no room, or more of them than a varint of three bytes counts.
+    """
+    cdef const char* content = NULL
+    cdef uint8_t* target = place[0]
+    cdef Py_ssize_t size, content_size, fixed_size = 3 + varint_size(delta)
+    while row < rows:
+        content_size = _get(values, row, &content)
+        if content_size < 0 or content_size >= 1 << 19:
+            break
+        size = fixed_size + length_size(count) + length_size(content_size) + content_size
+        if size + 3 > limit - target:
+            break
+        target = put_varint(target, <uint64_t>size << 1)
+        target[0] = 0
+        target = put_varint(target + 1, delta)
+        target = put_varint(target, <uint64_t>count << 1)
+        target[0] = 1
+        target = put_varint(target + 1, <uint64_t>content_size << 1)
+        tidelog_copy(target, <const uint8_t*>content, content_size)
+        target += content_size
+        target[0] = 0
+        target += 1
+        count += 1
+        row += 1
+    place[0] = target
+    return row
+
+
 @cython.final
 cdef class _Source:
     """Where the contents of many records come from; holds the buffers."""
@@ -309,11 +342,18 @@ cdef class RecordEncoder:
         cdef int64_t timestamp = times.at(row), latest = max(self.max_timestamp, timestamp)
         cdef int64_t base = self.base_timestamp if count else timestamp
         cdef uint64_t delta = _delta(timestamp, base)
-        cdef Py_ssize_t delta_size = varint_size(delta)
+        cdef Py_ssize_t delta_size = varint_size(delta), first
+        cdef bint is_plain = keys is None and times.each == NULL
         if keys is not None:
             key_view = keys.view
         limit = begin + min(limit - begin, max(room, 0)) if count or not is_limited else limit
         while row < rows:
+            if is_plain and (count or not is_limited):
+                is_plain = False
+                first = row
+                row = _write_plain(&value_view, row, rows, delta, count, &target, limit)
+                count += row - first
+                continue
             if times.each != NULL:
                 timestamp = times.at(row)
                 delta = _delta(timestamp, base)

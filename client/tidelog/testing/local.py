@@ -83,6 +83,11 @@ class LocalCluster:
         return ",".join(node.address for node in self.nodes.values())
 
     @property
+    def failures(self) -> list[str]:
+        """How each process ended that nobody here ended, with what it printed last."""
+        return [handle.failure for handle in self._handles() if handle.failure is not None]
+
+    @property
     def data_dir(self) -> Path:
         """Where the processes keep their data, configuration and output; RuntimeError before the start."""
         if self._data_dir is None:
@@ -102,7 +107,10 @@ class LocalCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every process."""
+        """End every process; an error gets a note of those that had ended by themselves."""
+        if error is not None:
+            for failure in self.failures:
+                error.add_note(failure)
         self.close()
 
     def start(self) -> None:
@@ -124,11 +132,11 @@ class LocalCluster:
         """End every process: a controlled stop where the data is kept, else at once."""
         if self._keep_data:
             self._stop_controlled()
+        for handle in self._handles():
+            handle.kill()
         if self._group is not None:
             self._group.close()
             self._group = None
-        for handle in self._handles():
-            handle.wait()
         if not self._keep_data and self._data_dir is not None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None

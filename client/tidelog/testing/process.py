@@ -53,6 +53,7 @@ class ProcessHandle:
         self._module = module
         self._group = group
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_ended = False
 
     @property
     def address(self) -> str:
@@ -77,6 +78,13 @@ class ProcessHandle:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def failure(self) -> str | None:
+        """How the process ended and what it printed last, when it ended though nobody here ended it; else None."""
+        if self._process is None or self._is_ended or self._process.poll() is None:
+            return None
+        return f"{self.name} ended by itself with exit code {self._process.returncode}:\n{self.log_tail()}"
+
+    @property
     def log_path(self) -> Path:
         """The file that has what the process printed, over all its starts."""
         return self.directory / "process.log"
@@ -96,6 +104,7 @@ class ProcessHandle:
         """Start the process unless it runs; returns before it is ready."""
         if self.is_running:
             return
+        self._is_ended = False
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self._module, str(self.properties_path)],
@@ -108,7 +117,7 @@ class ProcessHandle:
 
     def kill(self) -> None:
         """SIGKILL, and wait until the process is gone."""
-        self._signal(signal.SIGKILL)
+        self._end(signal.SIGKILL)
         self.wait()
 
     def pause(self) -> None:
@@ -126,7 +135,7 @@ class ProcessHandle:
 
     def terminate(self) -> None:
         """SIGTERM: asks for a controlled shutdown, does not wait for it."""
-        self._signal(signal.SIGTERM)
+        self._end(signal.SIGTERM)
 
     def wait_or_kill(self, timeout_s: float) -> int:
         """Wait for the process to end, after ``timeout_s`` with SIGKILL. Returns the exit code."""
@@ -145,6 +154,11 @@ class ProcessHandle:
         with contextlib.suppress(FileNotFoundError):
             return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
         return ""
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.is_running:
+            self._is_ended = True
+            self._signal(number)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

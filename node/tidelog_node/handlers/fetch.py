@@ -90,7 +90,8 @@ class _Fetch:
         for position, item in enumerate(self._items):
             if item.partition is not None:
                 is_follower = self._follower is not None
-                waiters = item.partition.log_end_waiters if is_follower else item.partition.high_watermark_waiters
+                all_waiters = item.partition.waiters
+                waiters = all_waiters.log_end if is_follower else all_waiters.high_watermark
                 waiters.add(waiter, position)
                 yield waiters, position
 

@@ -51,6 +51,13 @@ class PendingProduce:
                     self._finish(waiting)
         return self._response
 
+    def abandon(self) -> None:
+        """Wait for nothing any more; what was appended stays. Does nothing after :meth:`response`."""
+        for waiting in self._waiting:
+            if not waiting.replicated.cancel() and not waiting.replicated.cancelled():
+                # A future complains when nobody asks why it failed.
+                waiting.replicated.exception()
+
     def append(self, request: pb.ProduceRequest) -> None:
         """Append all batches of the request, each to its partition; errors go into the response."""
         for topic in request.topics:

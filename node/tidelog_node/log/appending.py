@@ -39,17 +39,20 @@ class Appender:
         local, rules = self._local, self._rules
         local.check_online()
         header, records = rules.check(records, now_ms)
-        self._check_epoch(leader_epoch)
+        latest_epoch = self._epochs.latest_epoch
+        if leader_epoch < latest_epoch:
+            raise self._fenced(leader_epoch)
         if header.producer_id >= 0:
             duplicate = self._producers.states.check(header)
             if duplicate is not None:
                 return rules.describe_duplicate(duplicate, len(records), leader_epoch)
         batch = rules.assign(header, records, local.log_end_offset, leader_epoch, now_ms)
-        if local.must_roll(batch.size, batch.last_offset, batch.max_timestamp, now_ms):
-            self.roll(batch.base_offset, now_ms)
-        if leader_epoch != self._epochs.latest_epoch:
-            self._epochs.assign(LeaderEpoch(leader_epoch), batch.base_offset)
-        local.append_batch(batch.parts, batch.size, batch.last_offset, batch.max_timestamp)
+        parts, size, base_offset, last_offset, max_timestamp = batch
+        if local.must_roll(size, last_offset, max_timestamp, now_ms):
+            self.roll(base_offset, now_ms)
+        if leader_epoch != latest_epoch:
+            self._epochs.assign(LeaderEpoch(leader_epoch), base_offset)
+        local.append_batch(parts, size, last_offset, max_timestamp)
         if header.producer_id >= 0:
             self._take_in([assigned_header(header, batch, leader_epoch)], records, now_ms)
         return rules.describe(batch, leader_epoch)
@@ -87,13 +90,10 @@ class Appender:
         self._producers.states.take_snapshot(self._local.log_end_offset)
         self._local.roll(first_offset, now_ms)
 
-    def _check_epoch(self, leader_epoch: int) -> None:
-        latest_epoch = self._epochs.latest_epoch
-        if leader_epoch < latest_epoch:
-            raise error_for(
-                ErrorCode.FENCED_LEADER_EPOCH,
-                f"append to {self._local.directory.name} in leader epoch {leader_epoch}, the log has {latest_epoch}",
-            )
+    def _fenced(self, leader_epoch: int) -> TidelogError:
+        name, latest_epoch = self._local.directory.name, self._epochs.latest_epoch
+        text = f"append to {name} in leader epoch {leader_epoch}, the log has {latest_epoch}"
+        return error_for(ErrorCode.FENCED_LEADER_EPOCH, text)
 
     def _place(self, headers: Sequence[RecordBatchHeader], first: int, now_ms: int) -> list[RecordBatchHeader]:
         """Make room for the next batches and return those that go there in one write: of one leader epoch."""

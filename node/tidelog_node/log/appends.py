@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION, UNLIMITED
@@ -30,8 +29,7 @@ _ASSIGNED = struct.Struct(">qii")
 _CODEC_POSITION, _CODEC_MASK = 22, 0x07
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """What an append did: ``first_offset`` to ``last_offset``, both inclusive.
 
     ``log_append_time_ms`` is -1 unless the topic's timestamps are LogAppendTime. ``is_duplicate`` says that the log had
@@ -52,9 +50,9 @@ class AppendInfo:
         return cls(
             first_offset=headers[0].base_offset,
             last_offset=headers[-1].last_offset,
-            max_timestamp=max(header.max_timestamp for header in headers),
+            max_timestamp=max([header.max_timestamp for header in headers]),
             log_append_time_ms=NO_APPEND_TIME,
-            size_in_bytes=sum(header.size_in_bytes for header in headers),
+            size_in_bytes=sum([header.size_in_bytes for header in headers]),
             last_leader_epoch=LeaderEpoch(headers[-1].partition_leader_epoch),
         )
 
@@ -76,10 +74,20 @@ class ProduceRules:
     may be, and a codec other than the producer's.
     """
 
-    __slots__ = ("_codec", "_codec_id", "_config", "_has_append_time", "_is_compacted", "_level", "_looks_inside")
+    __slots__ = (
+        "_codec",
+        "_codec_id",
+        "_config",
+        "_has_append_time",
+        "_is_compacted",
+        "_level",
+        "_looks_inside",
+        "_max_bytes",
+    )
 
     def __init__(self, config: LogConfig) -> None:
         self._config = config
+        self._max_bytes = min(config.max_message_bytes, config.segment_bytes)
         self._has_append_time = config.message_timestamp_type == LOG_APPEND_TIME
         self._is_compacted = config.is_compacted
         limits_age = not self._has_append_time and config.message_timestamp_before_max_ms < UNLIMITED
@@ -97,7 +105,8 @@ class ProduceRules:
             TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
                 UNSUPPORTED_COMPRESSION_TYPE.
         """
-        self._check_size(len(records))
+        if len(records) > self._max_bytes:
+            self._check_size(len(records))
         has_other_codec = self._codec_id is not None and _codec_id_of(records) != self._codec_id
         produced = inspect_produced(records, self._looks_inside or has_other_codec)
         header = produced.header
@@ -129,14 +138,9 @@ class ProduceRules:
 
     def describe(self, batch: AssignedBatch, leader_epoch: int) -> AppendInfo:
         """Return what the append of a batch did."""
-        return AppendInfo(
-            batch.base_offset,
-            batch.last_offset,
-            batch.max_timestamp,
-            batch.max_timestamp if self._has_append_time else NO_APPEND_TIME,
-            batch.size,
-            LeaderEpoch(leader_epoch),
-        )
+        _, size, base_offset, last_offset, max_timestamp = batch
+        append_time = max_timestamp if self._has_append_time else NO_APPEND_TIME
+        return AppendInfo(base_offset, last_offset, max_timestamp, append_time, size, LeaderEpoch(leader_epoch))
 
     def describe_duplicate(self, duplicate: Duplicate, size: int, leader_epoch: int) -> AppendInfo:
         """Return what the answer to a batch is that the log has already."""
@@ -163,9 +167,11 @@ class ProduceRules:
             )
 
     def _check_timestamps(self, produced: ProducedBatch, now_ms: int) -> None:
-        config, summary = self._config, produced.summary
-        newest = produced.header.max_timestamp if summary is None else summary.max_timestamp
-        oldest = NO_TIMESTAMP if summary is None else summary.min_timestamp
+        config, (header, summary) = self._config, produced
+        if summary is None:
+            newest, oldest = header.max_timestamp, NO_TIMESTAMP
+        else:
+            newest, oldest = summary.max_timestamp, summary.min_timestamp
         if newest - now_ms > config.message_timestamp_after_max_ms:
             limit = f"message.timestamp.after.max.ms allows {now_ms} + {config.message_timestamp_after_max_ms}"
             raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest}: {limit}")

@@ -113,16 +113,21 @@ class BatchFile:
         Raises CorruptRecordError where no whole and unchanged batch follows.
         """
         buffer = bytearray(min(_SCAN_WINDOW, self.size - position))
+        length_at = _LENGTH.unpack_from
         while position < self.size:
             size = min(len(buffer), self.size - position)
             window = memoryview(buffer)[:size]
             if self._files.readinto(self._handle, window, position) != size:
                 raise OSError(errno.EIO, f"{size} bytes could not be read at byte {position}")
             start = 0
-            while (claimed := _claimed_size(window, start)) <= size - start:
+            while size - start >= HEADER_SIZE:
+                stop = start + length_at(window, start + _LENGTH_POSITION)[0] + LOG_OVERHEAD
+                if stop > size:
+                    break
                 header = validate_batch(window, start)
-                yield position + start, header, window[start : start + claimed]
-                start += claimed
+                yield position + start, header, window[start:stop]
+                start = stop
+            claimed = _claimed_size(window, start)
             remaining = self.size - position - start
             if 0 < remaining < claimed:
                 raise CorruptRecordError(f"batch of {claimed} bytes at byte {position + start}, {remaining} remain")

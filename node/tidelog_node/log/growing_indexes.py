@@ -59,11 +59,11 @@ class GrowingIndexes:
         """Take in a batch whose header the caller has taken apart."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = max_timestamp, last_offset
-        if self._bytes_since_entry > self._interval_bytes and not self.offset_index.is_full:
-            self.offset_index.append(last_offset, position)
+        pending = self._bytes_since_entry
+        if pending > self._interval_bytes and self.offset_index.maybe_append(last_offset, position):
             self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += size
+            pending = 0
+        self._bytes_since_entry = pending + size
 
     def truncate(self, position: int, offset: int) -> None:
         """Remove the entries of the batch at ``position``, which begins at ``offset``, and of all after it."""

@@ -57,6 +57,15 @@ class OffsetIndex:
         assert isinstance(self._data, bytearray), _SEALED
         self._data += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
 
+    def maybe_append(self, last_offset: int, position: int) -> bool:
+        """Add the entry of a batch; False when the index is full."""
+        data = self._data
+        assert isinstance(data, bytearray), _SEALED
+        if len(data) // OFFSET_ENTRY_SIZE >= self._max_entries:
+            return False
+        data += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
+        return True
+
     @property
     def last_entry(self) -> tuple[int, int]:
         """The last (absolute offset, position); (base offset, 0) when empty."""

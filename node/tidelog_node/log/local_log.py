@@ -22,7 +22,7 @@ from tidelog_node.log.condemned import CondemnedFiles
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.files import Buffer, Files, storage_error, storage_errors
-from tidelog_node.log.indexes import MAX_RELATIVE_OFFSET
+from tidelog_node.log.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
 from tidelog_node.log.rolling import lifetime_ms, roll_jitter_ms, waited_ms
 from tidelog_node.log.segment import Segment
 from tidelog_node.log.segment_files import INDEX_SUFFIXES
@@ -45,6 +45,7 @@ class LocalLog:
         "_is_directory_dirty",
         "_lifetime_ms",
         "_rewritten_below",
+        "_segment_bytes",
         "condemned",
         "config",
         "directory",
@@ -93,11 +94,12 @@ class LocalLog:
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Return whether batches of ``size`` bytes that end at ``last_offset`` need a new segment (shouldRoll)."""
         active = self.segments.active
-        if not active.has_room_for(size, last_offset, self.config.segment_bytes):
+        if not active.has_room_for(size, last_offset, self._segment_bytes):
             return True
-        if active.size == 0:
+        first_timestamp = active.first_timestamp
+        if first_timestamp == NO_TIMESTAMP and active.size == 0:
             return False
-        return waited_ms(active.first_timestamp, active.created_ms, max_timestamp, now_ms) > self._lifetime_ms
+        return waited_ms(first_timestamp, active.created_ms, max_timestamp, now_ms) > self._lifetime_ms
 
     def roll(self, first_offset: int, now_ms: int) -> None:
         """Begin a new segment for a batch at ``first_offset``, which may be above the log's end.
@@ -325,6 +327,7 @@ class LocalLog:
     def _note_active(self) -> None:
         jitter_ms = roll_jitter_ms(self.config, self.directory.name, self.segments.active.base_offset)
         self._lifetime_ms = lifetime_ms(self.config, jitter_ms)
+        self._segment_bytes = self.config.segment_bytes
 
     @contextlib.contextmanager
     def _offline_on_failure(self, action: str) -> Iterator[None]:

@@ -330,7 +330,8 @@ class PartitionLog(LogReader):
     def _appended(self, now_ms: int) -> None:
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now_ms
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+        local = self._local
+        if local.log_end_offset - local.recovery_point >= local.config.flush_messages:
             self.flush()
 
     def _reload_producers(self) -> None:

@@ -179,7 +179,7 @@ class _Recovery:
         try:
             for position, header, data in segment.rebuild(bound, keeps_files=is_whole):
                 gap = position if header.base_offset > end_offset else 0
-                valid, end_offset = position + header.size_in_bytes, header.next_offset
+                valid, end_offset = position + len(data), segment.next_offset
                 self._report.checked_batches += 1
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
@@ -204,8 +204,9 @@ class _Recovery:
         segment.truncate_bytes(size)
 
     def _note_epoch(self, epoch: int, offset: int) -> None:
-        if self._runs and self._runs[-1].epoch >= epoch:
-            self._runs[-1].last_offset = offset
+        run = self._runs[-1] if self._runs else None
+        if run is not None and run.epoch >= epoch:
+            run.last_offset = offset
         else:
             self._runs.append(_EpochRun(LeaderEpoch(epoch), offset, offset))
 

@@ -48,6 +48,7 @@ class Segment:
         "_files",
         "_first_timestamp",
         "_indexes",
+        "_last_stop",
         "_paths",
         "_transaction_index",
         "base_offset",
@@ -65,6 +66,8 @@ class Segment:
         self._indexes = SegmentIndexes(files, batches, base_offset, config, self._paths)
         self._transaction_index: TransactionIndex | None = None
         self._first_timestamp: int | None = None
+        # Where the last read stopped, for the next one of whoever reads on.
+        self._last_stop: tuple[int, RecordBatchHeader] | None = None
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.created_ms = 0
@@ -175,10 +178,11 @@ class Segment:
         """Return whether batches can be added: by bytes, index entries and the range of relative offsets."""
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return False
-        if self._batches.size == 0:
+        held = self._batches.size
+        if held == 0:
             return True
         growing = self._indexes.growing
-        return self._batches.size + size <= segment_bytes and growing is not None and not growing.is_full
+        return held + size <= segment_bytes and growing is not None and not growing.is_full
 
     def append(self, data: Buffer, headers: Iterable[RecordBatchHeader]) -> None:
         """Write whole batches, which ``headers`` describe, at the end.
@@ -199,7 +203,9 @@ class Segment:
         position = batches.size
         batches.append_parts(parts, size)
         growing.add_batch(last_offset, max_timestamp, position, size)
-        self._note(last_offset, max_timestamp)
+        self.next_offset = last_offset + 1
+        if position == 0:
+            self._first_timestamp = max_timestamp
 
     def cut_excess(self) -> None:
         """Cut off the file what a failed append left behind."""
@@ -210,7 +216,9 @@ class Segment:
 
         At least one, if it is below the end, else nothing; None when no batch ends above ``offset``.
         """
-        found = self.locate(offset)
+        found = self._last_stop
+        if found is None or not found[1].base_offset <= offset <= found[1].last_offset:
+            found = self.locate(offset)
         if found is None:
             return None
         start, first = found
@@ -221,7 +229,7 @@ class Segment:
             limit = self.locate(end_offset)
             stop = stop if limit is None else limit[0]
         if stop - start > max_bytes:
-            stop = max(start + first.size_in_bytes, self._last_boundary(start + max_bytes))
+            stop = self._stop_before(start + max_bytes, start + first.size_in_bytes)
         return self._batches.read(stop - start, start)
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -256,6 +264,7 @@ class Segment:
         That is another object for the same file: whoever holds this one holds what no log has any more.
         """
         segment = copy.copy(self)
+        segment._last_stop = None
         segment._indexes = SegmentIndexes(self._files, self._batches, self.base_offset, self._config, self._paths)
         segment._indexes.take(self._indexes)
         segment._truncate(offset)
@@ -265,6 +274,8 @@ class Segment:
         """Cut the file, durably, to what :meth:`rebuild` found to be valid."""
         self._indexes.discard_files()
         self._batches.truncate(size)
+        if size == 0:
+            self._first_timestamp = None
 
     def load_tail(self) -> str | None:
         """Make the last segment ready after a clean stop: read its indexes and check the batches behind the last entry.
@@ -289,16 +300,22 @@ class Segment:
         removed from the disk but the indexes; with ``keeps_files`` they stay for :meth:`confirm_indexes`.
         """
         growing = self._indexes.start_beside_files() if keeps_files else self._indexes.start_anew()
-        self.next_offset = self.base_offset
-        for position, header, data in self._batches.scan():
-            self._check_order(header, position)
-            if header.next_offset > end_bound:
-                raise CorruptRecordError(
-                    f"batch at byte {position} ends at offset {header.next_offset}, above {end_bound}"
-                )
-            growing.add(header, position)
-            self._note(header.last_offset, header.max_timestamp)
-            yield position, header, data
+        add_batch = growing.add_batch
+        self.next_offset, self._first_timestamp = self.base_offset, None
+        # One step per batch of what may be gigabytes: names and calls are what it costs beside the checksum.
+        for batch in self._batches.scan():
+            position, header, data = batch
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.base_offset < self.next_offset:
+                self._check_order(header, position)
+            if last_offset >= end_bound:
+                text = f"batch at byte {position} ends at offset {last_offset + 1}, above {end_bound}"
+                raise CorruptRecordError(text)
+            add_batch(last_offset, header.max_timestamp, position, len(data))
+            self.next_offset = last_offset + 1
+            if position == 0:
+                self._first_timestamp = header.max_timestamp
+            yield batch
 
     def is_allocated_only(self, position: int) -> bool:
         """Return whether what is behind a position is space that was allocated and never written."""
@@ -377,10 +394,13 @@ class Segment:
         self.transaction_index.truncate(offset)
         self._replay_tail(growing, self.headers(growing.offset_index.last_entry[1]))
 
-    def _last_boundary(self, target: int) -> int:
-        """Return where the last batch that is not beyond ``target`` ends."""
+    def _stop_before(self, target: int, least: int) -> int:
+        """Return where the last batch that is not beyond ``target`` ends; at least ``least``, where one ends."""
+        if target < least:
+            return least
         for position, header in self._indexes.headers_from(lambda index: index.before(target)):
             if position + header.size_in_bytes > target:
+                self._last_stop = position, header
                 return position
         return self._batches.size
 

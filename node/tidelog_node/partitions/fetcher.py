@@ -47,12 +47,16 @@ class FetcherSettings:
 
 @dataclass(slots=True)
 class _Fetched:
-    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with errors in a row."""
+    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with errors in a row.
+
+    ``failing_with`` is the last of these errors, None after a success.
+    """
 
     partition: Partition
     leader_epoch: LeaderEpoch
     pause_until_ms: int = 0
     backoff_ms: int = 0
+    failing_with: ErrorCode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +215,13 @@ class LeaderFetcher:
             fetched.leader_epoch, item.offset, result.records, result.high_watermark, result.log_start_offset
         )
         fetched.backoff_ms = 0
+        fetched.failing_with = None
 
     def _pause(self, fetched: _Fetched, error: TidelogError) -> None:
-        level = logging.DEBUG if error.code in _REDIRECTED else logging.WARNING
+        """Leave a partition alone for a while; of failures in a row for one reason only the first is worth a line."""
+        is_news = error.code not in _REDIRECTED and error.code is not fetched.failing_with
+        level = logging.WARNING if is_news else logging.DEBUG
+        fetched.failing_with = error.code
         logger.log(level, "Fetching %s from node %d failed: %s", fetched.partition, self.leader_id, error)
         fetched.backoff_ms = min(max(_FIRST_BACKOFF_MS, 2 * fetched.backoff_ms), self._settings.max_backoff_ms)
         fetched.pause_until_ms = self._clock.monotonic_ms() + fetched.backoff_ms

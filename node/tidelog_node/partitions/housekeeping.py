@@ -77,14 +77,14 @@ async def write_checkpoints(registry: PartitionRegistry, interval_ms: int) -> No
     """Write high watermarks and recovery points each ``interval_ms``, where they changed, until cancelled."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
-        await registry.write_checkpoints()
+        await registry.checkpoints.write()
 
 
 async def write_log_start_offsets(registry: PartitionRegistry, interval_ms: int) -> None:
     """Write where logs start that do not start at 0 each ``interval_ms``, until cancelled."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
-        await registry.write_log_start_offsets()
+        await registry.checkpoints.write_log_start_offsets()
 
 
 class _Round:

@@ -12,15 +12,15 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import AppendInfo, PartitionLog, TimestampAndOffset
-from tidelog_node.log.disk_errors import is_disk_failure
 from tidelog_node.log.segment import Segment
 from tidelog_node.partitions.clock import Clock
-from tidelog_node.partitions.purgatory import OffsetWaiters, ReadWaiters
+from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
+from tidelog_node.partitions.purgatory import PartitionWaiters
 from tidelog_node.partitions.reads import (
     FollowerIdentity,
     ReadRequest,
@@ -60,26 +60,6 @@ from tidelog_quorum.metadata import PartitionRegistration, TopicConfig
 logger = logging.getLogger(__name__)
 
 
-class PartitionEffects(Protocol):
-    """Where a partition's commands go that concern more than its own log."""
-
-    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Send a proposal to the controller and feed its answer back."""
-        ...
-
-    def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy from a leader, in place of any earlier one."""
-        ...
-
-    def stop_fetching(self, partition: Partition) -> None:
-        """Copy no more."""
-        ...
-
-    def storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """The partition's log is offline."""
-        ...
-
-
 class Partition:
     """Made by the registry when the metadata names this node as a replica, closed or deleted when it no longer does."""
 
@@ -99,10 +79,7 @@ class Partition:
         self.log = log
         self.state = state
         self.disk = asyncio.Lock()
-        self.produce_waiters = OffsetWaiters()
-        self.deletion_waiters = OffsetWaiters()
-        self.log_end_waiters = ReadWaiters()
-        self.high_watermark_waiters = ReadWaiters()
+        self.waiters = PartitionWaiters()
         self.truncated_to: int | None = None
         """The least offset that the log was truncated to since :meth:`forget_truncation`; None when it was not."""
         self._effects = effects
@@ -155,7 +132,7 @@ class Partition:
             info = self.log.append_as_leader(records, leader.leader_epoch, self._clock.wall_ms())
         if not info.is_duplicate:
             self.step(RecordsAppended(self.log.log_end_offset))
-            self.log_end_waiters.wake()
+            self.waiters.log_end.wake()
         return info
 
     def replicated(self, required_offset: int) -> asyncio.Future[None]:
@@ -164,8 +141,8 @@ class Partition:
         It raises NOT_LEADER_OR_FOLLOWER when leadership moves first, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR
         has become too small. To be asked for right after the append, while this replica leads.
         """
-        future = self.produce_waiters.add(required_offset)
-        self._complete_producers()
+        future = self.waiters.producers.add(required_offset)
+        self.waiters.complete_producers(self.state.leader)
         return future
 
     def timed_out(self, required_offset: int, timeout_ms: int) -> TidelogError:
@@ -242,9 +219,9 @@ class Partition:
         required_offset = leader.deletion_offset(offset)
         with self._watching_disk():
             if self.log.advance_log_start_offset(required_offset):
-                self._wake_readers()
-        future = self.deletion_waiters.add(required_offset)
-        self._complete_deletions()
+                self.waiters.wake_readers()
+        future = self.waiters.deletions.add(required_offset)
+        self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
         return future
 
     def low_watermark(self) -> int:
@@ -269,7 +246,7 @@ class Partition:
         if records:
             with self._watching_disk():
                 self.log.append_as_follower(records, self._clock.wall_ms())
-            self.log_end_waiters.wake()
+            self.waiters.log_end.wake()
         self.step(
             RecordsReplicated(
                 leader_epoch, self.log.log_end_offset, self.log.log_start_offset, high_watermark, log_start_offset
@@ -353,24 +330,24 @@ class Partition:
         with self._watching_disk():
             for command in self.state.step(event, self._clock.monotonic_ms()):
                 self._execute(command)
-        self._complete_deletions()
+        self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
 
     def _execute(self, command: Command) -> None:
         match command:
             case AdvanceHighWatermark():
-                self._complete_producers()
-                self.high_watermark_waiters.wake()
+                self.waiters.complete_producers(self.state.leader)
+                self.waiters.high_watermark.wake()
             case ProposeIsr():
                 self._effects.propose_isr(self, command)
             case AdvanceLogStart():
                 self.log.advance_log_start_offset(command.offset)
             case AssignEpochStart():
                 self.log.assign_epoch_start(command.leader_epoch, command.offset)
-                self._wake_readers()
+                self.waiters.wake_readers()
             case LeadershipLost():
                 text = f"{self}: node {self.state.local_id} leads no more, the leader is {self.state.leader_id}"
-                self._fail_waiters(error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
-                self._wake_readers()
+                self.waiters.fail(error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
+                self.waiters.wake_readers()
             case StartFetching():
                 self._effects.start_fetching(self, command.leader_id, command.leader_epoch)
             case StopFetching():
@@ -387,22 +364,6 @@ class Partition:
     def _note_truncation(self, offset: int) -> None:
         self.truncated_to = offset if self.truncated_to is None else min(offset, self.truncated_to)
 
-    def _complete_producers(self) -> None:
-        leader = self.state.leader
-        if leader is None or not len(self.produce_waiters):
-            return
-        try:
-            leader.is_replicated(leader.high_watermark)
-        except TidelogError as error:
-            self.produce_waiters.complete(leader.high_watermark, error)
-        else:
-            self.produce_waiters.complete(leader.high_watermark, None)
-
-    def _complete_deletions(self) -> None:
-        leader = self.state.leader
-        if leader is not None and len(self.deletion_waiters):
-            self.deletion_waiters.complete(leader.low_watermark(self.log.log_start_offset))
-
     def _read_for_follower(self, leader: LeaderState, request: ReadRequest, follower: FollowerIdentity) -> ReadResult:
         leader.check_follower(follower.replica_id, follower.replica_epoch)
         diverging = find_log_divergence(self.log, request)
@@ -417,40 +378,14 @@ class Partition:
         )
         return dataclasses.replace(result, high_watermark=self.high_watermark)
 
-    def _fail_waiters(self, error: TidelogError) -> None:
-        self.produce_waiters.fail_all(error)
-        self.deletion_waiters.fail_all(error)
-
-    def _wake_readers(self) -> None:
-        self.log_end_waiters.wake()
-        self.high_watermark_waiters.wake()
-
     def _abandon(self, reason: str, code: ErrorCode) -> None:
         self._effects.stop_fetching(self)
-        self._fail_waiters(error_for(code, reason))
-        self._wake_readers()
+        self.waiters.fail(error_for(code, reason))
+        self.waiters.wake_readers()
 
     def _is_expected(self, leader_epoch: LeaderEpoch, fetch_offset: int) -> bool:
         is_follower = self.state.leader is None and self.state.leader_epoch == leader_epoch
         return is_follower and self.log.log_end_offset == fetch_offset
 
-    def _watching_disk(self) -> _DiskWatch:
-        return _DiskWatch(self, self._effects)
-
-
-class _DiskWatch:
-    """Reports a log that went offline, or whose disk failed; the error goes on to the caller."""
-
-    __slots__ = ("_effects", "_partition")
-
-    def __init__(self, partition: Partition, effects: PartitionEffects) -> None:
-        self._partition = partition
-        self._effects = effects
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        failure = self._partition.log.failure
-        if isinstance(error, TidelogError) and (failure is not None or is_disk_failure(error)):
-            self._effects.storage_failed(self._partition, failure or error)
+    def _watching_disk(self) -> DiskWatch:
+        return DiskWatch(self, self._effects)

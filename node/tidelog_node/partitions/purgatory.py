@@ -11,6 +11,7 @@ import heapq
 import itertools
 
 from tidelog.errors import TidelogError
+from tidelog_node.replication import LeaderState
 
 
 class OffsetWaiters:
@@ -89,6 +90,46 @@ class ReadWaiters:
         """Tell everybody."""
         for waiter, position in self._waiting:
             waiter.wake(position)
+
+
+class PartitionWaiters:
+    """Everybody who waits for something of one partition, by what it is.
+
+    ``producers`` wait for the high watermark, ``deletions`` for the low one; who reads as a follower waits for the
+    ``log_end``, who reads as a consumer for the ``high_watermark``.
+    """
+
+    def __init__(self) -> None:
+        self.producers = OffsetWaiters()
+        self.deletions = OffsetWaiters()
+        self.log_end = ReadWaiters()
+        self.high_watermark = ReadWaiters()
+
+    def complete_producers(self, leader: LeaderState | None) -> None:
+        """Answer the producers whose records are replicated, or have turned out to be on too few replicas."""
+        if leader is None or not len(self.producers):
+            return
+        try:
+            leader.is_replicated(leader.high_watermark)
+        except TidelogError as error:
+            self.producers.complete(leader.high_watermark, error)
+        else:
+            self.producers.complete(leader.high_watermark, None)
+
+    def complete_deletions(self, leader: LeaderState | None, log_start_offset: int) -> None:
+        """Answer the deletions that have reached every replica; ``log_start_offset`` is the leader's own."""
+        if leader is not None and len(self.deletions):
+            self.deletions.complete(leader.low_watermark(log_start_offset))
+
+    def fail(self, error: TidelogError) -> None:
+        """Answer who waits for an offset with ``error``."""
+        self.producers.fail_all(error)
+        self.deletions.fail_all(error)
+
+    def wake_readers(self) -> None:
+        """Let every reader look again."""
+        self.log_end.wake()
+        self.high_watermark.wake()
 
 
 def _settle(future: asyncio.Future[None], error: TidelogError | None) -> None:

@@ -141,7 +141,7 @@ class PartitionRegistry:
         await self._logs.set_aside_all()
         for directory in self._directories.online:
             try:
-                await self._resume_moves(directory)
+                await self.relocations.resume(directory, self._directories, self._partitions.get)
             except TidelogError as error:
                 self.fail_directory(directory.path, error)
 
@@ -173,14 +173,6 @@ class PartitionRegistry:
     async def describe_log_dirs(self) -> list[LogDirectoryDescription]:
         """Return every directory of ``log.dirs`` with its replicas and the space of its file system (KIP-113, 827)."""
         return await describe(self._directories, self, self.relocations)
-
-    async def write_checkpoints(self) -> None:
-        """Write the high watermarks and the recovery points; a directory whose disk refuses goes offline."""
-        await self.checkpoints.write()
-
-    async def write_log_start_offsets(self) -> None:
-        """Write where the logs start that do not start at 0; a directory whose disk refuses goes offline."""
-        await self.checkpoints.write_log_start_offsets()
 
     async def retry_full(self) -> None:
         """Open the replicas again that a full disk has refused, every few seconds until cancelled."""
@@ -303,7 +295,7 @@ class PartitionRegistry:
     def _change_registration(
         self, key: PartitionKey, partition: Partition, registration: PartitionRegistration
     ) -> None:
-        """A role that cannot be written down on a full disk cannot be taken: the replica is offline for a while."""
+        """A role that the log cannot take is not taken: the replica is offline for a while."""
         try:
             partition.change_registration(registration)
         except TidelogError as error:
@@ -361,18 +353,6 @@ class PartitionRegistry:
         await self._open(key, offline.topic_id, registration)
         if key in self._partitions:
             logger.info("%s-%d is online again", *key)
-
-    async def _resume_moves(self, directory: LogDirectory) -> None:
-        for copy in await asyncio.to_thread(directory.copies):
-            held = self._partitions.get(copy.key)
-            if held is None and self._directories.failures:
-                continue
-            if held is None:
-                await asyncio.to_thread(self._directories.set_aside, copy.path)
-            elif held.log.directory.parent == directory.path or self.relocations.get(copy.key) is not None:
-                await asyncio.to_thread(self._directories.remove_folder, copy.path)
-            else:
-                self.relocations.start(held, directory, copy.path)
 
     def _refuse_for_a_while(self, partition: Partition, error: TidelogError) -> None:
         """Take a replica offline until its disk has space; a second call does nothing."""

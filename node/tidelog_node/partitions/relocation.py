@@ -22,17 +22,25 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.records import parse_header
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.deletion import delete_directory
 from tidelog_node.log.disk_errors import is_disk_failure
 from tidelog_node.log.files import Files, storage_errors
 from tidelog_node.log.log_dirs import FUTURE_SUFFIX, MOVED_SUFFIX, PartitionCheckpoint
 from tidelog_node.log.moving_files import MovingFiles
+from tidelog_node.partitions.copy_steps import (
+    MAX_RECORDS_AT_ONCE,
+    Append,
+    CopyStep,
+    apply_step,
+    catch_up,
+    next_step,
+)
 from tidelog_node.partitions.loading import PartitionKey, close_offline
+from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -42,32 +50,6 @@ R = TypeVar("R")
 _CHUNK_BYTES = 256 * 1024
 _MIN_CHUNK_BYTES = 4 * 1024
 _FLUSH_BYTES = 64 * 1024 * 1024
-_MAX_STEP_BYTES = 512 * 1024
-_MAX_STEP_RECORDS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class _StartAt:
-    """The copy has nothing in common with the original: it begins here."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class _TruncateTo:
-    """The original was truncated, and has other records from here on."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Append:
-    """What follows in the original."""
-
-    records: bytes
-
-
-_Step: TypeAlias = _StartAt | _TruncateTo | _Append
 
 
 @dataclass(eq=False, slots=True)
@@ -131,6 +113,25 @@ class Relocations:
         assert key not in self._moves, key
         self._moves[key] = Move(partition, target, path or target.copy_path(key))
         self._has_work.set()
+
+    async def resume(
+        self, target: LogDirectory, directories: LogDirectories, held: Callable[[PartitionKey], Partition | None]
+    ) -> None:
+        """Go on with the moves to a directory that a stop interrupted; set aside what is the copy of no replica here.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        for copy in await asyncio.to_thread(target.copies):
+            partition = held(copy.key)
+            if partition is None and directories.failures:
+                continue
+            if partition is None:
+                await asyncio.to_thread(directories.set_aside, copy.path)
+            elif partition.log.directory.parent == target.path or copy.key in self._moves:
+                await asyncio.to_thread(directories.remove_folder, copy.path)
+            else:
+                self.start(partition, target, copy.path)
 
     async def cancel(self, key: PartitionKey) -> None:
         """End a partition's move, if there is one, and remove its copy; returns when that is done."""
@@ -228,22 +229,24 @@ class Relocations:
                 await self._take(move, self._next_step(move))
         return False
 
-    def _is_near(self, move: Move, step: _Step | None) -> bool:
+    def _is_near(self, move: Move, step: CopyStep | None) -> bool:
         """Whether what is left can be copied in one step of the event loop: there may always be something."""
         if step is None:
             return True
         assert move.copy is not None
         original, end_offset = move.partition.log, move.copy.log_end_offset
-        is_last = end_offset >= original.active_base_offset or original.log_end_offset - end_offset < _MAX_STEP_RECORDS
-        return isinstance(step, _Append) and is_last and 2 * len(step.records) < self._chunk
+        is_last = (
+            end_offset >= original.active_base_offset or original.log_end_offset - end_offset < MAX_RECORDS_AT_ONCE
+        )
+        return isinstance(step, Append) and is_last and 2 * len(step.records) < self._chunk
 
-    async def _take(self, move: Move, step: _Step | None) -> None:
+    async def _take(self, move: Move, step: CopyStep | None) -> None:
         assert move.copy is not None
         if step is None:
             return
         with _of_target(move):
-            await _in_thread(_apply, move.copy, step, self._now_ms())
-            if not isinstance(step, _Append):
+            await _in_thread(apply_step, move.copy, step, self._now_ms())
+            if not isinstance(step, Append):
                 return
             move.unflushed_bytes += len(step.records)
             if move.unflushed_bytes >= _FLUSH_BYTES:
@@ -254,10 +257,10 @@ class Relocations:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(move.wake.wait(), pause_s)
 
-    def _next_step(self, move: Move) -> _Step | None:
+    def _next_step(self, move: Move) -> CopyStep | None:
         """Return what brings the copy nearer to the original, None when they are the same."""
         assert move.copy is not None
-        return _next_step(move.partition.log, move.copy, self._chunk)
+        return next_step(move.partition.log, move.copy, self._chunk)
 
     async def _swap(self, move: Move) -> bool:
         """Make the copy the replica; returns False when the original ran away or the move was cancelled."""
@@ -274,7 +277,7 @@ class Relocations:
             if move.is_cancelled or original.failure is not None or copy.recovery_point < original.recovery_point:
                 return False
             with _of_target(move):
-                if not _catch_up(original, copy, self._chunk, self._now_ms()):
+                if not catch_up(original, copy, self._chunk, self._now_ms()):
                     return False
                 copy.take_over(original)
                 with storage_errors("Renaming", files.actual):
@@ -349,58 +352,3 @@ async def _in_thread(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R
 def _make_durable(files: Files, path: Path) -> None:
     with storage_errors("Flushing", path):
         files.fsync_directory(path)
-
-
-def _apply(copy: PartitionLog, step: _Step, now_ms: int) -> None:
-    match step:
-        case _StartAt():
-            copy.truncate_fully_and_start_at(step.offset)
-        case _TruncateTo():
-            copy.truncate_to(step.offset)
-        case _Append():
-            copy.append_as_follower(step.records, now_ms)
-
-
-def _next_step(original: PartitionLog, copy: PartitionLog, max_bytes: int) -> _Step | None:
-    if copy.size_in_bytes == 0:
-        start = _first_base_offset(original)
-        if copy.log_end_offset != start:
-            return _StartAt(start)
-    elif copy.log_end_offset < original.log_start_offset:
-        return _StartAt(_first_base_offset(original))
-    else:
-        divergence = _divergence(original, copy)
-        if divergence is not None:
-            return divergence
-    if copy.log_end_offset >= original.log_end_offset:
-        return None
-    return _Append(original.read(copy.log_end_offset, max_bytes, original.log_end_offset))
-
-
-def _first_base_offset(log: PartitionLog) -> int:
-    """A log may start inside of its first batch."""
-    start, end = log.log_start_offset, log.log_end_offset
-    records = log.read(start, 1, end) if start < end else b""
-    return min(start, parse_header(records).base_offset) if records else start
-
-
-def _divergence(original: PartitionLog, copy: PartitionLog) -> _Step | None:
-    """KIP-101: the same offset in the same leader epoch is the same record."""
-    epoch, end_offset = original.end_offset_for_epoch(copy.latest_epoch)
-    if epoch == copy.latest_epoch and end_offset >= copy.log_end_offset:
-        return None
-    own_epoch, own_end = copy.end_offset_for_epoch(epoch) if epoch >= 0 else (-1, -1)
-    if own_epoch < 0:
-        return _StartAt(_first_base_offset(original))
-    return _TruncateTo(min(end_offset, own_end))
-
-
-def _catch_up(original: PartitionLog, copy: PartitionLog, max_bytes: int, now_ms: int) -> bool:
-    """Copy what is left, at once; returns False when that is too much for one step of the event loop."""
-    copied = 0
-    while (step := _next_step(original, copy, max_bytes)) is not None:
-        if not isinstance(step, _Append) or copied > _MAX_STEP_BYTES:
-            return False
-        _apply(copy, step, now_ms)
-        copied += len(step.records)
-    return True

@@ -160,7 +160,7 @@ class _ProduceStream:
                     name = f"produce-{item.correlation_id}"
                     task = tasks.create_task(self._complete(item.correlation_id, pending), name=name)
                     # Not by the task itself: one that is cancelled before its first step runs no line of its own.
-                    task.add_done_callback(partial(self._give_back, size))
+                    task.add_done_callback(partial(self._end, pending, size))
         finally:
             self._responses.put_nowait(None)
 
@@ -175,7 +175,8 @@ class _ProduceStream:
         response = await pending.response()
         self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
 
-    def _give_back(self, size: int, _: asyncio.Task[None]) -> None:
+    def _end(self, pending: handlers.PendingProduce, size: int, _: asyncio.Task[None]) -> None:
+        pending.abandon()
         self._budget.give_back(size)
 
 

@@ -239,8 +239,8 @@ class Node:
         fetchers.stop_all()
         await self._server.stop(_STOP_GRACE_S)
         await self._registry.close()
-        await self._registry.write_checkpoints()
-        await self._registry.write_log_start_offsets()
+        await self._registry.checkpoints.write()
+        await self._registry.checkpoints.write_log_start_offsets()
         if self._storage_failure is not None:
             raise self._storage_failure
         epoch = max(self._lifecycle.broker_epoch, self._previous_broker_epoch)

@@ -188,3 +188,35 @@ def _batch_with_delta(batch: bytes, delta: int) -> bytes:
     changed[23:27] = delta.to_bytes(4, "big")
     changed[17:21] = crc32c(bytes(changed[21:])).to_bytes(4, "big")
     return bytes(changed)
+
+
+@pytest.mark.parametrize("has_records", [True, False])
+def test_untouched_log_is_opened_led_and_closed_without_a_write(disk, config, batch_of, has_records):
+    log = PartitionLog.open(DIRECTORY, config, files=disk)
+    for number in range(9 if has_records else 0):
+        log.append_as_leader(batch_of(b"x" * 90, b"y" * 90), number, now_ms=0)
+    log.close()
+    written = []
+    changes = {"pwrite", "pwritev", "fsync", "fsync_directory", "rename", "remove", "truncate", "mkdir"}
+    disk.fail = lambda operation, path: written.append((operation, path)) if operation in changes else None
+    for epoch in (11, 12):
+        again = PartitionLog.open(DIRECTORY, config, files=disk, clean=True, recovery_point=log.log_end_offset)
+        again.assign_epoch_start(epoch, again.log_end_offset)
+        assert again.latest_epoch == epoch
+        assert not again.needs_flush(10**9)
+        again.flush()
+        again.close()
+    assert not written
+
+
+def test_epoch_of_a_leader_without_records_does_not_ask_for_a_flush(disk, config, batch_of):
+    log = PartitionLog.open(DIRECTORY, config, files=disk)
+    log.assign_epoch_start(3, 0)
+    assert not log.needs_flush(10**9)
+    log.append_as_leader(batch_of(b"a"), 3, now_ms=0)
+    log.flush()
+    log.assign_epoch_start(4, 1)
+    assert not log.needs_flush(10**9)
+    disk.kill()
+    again = PartitionLog.open(DIRECTORY, config, files=disk, recovery_point=1)
+    assert [(e.epoch, e.start_offset) for e in again.epoch_entries] == [(3, 0)]

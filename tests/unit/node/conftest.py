@@ -129,8 +129,8 @@ class InProcessNode:
     async def close(self):
         self.stop()
         await self.registry.close()
-        await self.registry.write_checkpoints()
-        await self.registry.write_log_start_offsets()
+        await self.registry.checkpoints.write()
+        await self.registry.checkpoints.write_log_start_offsets()
         self.directories.close(clean=True, broker_epoch=0)
 
 
@@ -226,6 +226,21 @@ def cluster_of(tmp_path):
                     await node.close()
 
     return start
+
+
+@pytest.fixture
+def replace_method(monkeypatch):
+    """Return ``replace(log, name, function)``: of this one log the method is the function."""
+
+    def replace(log, name, function):
+        original = getattr(type(log), name)
+
+        def method(self, *arguments):
+            return function(*arguments) if self is log else original(self, *arguments)
+
+        monkeypatch.setattr(type(log), name, method)
+
+    return replace
 
 
 @pytest.fixture

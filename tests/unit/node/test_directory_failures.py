@@ -138,7 +138,7 @@ def test_failed_flush_and_failed_checkpoint_take_their_directory_offline(disk):
         await node.create(partitions=2)
         node.partition(0).append(batch(), needs_all_replicas=False)
         disk.fail = lambda operation, path: errno.EROFS if "checkpoint" in path.name and operation == "open" else None
-        await node.registry.write_checkpoints()
+        await node.registry.checkpoints.write()
         assert node.registry.get("t", 0) is None
         assert "EROFS" in storage_error(node, 0)
         disk.fail = healthy
@@ -153,34 +153,10 @@ def test_full_disk_refuses_an_append_and_goes_on_when_there_is_space(disk):
         with pytest.raises(TidelogError) as caught:
             node.partition(0).append(batch(), needs_all_replicas=False)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        await node.registry.write_checkpoints()
+        await node.registry.checkpoints.write()
         disk.fail = healthy
         assert node.partition(0).append(batch(), needs_all_replicas=False).first_offset == 0
         assert node.directories.failures == {}
-        await node.close()
-
-    asyncio.run(run())
-
-
-def test_role_that_cannot_be_written_on_a_full_disk_is_taken_when_there_is_space(disk, monkeypatch):
-    monkeypatch.setattr("tidelog_node.partitions.registry._RETRY_S", 0.01)
-
-    async def run():
-        node = await two_partitions(disk)
-        a, _ = node.directories.ids
-        disk.fail = lambda operation, path: errno.ENOSPC if "epoch" in path.name and operation != "close" else None
-        await node.elect(1, index=0)
-        assert node.registry.get("t", 0) is None
-        assert node.assigned[TOPIC_ID, 0] == LOST_DIRECTORY
-        assert node.directories.failures == {}
-        retrying = asyncio.create_task(node.registry.retry_full(), name="retry")
-        await asyncio.sleep(0.05)
-        assert node.registry.get("t", 0) is None
-        disk.fail = healthy
-        await until(lambda: node.registry.get("t", 0) is not None)
-        retrying.cancel()
-        assert node.assigned[TOPIC_ID, 0] == a
-        assert node.partition(0).state.leader_epoch == 1
         await node.close()
 
     asyncio.run(run())

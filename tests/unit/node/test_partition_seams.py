@@ -18,7 +18,7 @@ def log_bytes(partition):
 class HeldFlush:
     """Holds a log's flush up in its thread until it is let go."""
 
-    def __init__(self, monkeypatch, log):
+    def __init__(self, replace_method, log):
         self.began, self.may_end = threading.Event(), threading.Event()
         flush = log.flush
 
@@ -27,7 +27,7 @@ class HeldFlush:
             assert self.may_end.wait(5)
             return flush()
 
-        monkeypatch.setattr(log, "flush", held)
+        replace_method(log, "flush", held)
 
 
 async def become_follower_with_a_tail(cluster):
@@ -41,11 +41,11 @@ async def become_follower_with_a_tail(cluster):
     return cluster.partition(1)
 
 
-def test_truncation_waits_for_a_flush_and_then_happens(cluster_of, monkeypatch, wait_for):
+def test_truncation_waits_for_a_flush_and_then_happens(cluster_of, replace_method, wait_for):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
             partition = await become_follower_with_a_tail(cluster)
-            held = HeldFlush(monkeypatch, partition.log)
+            held = HeldFlush(replace_method, partition.log)
             flush = asyncio.create_task(partition.flush())
             await wait_for(held.began.is_set)
             cut = asyncio.create_task(partition.truncate_diverging(1, 2, EpochEnd(0, 1)))
@@ -60,11 +60,11 @@ def test_truncation_waits_for_a_flush_and_then_happens(cluster_of, monkeypatch, 
     asyncio.run(run())
 
 
-def test_truncation_that_waited_is_dropped_when_the_replica_leads_by_then(cluster_of, monkeypatch, wait_for):
+def test_truncation_that_waited_is_dropped_when_the_replica_leads_by_then(cluster_of, replace_method, wait_for):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
             partition = await become_follower_with_a_tail(cluster)
-            held = HeldFlush(monkeypatch, partition.log)
+            held = HeldFlush(replace_method, partition.log)
             flush = asyncio.create_task(partition.flush())
             await wait_for(held.began.is_set)
             cut = asyncio.create_task(partition.truncate_diverging(1, 2, EpochEnd(0, 1)))
@@ -103,12 +103,12 @@ def test_answer_of_the_old_leader_is_not_appended_after_the_replica_became_leade
     asyncio.run(run())
 
 
-def test_deletion_waits_for_a_flush_and_answers_who_waits(cluster_of, monkeypatch, wait_for):
+def test_deletion_waits_for_a_flush_and_answers_who_waits(cluster_of, replace_method, wait_for):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
             await cluster.create_topic(replicas=(1, 2))
             cluster.transport.cut_off.add(2)
-            held = HeldFlush(monkeypatch, cluster.partition(1).log)
+            held = HeldFlush(replace_method, cluster.partition(1).log)
             producing = asyncio.create_task(cluster.produce(1, b"a", timeout_ms=10_000))
             reading = asyncio.create_task(cluster.fetch(1, max_wait_ms=10_000))
             await wait_for(lambda: cluster.partition(1).log.log_end_offset == 1)
@@ -132,7 +132,7 @@ def test_long_polls_are_answered_when_leadership_moves(cluster_of, wait_for):
         async with cluster_of(1, 2) as cluster:
             await cluster.create_topic(replicas=(1, 2))
             reading = asyncio.create_task(cluster.fetch(1, max_wait_ms=10_000, current_leader_epoch=0))
-            await wait_for(lambda: len(cluster.partition(1).high_watermark_waiters))
+            await wait_for(lambda: len(cluster.partition(1).waiters.high_watermark))
             await cluster.elect(2)
 
             answer = await asyncio.wait_for(reading, 1)

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import gc
 
 import grpc.aio
 import pytest
@@ -88,7 +89,7 @@ def test_stream_that_breaks_gives_back_what_its_requests_took(cluster_of, make_b
 
 
 def test_stream_that_fails_before_a_request_began_to_wait_gives_back_what_it_took(
-    cluster_of, make_batch, make_produce_request
+    cluster_of, make_batch, make_produce_request, caplog
 ):
     async def requests():
         yield pb.ProduceStreamRequest(correlation_id=1, request=make_produce_request(make_batch(b"a")))
@@ -106,15 +107,17 @@ def test_stream_that_fails_before_a_request_began_to_wait_gives_back_what_it_too
             assert budget.taken == 0
 
     asyncio.run(run())
+    gc.collect()
+    assert "never retrieved" not in caplog.text, "somebody waited for a batch that nobody asks about"
 
 
 def test_stream_ends_with_an_error_and_gives_back_everything_after_a_defect(
-    cluster_of, make_batch, make_produce_request, monkeypatch, wait_for
+    cluster_of, make_batch, make_produce_request, replace_method, wait_for
 ):
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
-            monkeypatch.setattr(cluster.partition(1).log, "append_as_leader", lambda *_: 1 // 0)
+            replace_method(cluster.partition(1).log, "append_as_leader", lambda *_: 1 // 0)
             budget = ByteBudget(1 << 20)
             async with serving(cluster.nodes[1].context, budget) as stub:
                 call = stub.ProduceStream(Requests(make_produce_request(make_batch(b"a")), limit=1))

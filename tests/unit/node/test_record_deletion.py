@@ -78,7 +78,7 @@ def test_deletion_waits_for_a_replica_that_is_cut_off_and_stays_done_when_it_tim
             late = await delete_records(cluster, 1, 4, timeout_ms=150)
             assert (late.error.code, late.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT.code, -1)
             assert log_starts(cluster) == [4, 4, 0]
-            assert len(cluster.partition(1).deletion_waiters) <= 1
+            assert len(cluster.partition(1).waiters.deletions) <= 1
 
             waiting = asyncio.create_task(delete_records(cluster, 1, 4))
             await asyncio.sleep(0.02)
@@ -222,7 +222,9 @@ def test_new_and_rejoining_followers_reach_the_records_of_a_leader_with_gaps(clu
     asyncio.run(run())
 
 
-def test_retention_deletes_old_segments_on_every_replica_and_keeps_going_after_an_error(cluster_of, wait_for, caplog):
+def test_retention_deletes_old_segments_on_every_replica_and_keeps_going_after_an_error(
+    cluster_of, wait_for, caplog, replace_method
+):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
             await cluster.create_topic(replicas=(1, 2), partitions=2)
@@ -240,7 +242,7 @@ def test_retention_deletes_old_segments_on_every_replica_and_keeps_going_after_a
             def fail(now_ms, high_watermark):
                 raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is told to refuse")
 
-            bad.log.delete_expired = fail
+            replace_method(bad.log, "delete_expired", fail)
             task = asyncio.create_task(delete_expired_segments(cluster.nodes[1].registry, 5))
             await wait_for(lambda: good.log.log_start_offset > 0)
             await asyncio.sleep(0.05)
@@ -304,7 +306,7 @@ def idempotent_request(make_request, sequence):
     return make_request(builder.build(producer_id=5, producer_epoch=0, base_sequence=sequence))
 
 
-def test_idle_producers_are_forgotten(cluster_of, wait_for, make_produce_request):
+def test_idle_producers_are_forgotten(cluster_of, wait_for, make_produce_request, replace_method):
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
@@ -313,7 +315,11 @@ def test_idle_producers_are_forgotten(cluster_of, wait_for, make_produce_request
             assert [p.producer_id for p in partition.log.active_producers()] == [5]
             calls = []
             expire = partition.log.expire_producers
-            partition.log.expire_producers = lambda now_ms: calls.append(expire(now_ms + 2 * DAY_MS))
+
+            def expire_later(now_ms):
+                calls.append(expire(now_ms + 2 * DAY_MS))
+
+            replace_method(partition.log, "expire_producers", expire_later)
             task = asyncio.create_task(expire_producers(cluster.nodes[1].registry, 5))
             await wait_for(lambda: calls)
             task.cancel()

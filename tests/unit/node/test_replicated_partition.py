@@ -1,6 +1,6 @@
 import asyncio
 
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, error_for
 from tidelog.records import read_records
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
@@ -62,6 +62,40 @@ def test_isr_shrinks_without_the_cut_off_replica_and_grows_again(cluster_of, wai
             await wait_for(lambda: set(cluster.controller.image.partition("t", 0).isr) == {1, 2, 3})
             assert log_bytes(cluster.partition(3)) == log_bytes(cluster.partition(1))
 
+    asyncio.run(run())
+
+
+def test_follower_says_once_why_it_cannot_copy_and_again_after_it_could(cluster_of, replace_method, wait_for, caplog):
+    failures = []
+    is_full = True
+
+    def append(records, now_ms):
+        if is_full:
+            failures.append(now_ms)
+            raise error_for(ErrorCode.CORRUPT_MESSAGE, "not what was sent")
+        return original(log, records, now_ms)
+
+    def warnings():
+        return caplog.text.count("Fetching t-0 from node 1 failed: CORRUPT_MESSAGE: not what was sent")
+
+    async def run():
+        nonlocal is_full, log, original
+        async with cluster_of(1, 2) as cluster:
+            await cluster.create_topic(replicas=(1, 2))
+            log = cluster.partition(2).log
+            original = type(log).append_as_follower
+            replace_method(log, "append_as_follower", append)
+            await cluster.produce(1, b"a", acks=pb.ACKS_LEADER)
+            await wait_for(lambda: len(failures) >= 4)
+            assert warnings() == 1
+            is_full = False
+            await wait_for(lambda: log.log_end_offset == 1)
+            is_full = True
+            await cluster.produce(1, b"b", acks=pb.ACKS_LEADER)
+            await wait_for(lambda: len(failures) >= 7)
+            assert warnings() == 2
+
+    log = original = None
     asyncio.run(run())
 
 
@@ -137,7 +171,7 @@ def test_fetch_waits_for_records_and_ends_at_the_deadline(cluster_of):
             await cluster.produce(1, b"a")
             assert values_of(await asyncio.wait_for(waiting, 1)) == [b"a"]
             partition = cluster.partition(1)
-            assert len(partition.high_watermark_waiters) == len(partition.log_end_waiters) == 0
+            assert len(partition.waiters.high_watermark) == len(partition.waiters.log_end) == 0
 
     asyncio.run(run())
 

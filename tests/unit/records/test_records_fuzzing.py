@@ -14,6 +14,7 @@ from seeds import reproducible, seed_blocks
 from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog.records import (
     CODECS,
+    RecordBatchHeader,
     _pure,
     check_records,
     compression,
@@ -125,6 +126,7 @@ def _check(engine: ModuleType, batch: bytes) -> None:
     plain = compression.decompress(header.compression, record_section(batch, 0, header))
     assert engine.summarize_records(plain, header) == _pure.summarize_records(plain, header)
     assert [_plain(record) for record in walked[2]] == [_plain(r) for r in _pure.decode_records(plain, header)]
+    assert _decoded_columns(engine, plain, header) == _decoded_columns(_pure, plain, header)
 
 
 def _outcome(reader: Callable[[bytes], Any], batch: bytes) -> Any:
@@ -137,6 +139,22 @@ def _outcome(reader: Callable[[bytes], Any], batch: bytes) -> Any:
         if error.code not in _REFUSALS:
             raise
         return error
+
+
+def _decoded_columns(engine: Any, plain: Any, header: RecordBatchHeader) -> list[Any]:
+    """Return what the buffers hold after the whole batch and after a part of it, bits of null rows included."""
+    decoder = engine.ColumnDecoder(True, 0)
+    middle = header.base_offset + header.last_offset_delta // 2
+    decoder.append(plain, header, -(2**63), 2**63 - 1)
+    decoder.append(plain, header, header.base_offset + 1, middle)
+    decoder.append(plain, header, middle, 2**63 - 1)
+    return [_contents(column) for column in decoder.finish()]
+
+
+def _contents(column: Any) -> Any:
+    if isinstance(column, tuple):
+        return [_contents(part) for part in column]
+    return bytes(column) if isinstance(column, memoryview) else column
 
 
 def _plain(record: Any) -> tuple[Any, ...]:

@@ -1,0 +1,51 @@
+"""What a partition asks of its node: the commands that concern more than its own log, and what its disk did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.errors import TidelogError
+from tidelog.ids import BrokerId, LeaderEpoch
+from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.replication.commands import ProposeIsr
+
+if TYPE_CHECKING:
+    from tidelog_node.partitions.partition import Partition
+
+
+class PartitionEffects(Protocol):
+    """Where a partition's commands go that concern more than its own log."""
+
+    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """Send a proposal to the controller and feed its answer back."""
+        ...
+
+    def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Copy from a leader, in place of any earlier one."""
+        ...
+
+    def stop_fetching(self, partition: Partition) -> None:
+        """Copy no more."""
+        ...
+
+    def storage_failed(self, partition: Partition, error: TidelogError) -> None:
+        """The partition's log is offline."""
+        ...
+
+
+class DiskWatch:
+    """Reports a log that went offline, or whose disk failed; the error goes on to the caller."""
+
+    __slots__ = ("_effects", "_partition")
+
+    def __init__(self, partition: Partition, effects: PartitionEffects) -> None:
+        self._partition = partition
+        self._effects = effects
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        failure = self._partition.log.failure
+        if isinstance(error, TidelogError) and (failure is not None or is_disk_failure(error)):
+            self._effects.storage_failed(self._partition, failure or error)
