@@ -114,7 +114,7 @@ class TroubledLog(RuleBasedStateMachine):
             self.disk.capacity = None
         self._arm(trouble)
         self.seen["full disk"] += self.disk.capacity is not None
-        ends = [before.end, after.lower_end]
+        ends = [before.end, after.end, after.lower_end]
         failure: TidelogError | None = None
         try:
             result = action()
