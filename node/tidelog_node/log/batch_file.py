@@ -7,19 +7,16 @@
 from __future__ import annotations
 
 import errno
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog.errors import CorruptRecordError
-from tidelog.records import HEADER_SIZE, LOG_OVERHEAD, RecordBatchHeader, parse_header, validate_batch
+from tidelog.records import HEADER_SIZE, RecordBatchHeader, parse_header, scan_batches
 from tidelog_node.log.files import Buffer, Files, write_fully, write_parts
 
 _HEADER_WINDOW = 8192
 _SCAN_WINDOW = 256 << 10
 _CLOSED = -1
-_LENGTH = struct.Struct(">i")
-_LENGTH_POSITION = 8
 
 
 class BatchFile:
@@ -113,27 +110,23 @@ class BatchFile:
         Raises CorruptRecordError where no whole and unchanged batch follows.
         """
         buffer = bytearray(min(_SCAN_WINDOW, self.size - position))
-        length_at = _LENGTH.unpack_from
         while position < self.size:
             size = min(len(buffer), self.size - position)
             window = memoryview(buffer)[:size]
             if self._files.readinto(self._handle, window, position) != size:
                 raise OSError(errno.EIO, f"{size} bytes could not be read at byte {position}")
-            start = 0
-            while size - start >= HEADER_SIZE:
-                stop = start + length_at(window, start + _LENGTH_POSITION)[0] + LOG_OVERHEAD
-                if stop > size:
-                    break
-                header = validate_batch(window, start)
-                yield position + start, header, window[start:stop]
-                start = stop
-            claimed = _claimed_size(window, start)
-            remaining = self.size - position - start
-            if 0 < remaining < claimed:
-                raise CorruptRecordError(f"batch of {claimed} bytes at byte {position + start}, {remaining} remain")
-            position += start
-            if start == 0:
-                buffer = bytearray(max(claimed, 2 * len(buffer)))
+            found = scan_batches(window, position)
+            for batch_position, header in found.batches:
+                start = batch_position - position
+                yield batch_position, header, window[start : start + header.size_in_bytes]
+            if found.fault is not None:
+                raise found.fault
+            position += found.size
+            remaining = self.size - position
+            if 0 < remaining < found.wanted:
+                raise CorruptRecordError(f"batch of {found.wanted} bytes at byte {position}, {remaining} remain")
+            if found.size == 0:
+                buffer = bytearray(max(found.wanted, 2 * len(buffer)))
 
     def is_zero_from(self, position: int) -> bool:
         """Return whether all bytes from a position on are zeros, as in space that was allocated only."""
@@ -168,11 +161,3 @@ class BatchFile:
         if allocated_bytes:
             opened.size, opened._is_longer = 0, True
         return opened
-
-
-def _claimed_size(window: memoryview, start: int) -> int:
-    """Return the size that the batch at ``start`` says it has; one of a header when its own is not there or less."""
-    if len(window) - start < LOG_OVERHEAD:
-        return HEADER_SIZE
-    size: int = _LENGTH.unpack_from(window, start + _LENGTH_POSITION)[0] + LOG_OVERHEAD
-    return max(size, HEADER_SIZE)
