@@ -34,7 +34,7 @@ from tidelog.records import (
 _VALUE_BYTES = 100
 _BATCH_BYTES = 1 << 20
 _RECORD_BYTES = 110
-_ENGINE_USERS = ("arrow", "builder", "control", "reader", "validation")
+_ENGINE_USERS = ("arrow", "builder", "control", "reader", "scan", "validation")
 _PEER = "aiokafka"
 
 

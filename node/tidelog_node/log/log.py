@@ -209,7 +209,7 @@ class PartitionLog(LogReader):
         """Delete the segments that retention or the log's start takes away; returns the names of their log files.
 
         Their files are renamed, and removed by :meth:`remove_condemned`. The active segment is rolled when it has to
-        go.
+        go; on a full disk, which has no room for another one, it stays until the others have made some.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the oldest ones may be gone.
@@ -221,9 +221,8 @@ class PartitionLog(LogReader):
             reasons = find_expired_segments(segments, self.log_end_offset, self.config, point)
         if not reasons:
             return []
-        if len(reasons) == len(segments):
-            self._appender.roll(self.log_end_offset, now_ms)
-            self._sync_directory()
+        if len(reasons) == len(segments) and not self._has_successor(now_ms, is_needed=len(reasons) == 1):
+            reasons.pop()
         for segment, reason in zip(segments, reasons, strict=False):
             logger.info("Segment %s of %s is deleted: %s", segment.path.name, self.directory.name, reason.value)
         start = segments[len(reasons)].base_offset
@@ -346,6 +345,17 @@ class PartitionLog(LogReader):
         except TidelogError as error:
             self.go_offline(error)
             raise
+
+    def _has_successor(self, now_ms: int, *, is_needed: bool) -> bool:
+        """Roll the active segment; False when the disk refuses and the log can do without."""
+        try:
+            self._appender.roll(self.log_end_offset, now_ms)
+        except TidelogError:
+            if is_needed or self.failure is not None:
+                raise
+            return False
+        self._sync_directory()
+        return True
 
     def _sync_directory(self) -> None:
         with storage_errors("Flushing", self.directory):

@@ -162,6 +162,19 @@ def test_active_segment_is_rolled_when_it_goes(log, disk, batch_of):
     assert _names(disk, ".deleted") == []
 
 
+def test_full_disk_without_room_for_a_successor_gives_up_the_other_segments(log, disk, batch_of):
+    log.append_as_leader(batch_of(b"z", timestamp_ms=9), 9, now_ms=0)
+    log.config = LogConfig(retention_ms=5)
+    disk.fail = failing(errno.ENOSPC, "open", name=f"{21:020d}.log")
+    assert len(log.delete_expired(100, high_watermark=21)) == 5
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count, log.failure) == (20, 21, 1, None)
+    with pytest.raises(TidelogError, match="Rolling a segment of .* failed"):
+        log.delete_expired(100, high_watermark=21)
+    disk.fail = no_fault
+    assert log.delete_expired(100, high_watermark=21) == [f"{20:020d}.log"]
+    log.check_invariants()
+
+
 def test_age_of_records_without_timestamps_is_that_of_the_file(disk, batch_of):
     log = PartitionLog.open(DIRECTORY, LogConfig(retention_ms=50), files=disk)
     log.append_as_leader(batch_of(b"a", timestamp_ms=-1), 0, now_ms=0)
