@@ -168,7 +168,7 @@ def test_full_disk_without_room_for_a_successor_gives_up_the_other_segments(log,
     disk.fail = failing(errno.ENOSPC, "open", name=f"{21:020d}.log")
     assert len(log.delete_expired(100, high_watermark=21)) == 5
     assert (log.log_start_offset, log.log_end_offset, log.segment_count, log.failure) == (20, 21, 1, None)
-    with pytest.raises(TidelogError, match="Rolling a segment of .* failed"):
+    with pytest.raises(TidelogError, match=r"Rolling a segment of .* failed"):
         log.delete_expired(100, high_watermark=21)
     disk.fail = no_fault
     assert log.delete_expired(100, high_watermark=21) == [f"{20:020d}.log"]
