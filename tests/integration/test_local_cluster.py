@@ -17,8 +17,10 @@ from tidelog.errors import ConfigError
 from tidelog.testing import LocalCluster
 
 _OWNER = textwrap.dedent("""
-    import sys, time
+    import signal, time
     from tidelog.testing import LocalCluster
+    # A shell starts what runs in its background with SIGINT ignored, and so would be this process.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with LocalCluster(controllers=1, nodes=1) as cluster:
         pids = [p.pid for p in (*cluster.controllers.values(), *cluster.nodes.values())]
         cluster.nodes[1].pause()
@@ -39,10 +41,14 @@ def _exists(pid: int) -> bool:
 def test_no_process_outlives_the_owner_when_it_is_killed(number: signal.Signals) -> None:
     owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert owner.stdout is not None
-    with owner.stdout:
+    try:
         pids = [int(pid) for pid in owner.stdout.readline().split()]
         assert len(pids) == 2
         owner.send_signal(number)
+        owner.wait(60)
+    finally:
+        owner.stdout.close()
+        owner.kill()
         owner.wait()
     wait_for(lambda: not any(map(_exists, pids)), "the cluster's processes end", 10)
 
