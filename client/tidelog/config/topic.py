@@ -121,6 +121,16 @@ class TopicConfig:
             )
 
     @property
+    def compression_level(self) -> int | None:
+        """The level for ``compression.type``; None where the codec has none, or its default is asked for."""
+        levels = {
+            "gzip": None if self.compression_gzip_level == -1 else self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
+
+    @property
     def is_compacted(self) -> bool:
         """Whether the cleaner keeps the last record of each key."""
         return CLEANUP_COMPACT in self.cleanup_policy

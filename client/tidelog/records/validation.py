@@ -116,6 +116,27 @@ def check_records(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     return header
 
 
+def check_timestamps(produced: ProducedBatch, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
+    """Check how far a produced batch's timestamps are from the leader's time (KIP-937), in milliseconds.
+
+    Without a summary only the newest is known, by the header.
+
+    Raises:
+        TidelogError: INVALID_TIMESTAMP; names the timestamp and the limit.
+    """
+    header, summary = produced
+    if summary is None:
+        newest, oldest = header.max_timestamp, NO_TIMESTAMP
+    else:
+        newest, oldest = summary.max_timestamp, summary.min_timestamp
+    if newest - now_ms > after_max_ms:
+        limit = f"message.timestamp.after.max.ms allows {now_ms} + {after_max_ms}"
+        raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest}: {limit}")
+    if oldest != NO_TIMESTAMP and now_ms - oldest > before_max_ms:
+        limit = f"message.timestamp.before.max.ms allows {now_ms} - {before_max_ms}"
+        raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {oldest}: {limit}")
+
+
 def record_section(buffer: Buffer, position: int, header: RecordBatchHeader) -> memoryview:
     """Return the bytes behind the header of the whole batch at a position, still compressed, without a copy."""
     return memoryview(buffer)[position + HEADER_SIZE : position + header.size_in_bytes]

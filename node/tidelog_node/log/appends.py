@@ -11,10 +11,9 @@ from tidelog.errors import CorruptRecordError, ErrorCode, error_for
 from tidelog.ids import LeaderEpoch
 from tidelog.records import (
     CODECS,
-    NO_TIMESTAMP,
-    ProducedBatch,
     RecordBatchHeader,
     assign_offsets,
+    check_timestamps,
     inspect_produced,
     parse_header,
     recompress,
@@ -95,7 +94,7 @@ class ProduceRules:
         compression = "none" if config.compression_type == "uncompressed" else config.compression_type
         self._codec = None if compression == PRODUCER_COMPRESSION else compression
         self._codec_id = None if self._codec is None else CODECS.index(self._codec)
-        self._level = _level(config)
+        self._level = config.compression_level
 
     def check(self, records: Buffer, now_ms: int) -> tuple[RecordBatchHeader, Buffer]:
         """Return header and bytes of what is to be appended of a producer's batch: in the topic's codec.
@@ -113,7 +112,9 @@ class ProduceRules:
         if self._is_compacted and produced.summary is not None and produced.summary.has_keyless:
             raise error_for(ErrorCode.INVALID_RECORD, "a record without a key, which a compacted topic does not take")
         if not self._has_append_time:
-            self._check_timestamps(produced, now_ms)
+            config = self._config
+            before_max_ms, after_max_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+            check_timestamps(produced, now_ms, before_max_ms, after_max_ms)
         if self._codec is None or not has_other_codec:
             return header, records
         records = recompress(records, self._codec, self._level)
@@ -166,19 +167,6 @@ class ProduceRules:
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, segment.bytes allows {limit}"
             )
 
-    def _check_timestamps(self, produced: ProducedBatch, now_ms: int) -> None:
-        config, (header, summary) = self._config, produced
-        if summary is None:
-            newest, oldest = header.max_timestamp, NO_TIMESTAMP
-        else:
-            newest, oldest = summary.max_timestamp, summary.min_timestamp
-        if newest - now_ms > config.message_timestamp_after_max_ms:
-            limit = f"message.timestamp.after.max.ms allows {now_ms} + {config.message_timestamp_after_max_ms}"
-            raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest}: {limit}")
-        if oldest != NO_TIMESTAMP and now_ms - oldest > config.message_timestamp_before_max_ms:
-            limit = f"message.timestamp.before.max.ms allows {now_ms} - {config.message_timestamp_before_max_ms}"
-            raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {oldest}: {limit}")
-
 
 def assigned_header(header: RecordBatchHeader, batch: AssignedBatch, leader_epoch: int) -> RecordBatchHeader:
     """Return the header of a batch as it is in the log, but for the CRC, which is as it came."""
@@ -213,12 +201,3 @@ def replicated_headers(records: Buffer, offset: int, epoch: LeaderEpoch) -> list
 
 def _codec_id_of(records: Buffer) -> int:
     return records[_CODEC_POSITION] & _CODEC_MASK if len(records) > _CODEC_POSITION else 0
-
-
-def _level(config: LogConfig) -> int | None:
-    levels = {
-        "gzip": None if config.compression_gzip_level == -1 else config.compression_gzip_level,
-        "lz4": config.compression_lz4_level,
-        "zstd": config.compression_zstd_level,
-    }
-    return levels.get(config.compression_type)

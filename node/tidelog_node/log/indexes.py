@@ -43,11 +43,6 @@ class OffsetIndex:
         return len(self._data) // OFFSET_ENTRY_SIZE
 
     @property
-    def size_in_bytes(self) -> int:
-        """The bytes of all entries."""
-        return len(self._data)
-
-    @property
     def is_full(self) -> bool:
         """Whether no entry can be added."""
         return len(self._data) // OFFSET_ENTRY_SIZE >= self._max_entries
@@ -138,11 +133,6 @@ class TimeIndex:
 
     def __len__(self) -> int:
         return len(self._data) // TIME_ENTRY_SIZE
-
-    @property
-    def size_in_bytes(self) -> int:
-        """The bytes of all entries."""
-        return len(self._data)
 
     @property
     def is_full(self) -> bool:

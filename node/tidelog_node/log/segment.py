@@ -151,12 +151,6 @@ class Segment:
         return self._first_timestamp
 
     @property
-    def index_sizes(self) -> tuple[int, int]:
-        """The bytes of the offset index and of the time index."""
-        offset_index, time_index = self._indexes.lookup()
-        return offset_index.size_in_bytes, time_index.size_in_bytes
-
-    @property
     def is_whole(self) -> bool:
         """Whether the files of the indexes are there, which are written when the batches are on the disk."""
         return self._indexes.has_files

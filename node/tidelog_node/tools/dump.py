@@ -57,7 +57,7 @@ def batch_fields(position: int, header: RecordBatchHeader, is_valid: bool) -> di
         "partitionLeaderEpoch": header.partition_leader_epoch,
         "isTransactional": header.is_transactional,
         "isControl": header.is_control,
-        "deleteHorizonMs": header.base_timestamp if header.has_delete_horizon else None,
+        "deleteHorizonMs": header.delete_horizon_ms,
         "position": position,
         "timestampType": _timestamp_type(header),
         "timestamp": header.max_timestamp,
