@@ -159,6 +159,11 @@ class ErrorCode(enum.Enum):
     TRANSACTIONAL_ID_NOT_FOUND = _Row(105, "There is no such transactional id", grpc_status="NOT_FOUND")
     INELIGIBLE_REPLICA = _Row(107, "The replica may not join the ISR")
     NEW_LEADER_ELECTED = _Row(108, "The change elected another leader")
+    UNKNOWN_CONTROLLER_ID = _Row(116, "The controller id is not known")
+    INVALID_REGISTRATION = _bad(119, "The registration is invalid")
+    INVALID_VOTER_KEY = _bad(125, "The voter's id or directory id is not the receiver's")
+    DUPLICATE_VOTER = _Row(126, "The voter is in the voter set", grpc_status="ALREADY_EXISTS")
+    VOTER_NOT_FOUND = _Row(127, "The voter is not in the voter set", grpc_status="NOT_FOUND")
 
     @property
     def code(self) -> int:

@@ -38,6 +38,24 @@ class AdminServiceStub:
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTopicsRequest, _admin_service_pb2.ListTopicsResponse]
     DescribeTopics: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeTopicsRequest, _admin_service_pb2.DescribeTopicsResponse]
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeClusterRequest, _admin_service_pb2.DescribeClusterResponse]
+    CreatePartitions: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreatePartitionsRequest, _admin_service_pb2.CreatePartitionsResponse]
+    """Adds partitions to topics (KIP-195)."""
+    IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.IncrementalAlterConfigsRequest, _admin_service_pb2.IncrementalAlterConfigsResponse]
+    """Changes single settings of topics, of a broker or of all brokers (KIP-339)."""
+    DescribeConfigs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeConfigsRequest, _admin_service_pb2.DescribeConfigsResponse]
+    """All settings that hold for topics and brokers, with where each comes from (KIP-226, KIP-524). A
+    broker's own are known to itself alone: ask that node.
+    """
+    ElectLeaders: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ElectLeadersRequest, _admin_service_pb2.ElectLeadersResponse]
+    """Elects the preferred leader, or any replica, for partitions (KIP-183, KIP-460)."""
+    AlterPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AlterPartitionReassignmentsRequest, _admin_service_pb2.AlterPartitionReassignmentsResponse]
+    """Moves partitions to other replicas, or cancels that (KIP-455)."""
+    ListPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListPartitionReassignmentsRequest, _admin_service_pb2.ListPartitionReassignmentsResponse]
+    DescribeFeatures: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeFeaturesRequest, _admin_service_pb2.DescribeFeaturesResponse]
+    """The features of the cluster with their levels (KIP-584)."""
+    UpdateFeatures: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateFeaturesRequest, _admin_service_pb2.UpdateFeaturesResponse]
+    UnregisterBroker: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnregisterBrokerRequest, _admin_service_pb2.UnregisterBrokerResponse]
+    """Forgets a broker that is fenced and gone for good (KIP-631)."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -47,6 +65,24 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTopicsRequest, _admin_service_pb2.ListTopicsResponse]  # type: ignore[assignment]
     DescribeTopics: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeTopicsRequest, _admin_service_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeClusterRequest, _admin_service_pb2.DescribeClusterResponse]  # type: ignore[assignment]
+    CreatePartitions: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreatePartitionsRequest, _admin_service_pb2.CreatePartitionsResponse]  # type: ignore[assignment]
+    """Adds partitions to topics (KIP-195)."""
+    IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.IncrementalAlterConfigsRequest, _admin_service_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
+    """Changes single settings of topics, of a broker or of all brokers (KIP-339)."""
+    DescribeConfigs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeConfigsRequest, _admin_service_pb2.DescribeConfigsResponse]  # type: ignore[assignment]
+    """All settings that hold for topics and brokers, with where each comes from (KIP-226, KIP-524). A
+    broker's own are known to itself alone: ask that node.
+    """
+    ElectLeaders: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ElectLeadersRequest, _admin_service_pb2.ElectLeadersResponse]  # type: ignore[assignment]
+    """Elects the preferred leader, or any replica, for partitions (KIP-183, KIP-460)."""
+    AlterPartitionReassignments: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AlterPartitionReassignmentsRequest, _admin_service_pb2.AlterPartitionReassignmentsResponse]  # type: ignore[assignment]
+    """Moves partitions to other replicas, or cancels that (KIP-455)."""
+    ListPartitionReassignments: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListPartitionReassignmentsRequest, _admin_service_pb2.ListPartitionReassignmentsResponse]  # type: ignore[assignment]
+    DescribeFeatures: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DescribeFeaturesRequest, _admin_service_pb2.DescribeFeaturesResponse]  # type: ignore[assignment]
+    """The features of the cluster with their levels (KIP-584)."""
+    UpdateFeatures: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateFeaturesRequest, _admin_service_pb2.UpdateFeaturesResponse]  # type: ignore[assignment]
+    UnregisterBroker: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnregisterBrokerRequest, _admin_service_pb2.UnregisterBrokerResponse]  # type: ignore[assignment]
+    """Forgets a broker that is fenced and gone for good (KIP-631)."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -83,5 +119,77 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DescribeClusterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DescribeClusterResponse, _abc.Awaitable[_admin_service_pb2.DescribeClusterResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreatePartitions(
+        self,
+        request: _admin_service_pb2.CreatePartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreatePartitionsResponse, _abc.Awaitable[_admin_service_pb2.CreatePartitionsResponse]]:
+        """Adds partitions to topics (KIP-195)."""
+
+    @_abc_1.abstractmethod
+    def IncrementalAlterConfigs(
+        self,
+        request: _admin_service_pb2.IncrementalAlterConfigsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.IncrementalAlterConfigsResponse, _abc.Awaitable[_admin_service_pb2.IncrementalAlterConfigsResponse]]:
+        """Changes single settings of topics, of a broker or of all brokers (KIP-339)."""
+
+    @_abc_1.abstractmethod
+    def DescribeConfigs(
+        self,
+        request: _admin_service_pb2.DescribeConfigsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeConfigsResponse, _abc.Awaitable[_admin_service_pb2.DescribeConfigsResponse]]:
+        """All settings that hold for topics and brokers, with where each comes from (KIP-226, KIP-524). A
+        broker's own are known to itself alone: ask that node.
+        """
+
+    @_abc_1.abstractmethod
+    def ElectLeaders(
+        self,
+        request: _admin_service_pb2.ElectLeadersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ElectLeadersResponse, _abc.Awaitable[_admin_service_pb2.ElectLeadersResponse]]:
+        """Elects the preferred leader, or any replica, for partitions (KIP-183, KIP-460)."""
+
+    @_abc_1.abstractmethod
+    def AlterPartitionReassignments(
+        self,
+        request: _admin_service_pb2.AlterPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AlterPartitionReassignmentsResponse, _abc.Awaitable[_admin_service_pb2.AlterPartitionReassignmentsResponse]]:
+        """Moves partitions to other replicas, or cancels that (KIP-455)."""
+
+    @_abc_1.abstractmethod
+    def ListPartitionReassignments(
+        self,
+        request: _admin_service_pb2.ListPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListPartitionReassignmentsResponse, _abc.Awaitable[_admin_service_pb2.ListPartitionReassignmentsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeFeatures(
+        self,
+        request: _admin_service_pb2.DescribeFeaturesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DescribeFeaturesResponse, _abc.Awaitable[_admin_service_pb2.DescribeFeaturesResponse]]:
+        """The features of the cluster with their levels (KIP-584)."""
+
+    @_abc_1.abstractmethod
+    def UpdateFeatures(
+        self,
+        request: _admin_service_pb2.UpdateFeaturesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.UpdateFeaturesResponse, _abc.Awaitable[_admin_service_pb2.UpdateFeaturesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UnregisterBroker(
+        self,
+        request: _admin_service_pb2.UnregisterBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.UnregisterBrokerResponse, _abc.Awaitable[_admin_service_pb2.UnregisterBrokerResponse]]:
+        """Forgets a broker that is fenced and gone for good (KIP-631)."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,6 +12,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from tidelog.v1 import common_pb2 as _common_pb2
 from tidelog.v1 import metadata_record_pb2 as _metadata_record_pb2
+from tidelog.v1 import raft_service_pb2 as _raft_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -34,6 +35,7 @@ class RegisterBrokerRequest(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     LOG_DIRS_FIELD_NUMBER: _builtins.int
     PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     cluster_id: _builtins.str
     incarnation_id: _builtins.bytes
@@ -47,6 +49,10 @@ class RegisterBrokerRequest(_message.Message):
     def log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """The 16-byte ids of the broker's log directories that can be used."""
 
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.FeatureRange]:
+        """The levels of each feature that the broker's version knows."""
+
     def __init__(
         self,
         *,
@@ -57,10 +63,11 @@ class RegisterBrokerRequest(_message.Message):
         rack: _builtins.str = ...,
         log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
         previous_broker_epoch: _builtins.int = ...,
+        features: _abc.Iterable[_common_pb2.FeatureRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "cluster_id", b"cluster_id", "endpoint", b"endpoint", "incarnation_id", b"incarnation_id", "log_dirs", b"log_dirs", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "cluster_id", b"cluster_id", "endpoint", b"endpoint", "features", b"features", "incarnation_id", b"incarnation_id", "log_dirs", b"log_dirs", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -507,6 +514,7 @@ class FollowMetadataResponse(_message.Message):
     ENTRIES_FIELD_NUMBER: _builtins.int
     COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
     LEADER_ID_FIELD_NUMBER: _builtins.int
+    VOTERS_FIELD_NUMBER: _builtins.int
     snapshot_begin: _builtins.bool
     """The observer must drop its image first: the entries that follow, up to the response with
     snapshot_end set, are the whole state as of the snapshot's offset.
@@ -518,6 +526,10 @@ class FollowMetadataResponse(_message.Message):
     """The leading controller that it knows of; -1 for none."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetadataEntry]: ...
+    @_builtins.property
+    def voters(self) -> _raft_service_pb2.VotersRecord:
+        """The controllers, in the first response and whenever they change; else absent."""
+
     def __init__(
         self,
         *,
@@ -526,10 +538,11 @@ class FollowMetadataResponse(_message.Message):
         entries: _abc.Iterable[Global___MetadataEntry] | None = ...,
         committed_offset: _builtins.int = ...,
         leader_id: _builtins.int = ...,
+        voters: _raft_service_pb2.VotersRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "entries", b"entries", "leader_id", b"leader_id", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "entries", b"entries", "leader_id", b"leader_id", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -564,73 +577,45 @@ class MetadataEntry(_message.Message):
 Global___MetadataEntry: _TypeAlias = MetadataEntry  # noqa: Y015
 
 @_typing.final
-class DescribeQuorumRequest(_message.Message):
+class AllocateProducerIdsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___DescribeQuorumRequest: _TypeAlias = DescribeQuorumRequest  # noqa: Y015
-
-@_typing.final
-class DescribeQuorumResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    LEADER_ID_FIELD_NUMBER: _builtins.int
-    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
-    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
-    VOTERS_FIELD_NUMBER: _builtins.int
-    leader_id: _builtins.int
-    leader_epoch: _builtins.int
-    high_watermark: _builtins.int
-    """The last committed offset."""
-    @_builtins.property
-    def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuorumReplica]: ...
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
     def __init__(
         self,
         *,
-        leader_id: _builtins.int = ...,
-        leader_epoch: _builtins.int = ...,
-        high_watermark: _builtins.int = ...,
-        voters: _abc.Iterable[Global___QuorumReplica] | None = ...,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DescribeQuorumResponse: _TypeAlias = DescribeQuorumResponse  # noqa: Y015
+Global___AllocateProducerIdsRequest: _TypeAlias = AllocateProducerIdsRequest  # noqa: Y015
 
 @_typing.final
-class QuorumReplica(_message.Message):
+class AllocateProducerIdsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    REPLICA_ID_FIELD_NUMBER: _builtins.int
-    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
-    ENDPOINT_FIELD_NUMBER: _builtins.int
-    replica_id: _builtins.int
-    log_end_offset: _builtins.int
-    """The last offset known to be in the replica's log."""
-    @_builtins.property
-    def endpoint(self) -> _common_pb2.Endpoint: ...
+    PRODUCER_ID_START_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_LEN_FIELD_NUMBER: _builtins.int
+    producer_id_start: _builtins.int
+    producer_id_len: _builtins.int
     def __init__(
         self,
         *,
-        replica_id: _builtins.int = ...,
-        log_end_offset: _builtins.int = ...,
-        endpoint: _common_pb2.Endpoint | None = ...,
+        producer_id_start: _builtins.int = ...,
+        producer_id_len: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "log_end_offset", b"log_end_offset", "replica_id", b"replica_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_id_len", b"producer_id_len", "producer_id_start", b"producer_id_start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___QuorumReplica: _TypeAlias = QuorumReplica  # noqa: Y015
+Global___AllocateProducerIdsResponse: _TypeAlias = AllocateProducerIdsResponse  # noqa: Y015

@@ -59,10 +59,10 @@ class ControllerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_controller__service__pb2.FollowMetadataRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.FollowMetadataResponse.FromString,
                 _registered_method=True)
-        self.DescribeQuorum = channel.unary_unary(
-                '/tidelog.v1.ControllerService/DescribeQuorum',
-                request_serializer=tidelog_dot_v1_dot_controller__service__pb2.DescribeQuorumRequest.SerializeToString,
-                response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.DescribeQuorumResponse.FromString,
+        self.AllocateProducerIds = channel.unary_unary(
+                '/tidelog.v1.ControllerService/AllocateProducerIds',
+                request_serializer=tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsResponse.FromString,
                 _registered_method=True)
 
 
@@ -104,8 +104,8 @@ class ControllerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DescribeQuorum(self, request, context):
-        """The state of the quorum as its leader sees it.
+    def AllocateProducerIds(self, request, context):
+        """Gives a broker a block of producer ids that nobody else gets (KIP-730).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,10 +139,10 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.FollowMetadataRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__service__pb2.FollowMetadataResponse.SerializeToString,
             ),
-            'DescribeQuorum': grpc.unary_unary_rpc_method_handler(
-                    servicer.DescribeQuorum,
-                    request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.DescribeQuorumRequest.FromString,
-                    response_serializer=tidelog_dot_v1_dot_controller__service__pb2.DescribeQuorumResponse.SerializeToString,
+            'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllocateProducerIds,
+                    request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -291,7 +291,7 @@ class ControllerService(object):
             _registered_method=True)
 
     @staticmethod
-    def DescribeQuorum(request,
+    def AllocateProducerIds(request,
             target,
             options=(),
             channel_credentials=None,
@@ -304,9 +304,9 @@ class ControllerService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tidelog.v1.ControllerService/DescribeQuorum',
-            tidelog_dot_v1_dot_controller__service__pb2.DescribeQuorumRequest.SerializeToString,
-            tidelog_dot_v1_dot_controller__service__pb2.DescribeQuorumResponse.FromString,
+            '/tidelog.v1.ControllerService/AllocateProducerIds',
+            tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__service__pb2.AllocateProducerIdsResponse.FromString,
             options,
             channel_credentials,
             insecure,

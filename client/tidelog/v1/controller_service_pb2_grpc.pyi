@@ -44,8 +44,8 @@ class ControllerServiceStub:
     """Says in which of a broker's log directories its replicas are (KIP-858)."""
     FollowMetadata: _grpc.UnaryStreamMultiCallable[_controller_service_pb2.FollowMetadataRequest, _controller_service_pb2.FollowMetadataResponse]
     """The committed metadata log from an offset on, as a stream without end. Any controller serves it."""
-    DescribeQuorum: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeQuorumRequest, _controller_service_pb2.DescribeQuorumResponse]
-    """The state of the quorum as its leader sees it."""
+    AllocateProducerIds: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AllocateProducerIdsRequest, _controller_service_pb2.AllocateProducerIdsResponse]
+    """Gives a broker a block of producer ids that nobody else gets (KIP-730)."""
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -60,8 +60,8 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Says in which of a broker's log directories its replicas are (KIP-858)."""
     FollowMetadata: _aio.UnaryStreamMultiCallable[_controller_service_pb2.FollowMetadataRequest, _controller_service_pb2.FollowMetadataResponse]  # type: ignore[assignment]
     """The committed metadata log from an offset on, as a stream without end. Any controller serves it."""
-    DescribeQuorum: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeQuorumRequest, _controller_service_pb2.DescribeQuorumResponse]  # type: ignore[assignment]
-    """The state of the quorum as its leader sees it."""
+    AllocateProducerIds: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AllocateProducerIdsRequest, _controller_service_pb2.AllocateProducerIdsResponse]  # type: ignore[assignment]
+    """Gives a broker a block of producer ids that nobody else gets (KIP-730)."""
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -105,11 +105,11 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         """The committed metadata log from an offset on, as a stream without end. Any controller serves it."""
 
     @_abc_1.abstractmethod
-    def DescribeQuorum(
+    def AllocateProducerIds(
         self,
-        request: _controller_service_pb2.DescribeQuorumRequest,
+        request: _controller_service_pb2.AllocateProducerIdsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_controller_service_pb2.DescribeQuorumResponse, _abc.Awaitable[_controller_service_pb2.DescribeQuorumResponse]]:
-        """The state of the quorum as its leader sees it."""
+    ) -> _typing.Union[_controller_service_pb2.AllocateProducerIdsResponse, _abc.Awaitable[_controller_service_pb2.AllocateProducerIdsResponse]]:
+        """Gives a broker a block of producer ids that nobody else gets (KIP-730)."""
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,6 +9,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from tidelog.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -77,19 +78,29 @@ class RaftHello(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     SENDER_ID_FIELD_NUMBER: _builtins.int
     RECEIVER_ID_FIELD_NUMBER: _builtins.int
+    SENDER_DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    SENDER_ENDPOINT_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     sender_id: _builtins.int
     receiver_id: _builtins.int
+    sender_directory_id: _builtins.bytes
+    """The 16 bytes that tell the sender's metadata log from one that began anew under the same id (KIP-853)."""
+    @_builtins.property
+    def sender_endpoint(self) -> _common_pb2.Endpoint:
+        """Where the sender listens, so that one that is no voter can be answered."""
+
     def __init__(
         self,
         *,
         cluster_id: _builtins.str = ...,
         sender_id: _builtins.int = ...,
         receiver_id: _builtins.int = ...,
+        sender_directory_id: _builtins.bytes = ...,
+        sender_endpoint: _common_pb2.Endpoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sender_endpoint", b"sender_endpoint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "receiver_id", b"receiver_id", "sender_id", b"sender_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "receiver_id", b"receiver_id", "sender_directory_id", b"sender_directory_id", "sender_endpoint", b"sender_endpoint", "sender_id", b"sender_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -108,6 +119,7 @@ class RaftMessage(_message.Message):
     SNAPSHOT_REQUEST_FIELD_NUMBER: _builtins.int
     SNAPSHOT_RESPONSE_FIELD_NUMBER: _builtins.int
     TIMEOUT_NOW_FIELD_NUMBER: _builtins.int
+    FOLLOW_REQUEST_FIELD_NUMBER: _builtins.int
     sender_id: _builtins.int
     term: _builtins.int
     @_builtins.property
@@ -124,6 +136,8 @@ class RaftMessage(_message.Message):
     def snapshot_response(self) -> Global___SnapshotResponse: ...
     @_builtins.property
     def timeout_now(self) -> Global___TimeoutNow: ...
+    @_builtins.property
+    def follow_request(self) -> Global___FollowRequest: ...
     def __init__(
         self,
         *,
@@ -136,12 +150,13 @@ class RaftMessage(_message.Message):
         snapshot_request: Global___SnapshotRequest | None = ...,
         snapshot_response: Global___SnapshotResponse | None = ...,
         timeout_now: Global___TimeoutNow | None = ...,
+        follow_request: Global___FollowRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["append_request", b"append_request", "append_response", b"append_response", "message", b"message", "snapshot_request", b"snapshot_request", "snapshot_response", b"snapshot_response", "timeout_now", b"timeout_now", "vote_request", b"vote_request", "vote_response", b"vote_response"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["append_request", b"append_request", "append_response", b"append_response", "follow_request", b"follow_request", "message", b"message", "snapshot_request", b"snapshot_request", "snapshot_response", b"snapshot_response", "timeout_now", b"timeout_now", "vote_request", b"vote_request", "vote_response", b"vote_response"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_request", b"append_request", "append_response", b"append_response", "message", b"message", "sender_id", b"sender_id", "snapshot_request", b"snapshot_request", "snapshot_response", b"snapshot_response", "term", b"term", "timeout_now", b"timeout_now", "vote_request", b"vote_request", "vote_response", b"vote_response"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_request", b"append_request", "append_response", b"append_response", "follow_request", b"follow_request", "message", b"message", "sender_id", b"sender_id", "snapshot_request", b"snapshot_request", "snapshot_response", b"snapshot_response", "term", b"term", "timeout_now", b"timeout_now", "vote_request", b"vote_request", "vote_response", b"vote_response"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["vote_request", "vote_response", "append_request", "append_response", "snapshot_request", "snapshot_response", "timeout_now"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["vote_request", "vote_response", "append_request", "append_response", "snapshot_request", "snapshot_response", "timeout_now", "follow_request"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -158,7 +173,7 @@ class RaftEntry(_message.Message):
     index: _builtins.int
     term: _builtins.int
     kind: _builtins.int
-    """0 data, 1 no-op of a new leader, 2 voter change."""
+    """0 data, 1 no-op of a new leader, 2 the voters: the payload is a VotersRecord."""
     payload: _builtins.bytes
     def __init__(
         self,
@@ -183,20 +198,24 @@ class VoteRequest(_message.Message):
     PRE_VOTE_FIELD_NUMBER: _builtins.int
     LAST_INDEX_FIELD_NUMBER: _builtins.int
     LAST_TERM_FIELD_NUMBER: _builtins.int
+    TRANSFER_FIELD_NUMBER: _builtins.int
     pre_vote: _builtins.bool
     """True: would you vote for me? Nothing is remembered (KIP-996, thesis 9.6)."""
     last_index: _builtins.int
     last_term: _builtins.int
+    transfer: _builtins.bool
+    """The leader has asked the sender to take over: voters answer though they hear from a leader (thesis 4.2.3)."""
     def __init__(
         self,
         *,
         pre_vote: _builtins.bool = ...,
         last_index: _builtins.int = ...,
         last_term: _builtins.int = ...,
+        transfer: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_index", b"last_index", "last_term", b"last_term", "pre_vote", b"pre_vote"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_index", b"last_index", "last_term", b"last_term", "pre_vote", b"pre_vote", "transfer", b"transfer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -292,31 +311,28 @@ Global___AppendResponse: _TypeAlias = AppendResponse  # noqa: Y015
 
 @_typing.final
 class SnapshotRequest(_message.Message):
+    """A part of a snapshot (paper, figure 13); the last one ends at the snapshot's size."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
-    LAST_INDEX_FIELD_NUMBER: _builtins.int
-    LAST_TERM_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     CHUNK_FIELD_NUMBER: _builtins.int
-    DONE_FIELD_NUMBER: _builtins.int
-    last_index: _builtins.int
-    last_term: _builtins.int
     position: _builtins.int
     """Where this chunk begins."""
     chunk: _builtins.bytes
-    done: _builtins.bool
+    @_builtins.property
+    def snapshot(self) -> Global___RaftSnapshot: ...
     def __init__(
         self,
         *,
-        last_index: _builtins.int = ...,
-        last_term: _builtins.int = ...,
+        snapshot: Global___RaftSnapshot | None = ...,
         position: _builtins.int = ...,
         chunk: _builtins.bytes = ...,
-        done: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "done", b"done", "last_index", b"last_index", "last_term", b"last_term", "position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "position", b"position", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -327,26 +343,115 @@ class SnapshotResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LAST_INDEX_FIELD_NUMBER: _builtins.int
+    LAST_TERM_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
     last_index: _builtins.int
+    """Which snapshot is meant."""
+    last_term: _builtins.int
     position: _builtins.int
     """The next position wanted."""
     done: _builtins.bool
+    """The whole is on the sender's disk and in its place."""
     def __init__(
         self,
         *,
         last_index: _builtins.int = ...,
+        last_term: _builtins.int = ...,
         position: _builtins.int = ...,
         done: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "last_index", b"last_index", "position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "last_index", b"last_index", "last_term", b"last_term", "position", b"position"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SnapshotResponse: _TypeAlias = SnapshotResponse  # noqa: Y015
+
+@_typing.final
+class RaftSnapshot(_message.Message):
+    """What stands for all entries up to last_index."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAST_INDEX_FIELD_NUMBER: _builtins.int
+    LAST_TERM_FIELD_NUMBER: _builtins.int
+    VOTERS_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    last_index: _builtins.int
+    last_term: _builtins.int
+    size: _builtins.int
+    """Of the whole, in bytes, with its CRC-32C: two snapshots that agree in all of this are the same."""
+    checksum: _builtins.int
+    @_builtins.property
+    def voters(self) -> Global___VotersRecord: ...
+    def __init__(
+        self,
+        *,
+        last_index: _builtins.int = ...,
+        last_term: _builtins.int = ...,
+        voters: Global___VotersRecord | None = ...,
+        size: _builtins.int = ...,
+        checksum: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["voters", b"voters"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "last_index", b"last_index", "last_term", b"last_term", "size", b"size", "voters", b"voters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RaftSnapshot: _TypeAlias = RaftSnapshot  # noqa: Y015
+
+@_typing.final
+class VotersRecord(_message.Message):
+    """The voters of the quorum (KIP-853)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VOTERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___VoterRecord]: ...
+    def __init__(
+        self,
+        *,
+        voters: _abc.Iterable[Global___VoterRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["voters", b"voters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VotersRecord: _TypeAlias = VotersRecord  # noqa: Y015
+
+@_typing.final
+class VoterRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VOTER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    voter_id: _builtins.int
+    directory_id: _builtins.bytes
+    """Empty while the voter has not said it."""
+    @_builtins.property
+    def endpoint(self) -> _common_pb2.Endpoint: ...
+    def __init__(
+        self,
+        *,
+        voter_id: _builtins.int = ...,
+        directory_id: _builtins.bytes = ...,
+        endpoint: _common_pb2.Endpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "endpoint", b"endpoint", "voter_id", b"voter_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VoterRecord: _TypeAlias = VoterRecord  # noqa: Y015
 
 @_typing.final
 class TimeoutNow(_message.Message):
@@ -364,3 +469,27 @@ class TimeoutNow(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TimeoutNow: _TypeAlias = TimeoutNow  # noqa: Y015
+
+@_typing.final
+class FollowRequest(_message.Message):
+    """From one that hears no leader and may not ask for votes: an observer wants to be sent the log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAST_INDEX_FIELD_NUMBER: _builtins.int
+    LAST_TERM_FIELD_NUMBER: _builtins.int
+    last_index: _builtins.int
+    last_term: _builtins.int
+    def __init__(
+        self,
+        *,
+        last_index: _builtins.int = ...,
+        last_term: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_index", b"last_index", "last_term", b"last_term"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowRequest: _TypeAlias = FollowRequest  # noqa: Y015

@@ -1,6 +1,16 @@
 """One file per API: functions of a request and the node's context that return the response."""
 
-from tidelog_node.handlers.context import NodeContext, TopicController
+from tidelog_node.handlers.administration import (
+    alter_partition_reassignments,
+    describe_features,
+    elect_leaders,
+    incremental_alter_configs,
+    list_partition_reassignments,
+    unregister_broker,
+    update_features,
+)
+from tidelog_node.handlers.configs import describe_configs
+from tidelog_node.handlers.context import AdminController, NodeContext
 from tidelog_node.handlers.delete_records import delete_records
 from tidelog_node.handlers.fetch import fetch
 from tidelog_node.handlers.list_offsets import list_offsets
@@ -8,24 +18,40 @@ from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_
 from tidelog_node.handlers.metadata import get_metadata
 from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from tidelog_node.handlers.produce import PendingProduce, begin_produce, produce
-from tidelog_node.handlers.topics import create_topics, delete_topics, describe_cluster, describe_topics, list_topics
+from tidelog_node.handlers.topics import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_topics,
+    list_topics,
+)
 
 __all__ = [
+    "AdminController",
     "NodeContext",
     "PendingProduce",
-    "TopicController",
+    "alter_partition_reassignments",
     "alter_replica_log_dirs",
     "begin_produce",
+    "create_partitions",
     "create_topics",
     "delete_records",
     "delete_topics",
     "describe_cluster",
+    "describe_configs",
+    "describe_features",
     "describe_log_dirs",
     "describe_topics",
+    "elect_leaders",
     "fetch",
     "get_metadata",
+    "incremental_alter_configs",
     "list_offsets",
+    "list_partition_reassignments",
     "list_topics",
     "offset_for_leader_epoch",
     "produce",
+    "unregister_broker",
+    "update_features",
 ]

@@ -17,8 +17,8 @@ from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRe
 LeaderHint = common_pb2.LeaderIdAndEpoch
 
 
-class TopicController(Protocol):
-    """The leading controller as far as topics go; raises TidelogError when a call failed whole."""
+class AdminController(Protocol):
+    """What the leading controller does for administrators; raises TidelogError when a call failed whole."""
 
     async def create_topics(
         self, request: admin_service_pb2.CreateTopicsRequest, timeout_s: float
@@ -32,6 +32,54 @@ class TopicController(Protocol):
         """Delete topics."""
         ...
 
+    async def create_partitions(
+        self, request: admin_service_pb2.CreatePartitionsRequest, timeout_s: float
+    ) -> admin_service_pb2.CreatePartitionsResponse:
+        """Add partitions to topics."""
+        ...
+
+    async def incremental_alter_configs(
+        self, request: admin_service_pb2.IncrementalAlterConfigsRequest, timeout_s: float
+    ) -> admin_service_pb2.IncrementalAlterConfigsResponse:
+        """Change settings."""
+        ...
+
+    async def elect_leaders(
+        self, request: admin_service_pb2.ElectLeadersRequest, timeout_s: float
+    ) -> admin_service_pb2.ElectLeadersResponse:
+        """Elect leaders."""
+        ...
+
+    async def alter_partition_reassignments(
+        self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, timeout_s: float
+    ) -> admin_service_pb2.AlterPartitionReassignmentsResponse:
+        """Begin or cancel reassignments."""
+        ...
+
+    async def update_features(
+        self, request: admin_service_pb2.UpdateFeaturesRequest, timeout_s: float
+    ) -> admin_service_pb2.UpdateFeaturesResponse:
+        """Change the levels of features."""
+        ...
+
+    async def unregister_broker(
+        self, request: admin_service_pb2.UnregisterBrokerRequest, timeout_s: float
+    ) -> admin_service_pb2.UnregisterBrokerResponse:
+        """Forget a broker."""
+        ...
+
+    async def list_partition_reassignments(
+        self, request: admin_service_pb2.ListPartitionReassignmentsRequest, timeout_s: float
+    ) -> admin_service_pb2.ListPartitionReassignmentsResponse:
+        """List the reassignments under way."""
+        ...
+
+    async def describe_features(
+        self, request: admin_service_pb2.DescribeFeaturesRequest, timeout_s: float
+    ) -> admin_service_pb2.DescribeFeaturesResponse:
+        """Describe the features."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
@@ -42,7 +90,7 @@ class NodeContext:
     rack: str
     partitions: PartitionRegistry
     metadata: MetadataCache
-    controller: TopicController
+    controller: AdminController
     voters: Mapping[int, tuple[str, int]]
     clock: Clock
     fetch_max_bytes: int

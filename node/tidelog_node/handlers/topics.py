@@ -44,6 +44,15 @@ async def delete_topics(context: NodeContext, request: pb.DeleteTopicsRequest) -
     return response
 
 
+async def create_partitions(context: NodeContext, request: pb.CreatePartitionsRequest) -> pb.CreatePartitionsResponse:
+    """Add partitions at the controller.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time.
+    """
+    return await context.controller.create_partitions(request, _timeout_ms(request.timeout_ms) / 1000)
+
+
 async def list_topics(context: NodeContext, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
     """List the topics by name."""
     image = context.metadata.image

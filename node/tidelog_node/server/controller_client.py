@@ -68,6 +68,12 @@ class ControllerClient:
             lambda s, t: s.AssignReplicasToDirs(request, timeout=t), 3 * _ATTEMPT_TIMEOUT_S
         )
 
+    async def allocate_producer_ids(
+        self, request: controller_service_pb2.AllocateProducerIdsRequest, timeout_s: float
+    ) -> controller_service_pb2.AllocateProducerIdsResponse:
+        """Get a block of producer ids; one whose answer is lost is never used."""
+        return await self._call_controller(lambda s, t: s.AllocateProducerIds(request, timeout=t), timeout_s)
+
     async def create_topics(
         self, request: admin_service_pb2.CreateTopicsRequest, timeout_s: float
     ) -> admin_service_pb2.CreateTopicsResponse:
@@ -79,6 +85,54 @@ class ControllerClient:
     ) -> admin_service_pb2.DeleteTopicsResponse:
         """Delete topics."""
         return await self._call_admin(lambda s, t: s.DeleteTopics(request, timeout=t), timeout_s)
+
+    async def create_partitions(
+        self, request: admin_service_pb2.CreatePartitionsRequest, timeout_s: float
+    ) -> admin_service_pb2.CreatePartitionsResponse:
+        """Add partitions to topics."""
+        return await self._call_admin(lambda s, t: s.CreatePartitions(request, timeout=t), timeout_s)
+
+    async def incremental_alter_configs(
+        self, request: admin_service_pb2.IncrementalAlterConfigsRequest, timeout_s: float
+    ) -> admin_service_pb2.IncrementalAlterConfigsResponse:
+        """Change settings."""
+        return await self._call_admin(lambda s, t: s.IncrementalAlterConfigs(request, timeout=t), timeout_s)
+
+    async def elect_leaders(
+        self, request: admin_service_pb2.ElectLeadersRequest, timeout_s: float
+    ) -> admin_service_pb2.ElectLeadersResponse:
+        """Elect leaders."""
+        return await self._call_admin(lambda s, t: s.ElectLeaders(request, timeout=t), timeout_s)
+
+    async def alter_partition_reassignments(
+        self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, timeout_s: float
+    ) -> admin_service_pb2.AlterPartitionReassignmentsResponse:
+        """Begin or cancel reassignments."""
+        return await self._call_admin(lambda s, t: s.AlterPartitionReassignments(request, timeout=t), timeout_s)
+
+    async def update_features(
+        self, request: admin_service_pb2.UpdateFeaturesRequest, timeout_s: float
+    ) -> admin_service_pb2.UpdateFeaturesResponse:
+        """Change the levels of features."""
+        return await self._call_admin(lambda s, t: s.UpdateFeatures(request, timeout=t), timeout_s)
+
+    async def unregister_broker(
+        self, request: admin_service_pb2.UnregisterBrokerRequest, timeout_s: float
+    ) -> admin_service_pb2.UnregisterBrokerResponse:
+        """Forget a broker."""
+        return await self._call_admin(lambda s, t: s.UnregisterBroker(request, timeout=t), timeout_s)
+
+    async def list_partition_reassignments(
+        self, request: admin_service_pb2.ListPartitionReassignmentsRequest, timeout_s: float
+    ) -> admin_service_pb2.ListPartitionReassignmentsResponse:
+        """List the reassignments under way."""
+        return await self._call_admin(lambda s, t: s.ListPartitionReassignments(request, timeout=t), timeout_s)
+
+    async def describe_features(
+        self, request: admin_service_pb2.DescribeFeaturesRequest, timeout_s: float
+    ) -> admin_service_pb2.DescribeFeaturesResponse:
+        """Describe the features."""
+        return await self._call_admin(lambda s, t: s.DescribeFeatures(request, timeout=t), timeout_s)
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to a controller."""

@@ -116,6 +116,51 @@ class AdminService(AdminServiceServicer):
     ) -> admin_pb.DescribeTopicsResponse:
         return await _answer(context, handlers.describe_topics, self._context, request)
 
+    async def CreatePartitions(  # noqa: N802, D102
+        self, request: admin_pb.CreatePartitionsRequest, context: _Context
+    ) -> admin_pb.CreatePartitionsResponse:
+        return await _answer(context, handlers.create_partitions, self._context, request)
+
+    async def IncrementalAlterConfigs(  # noqa: N802, D102
+        self, request: admin_pb.IncrementalAlterConfigsRequest, context: _Context
+    ) -> admin_pb.IncrementalAlterConfigsResponse:
+        return await _answer(context, handlers.incremental_alter_configs, self._context, request)
+
+    async def DescribeConfigs(  # noqa: N802, D102
+        self, request: admin_pb.DescribeConfigsRequest, context: _Context
+    ) -> admin_pb.DescribeConfigsResponse:
+        return await _answer(context, handlers.describe_configs, self._context, request)
+
+    async def ElectLeaders(  # noqa: N802, D102
+        self, request: admin_pb.ElectLeadersRequest, context: _Context
+    ) -> admin_pb.ElectLeadersResponse:
+        return await _answer(context, handlers.elect_leaders, self._context, request)
+
+    async def AlterPartitionReassignments(  # noqa: N802, D102
+        self, request: admin_pb.AlterPartitionReassignmentsRequest, context: _Context
+    ) -> admin_pb.AlterPartitionReassignmentsResponse:
+        return await _answer(context, handlers.alter_partition_reassignments, self._context, request)
+
+    async def ListPartitionReassignments(  # noqa: N802, D102
+        self, request: admin_pb.ListPartitionReassignmentsRequest, context: _Context
+    ) -> admin_pb.ListPartitionReassignmentsResponse:
+        return await _answer(context, handlers.list_partition_reassignments, self._context, request)
+
+    async def DescribeFeatures(  # noqa: N802, D102
+        self, request: admin_pb.DescribeFeaturesRequest, context: _Context
+    ) -> admin_pb.DescribeFeaturesResponse:
+        return await _answer(context, handlers.describe_features, self._context, request)
+
+    async def UpdateFeatures(  # noqa: N802, D102
+        self, request: admin_pb.UpdateFeaturesRequest, context: _Context
+    ) -> admin_pb.UpdateFeaturesResponse:
+        return await _answer(context, handlers.update_features, self._context, request)
+
+    async def UnregisterBroker(  # noqa: N802, D102
+        self, request: admin_pb.UnregisterBrokerRequest, context: _Context
+    ) -> admin_pb.UnregisterBrokerResponse:
+        return await _answer(context, handlers.unregister_broker, self._context, request)
+
     async def DescribeCluster(  # noqa: N802, D102
         self, request: admin_pb.DescribeClusterRequest, context: _Context
     ) -> admin_pb.DescribeClusterResponse:

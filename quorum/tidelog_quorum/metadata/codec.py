@@ -17,6 +17,7 @@ from tidelog_quorum.metadata.records import (
     ConfigResourceType,
     Endpoint,
     FeatureLevelRecord,
+    FeatureRange,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -126,6 +127,9 @@ def _register_broker(record: RegisterBrokerRecord) -> pb.RegisterBrokerRecord:
         log_dirs=record.log_dirs,
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
+        features=[
+            common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level) for f in record.features
+        ],
     )
 
 
@@ -139,6 +143,7 @@ def _from_register_broker(message: pb.RegisterBrokerRecord) -> RegisterBrokerRec
         log_dirs=_directories(message.log_dirs),
         fenced=message.fenced,
         in_controlled_shutdown=message.in_controlled_shutdown,
+        features=tuple(FeatureRange(f.name, f.min_level, f.max_level) for f in message.features),
     )
 
 
@@ -174,6 +179,8 @@ def _partition(record: PartitionRecord) -> pb.PartitionRecord:
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
         directories=record.directories,
+        adding_replicas=record.adding_replicas,
+        removing_replicas=record.removing_replicas,
     )
 
 
@@ -189,6 +196,8 @@ def _from_partition(message: pb.PartitionRecord) -> PartitionRecord:
         eligible_leader_replicas=_ids(message.eligible_leader_replicas),
         last_known_elr=_ids(message.last_known_elr),
         directories=_directories(message.directories),
+        adding_replicas=_ids(message.adding_replicas),
+        removing_replicas=_ids(message.removing_replicas),
     )
 
 
@@ -202,6 +211,8 @@ def _partition_change(record: PartitionChangeRecord) -> pb.PartitionChangeRecord
         eligible_leader_replicas=_optional_ids_message(record.eligible_leader_replicas),
         last_known_elr=_optional_ids_message(record.last_known_elr),
         directories=_optional_directories_message(record.directories),
+        adding_replicas=_optional_ids_message(record.adding_replicas),
+        removing_replicas=_optional_ids_message(record.removing_replicas),
     )
 
 
@@ -217,6 +228,8 @@ def _from_partition_change(message: pb.PartitionChangeRecord) -> PartitionChange
         ),
         last_known_elr=_ids(message.last_known_elr.ids) if message.HasField("last_known_elr") else None,
         directories=_directories(message.directories.ids) if message.HasField("directories") else None,
+        adding_replicas=_ids(message.adding_replicas.ids) if message.HasField("adding_replicas") else None,
+        removing_replicas=_ids(message.removing_replicas.ids) if message.HasField("removing_replicas") else None,
     )
 
 

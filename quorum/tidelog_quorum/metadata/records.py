@@ -35,10 +35,19 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureRange:
+    """The levels of a feature that a process knows, both bounds included (KIP-584)."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterBrokerRecord:
     """A broker's process introduced itself (KIP-631). ``broker_epoch`` is the offset of this very record.
 
-    ``log_dirs`` are those of its log directories that can be used; () when it did not say.
+    ``log_dirs`` are those of its log directories that can be used; () when it did not say. So for ``features``.
     """
 
     broker_id: BrokerId
@@ -49,6 +58,7 @@ class RegisterBrokerRecord:
     log_dirs: tuple[DirectoryId, ...] = ()
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    features: tuple[FeatureRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,11 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition in full. ``directories`` belong to ``replicas`` one by one; () says that none is assigned."""
+    """A partition in full. ``directories`` belong to ``replicas`` one by one; () says that none is assigned.
+
+    ``adding_replicas`` and ``removing_replicas`` are the parts of ``replicas`` that a reassignment under way adds
+    and takes away (KIP-455).
+    """
 
     topic_id: TopicId
     partition_id: int
@@ -95,6 +109,8 @@ class PartitionRecord:
     eligible_leader_replicas: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
     directories: tuple[DirectoryId, ...] = ()
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,8 @@ class PartitionChangeRecord:
     eligible_leader_replicas: tuple[BrokerId, ...] | None = None
     last_known_elr: tuple[BrokerId, ...] | None = None
     directories: tuple[DirectoryId, ...] | None = None
+    adding_replicas: tuple[BrokerId, ...] | None = None
+    removing_replicas: tuple[BrokerId, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tidelog.ids import (
 )
 from tidelog_quorum.metadata.records import (
     Endpoint,
+    FeatureRange,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -37,6 +38,7 @@ class BrokerRegistration:
     log_dirs: tuple[DirectoryId, ...] = ()
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    features: tuple[FeatureRange, ...] = ()
 
     @property
     def is_active(self) -> bool:
@@ -66,6 +68,7 @@ class BrokerRegistration:
             log_dirs=record.log_dirs,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
+            features=record.features,
         )
 
     def to_record(self) -> RegisterBrokerRecord:
@@ -79,6 +82,7 @@ class BrokerRegistration:
             log_dirs=self.log_dirs,
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
+            features=self.features,
         )
 
 
@@ -88,7 +92,8 @@ class PartitionRegistration:
 
     ``isr`` is a non-empty subset of ``replicas``; ``leader`` is in it, or ``NO_BROKER``. ``leader_epoch`` grows with
     each election, ``partition_epoch`` with each change, so the partition epoch never grows slower. ``directories`` has
-    the log directory of each of ``replicas``, in their order.
+    the log directory of each of ``replicas``, in their order. ``adding_replicas`` and ``removing_replicas`` are parts
+    of ``replicas``, without a common member, while a reassignment is under way (KIP-455).
     """
 
     replicas: tuple[BrokerId, ...]
@@ -99,6 +104,13 @@ class PartitionRegistration:
     eligible_leader_replicas: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
     directories: tuple[DirectoryId, ...] = ()
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding_replicas or self.removing_replicas)
 
     def __post_init__(self) -> None:
         if not self.directories:
@@ -120,6 +132,8 @@ class PartitionRegistration:
             eligible_leader_replicas=record.eligible_leader_replicas,
             last_known_elr=record.last_known_elr,
             directories=record.directories,
+            adding_replicas=record.adding_replicas,
+            removing_replicas=record.removing_replicas,
         )
 
     def to_record(self, topic_id: TopicId, index: int) -> PartitionRecord:
@@ -135,6 +149,8 @@ class PartitionRegistration:
             eligible_leader_replicas=self.eligible_leader_replicas,
             last_known_elr=self.last_known_elr,
             directories=self.directories,
+            adding_replicas=self.adding_replicas,
+            removing_replicas=self.removing_replicas,
         )
 
     def changed_by(self, change: PartitionChangeRecord) -> PartitionRegistration:
@@ -153,6 +169,8 @@ class PartitionRegistration:
             ),
             last_known_elr=self.last_known_elr if change.last_known_elr is None else change.last_known_elr,
             directories=(tuple(map(self.directory_of, replicas)) if change.directories is None else change.directories),
+            adding_replicas=self.adding_replicas if change.adding_replicas is None else change.adding_replicas,
+            removing_replicas=self.removing_replicas if change.removing_replicas is None else change.removing_replicas,
         )
 
     def in_directory(self, replica: BrokerId, directory: DirectoryId) -> tuple[DirectoryId, ...]:

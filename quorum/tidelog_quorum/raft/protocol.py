@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
+
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,62 @@ class CommittedEntry:
     payload: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """One replica as the leader sees it: ages are milliseconds since then, None for never, 0 for the leader itself.
+
+    ``log_end_offset`` is the last index known to be on its disk.
+    """
+
+    replica_id: int
+    directory_id: bytes
+    host: str
+    port: int
+    log_end_offset: int
+    last_fetch_age_ms: int | None
+    last_caught_up_age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The quorum as its leader sees it; ``snapshot_offset`` is -1 while it has none."""
+
+    leader: LeaderAndEpoch
+    high_watermark: int
+    voters: tuple[ReplicaDescription, ...]
+    observers: tuple[ReplicaDescription, ...]
+    snapshot_offset: int
+    log_start_offset: int
+
+
 class RaftListener(Protocol):
-    """Called on the event loop, in order. It must neither block nor raise: what it raises stops the engine."""
+    """Called on the event loop, in order, where nothing else is said.
+
+    It must neither block nor raise: what it raises stops the engine.
+    """
+
+    def capture(self) -> Iterable[bytes]:
+        """Return the state after the last entry given to :meth:`on_commit`, in chunks.
+
+        The call is on the event loop and must be quick; the iterable is consumed later in another thread, while
+        entries go on to be committed, so it must hold on to an unchanging value.
+        """
+
+    def read_snapshot(self, last_index: int, last_term: int, chunks: Iterable[bytes]) -> Callable[[], None]:
+        """Return what puts the state of a snapshot in place of the present one.
+
+        Called in another thread, with the chunks of :meth:`capture` joined and cut elsewhere; what it returns is then
+        called on the event loop. No entry is given to :meth:`on_commit` between the two.
+        """
 
     def on_commit(self, entries: Sequence[CommittedEntry]) -> None:
-        """Take entries that follow those of the call before without a gap; after a start the first index is 1."""
+        """Take entries that follow those of the call before without a gap.
+
+        After a start the first index is 1, or one after the snapshot that was put in place.
+        """
+
+    def on_voters_change(self, voters: VoterSet) -> None:
+        """Take who has a vote now; called at the start too."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Take a new leader or epoch.
@@ -46,7 +99,17 @@ class RaftEngine(Protocol):
         """Load the log and take part; the listener's calls begin before this returns or later."""
 
     async def stop(self) -> None:
-        """Take no more part. What was proposed and not committed may still commit on the other voters."""
+        """Take no more part. What was proposed and not committed may still commit on the other voters.
+
+        A leader hands its leadership over first, for a short time at most.
+        """
+
+    async def wait_failed(self) -> NoReturn:
+        """Wait until the engine fails, and raise why; a process should then end and say so.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; UNKNOWN_SERVER_ERROR, a contract was broken.
+        """
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -66,4 +129,46 @@ class RaftEngine(Protocol):
 
         Raises:
             TidelogError: NOT_CONTROLLER, this voter does not lead or ceases to; KAFKA_STORAGE_ERROR, it has failed.
+        """
+
+    def describe(self) -> QuorumDescription:
+        """Describe the quorum.
+
+        Raises:
+            TidelogError: NOT_CONTROLLER, this voter does not lead.
+        """
+
+    async def take_snapshot(self) -> tuple[int, int]:
+        """Take a snapshot of what was given to the listener and drop the log before it.
+
+        Returns the snapshot's last index and the first index that is still in the log.
+
+        Raises:
+            TidelogError: SNAPSHOT_NOT_FOUND, nothing was committed yet; KAFKA_STORAGE_ERROR; UNSUPPORTED_VERSION, the
+                engine cannot do that on demand.
+        """
+
+    async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
+        """Give a replica that follows the log a vote, once it has caught up; returns when that is committed.
+
+        Raises:
+            TidelogError: NOT_CONTROLLER; DUPLICATE_VOTER; VOTER_NOT_FOUND, no such replica follows the log;
+                INVALID_VOTER_KEY, it has another directory id; REQUEST_TIMED_OUT, it did not catch up, or the change
+                may still commit; INVALID_REQUEST, another change is under way or the leader has not committed an
+                entry of its term; UNSUPPORTED_VERSION.
+        """
+
+    async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
+        """Take a voter out, maybe the leader itself; an empty ``directory_id`` matches any.
+
+        Raises:
+            TidelogError: as in :meth:`add_voter`; VOTER_NOT_FOUND, it has no vote; INVALID_REQUEST, it is the last one.
+        """
+
+    async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
+        """Let another voter lead (None: the one with most of the log) and return which; proposals fail meanwhile.
+
+        Raises:
+            TidelogError: NOT_CONTROLLER; VOTER_NOT_FOUND; REQUEST_TIMED_OUT, this voter leads on; INVALID_REQUEST,
+                another transfer is under way or there is no other voter; UNSUPPORTED_VERSION.
         """

@@ -22,10 +22,11 @@ from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.controller_service_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog_quorum.controller import Controller
 from tidelog_quorum.raft.engine import TidelogRaft
+from tidelog_quorum.server.admin_service import AdminService
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.service import AdminService, ControllerService
+from tidelog_quorum.server.service import ControllerService
 
 logger = logging.getLogger(__name__)
 _STOP_GRACE_S = 0.2

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog_quorum.raft.core.messages import Entry, HardState, Message
+from tidelog.errors import ErrorCode
+from tidelog_quorum.raft.core.messages import Entry, HardState, Message, Snapshot
+from tidelog_quorum.raft.core.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +80,115 @@ class ReadFailed:
     request_id: int
 
 
-Command = Persist | Send | Commit | LeaderChanged | ProposalAccepted | ProposalRejected | ReadReady | ReadFailed
+@dataclass(frozen=True, slots=True)
+class CompactLog:
+    """Write atomically: ``snapshot`` is the latest one, the entries before ``first_index`` are gone.
+
+    A write in the order of the ``sequence`` like :class:`Persist`. ``first_index`` is at most one after the
+    snapshot's last index: some entries stay for followers that are a little behind.
+    """
+
+    sequence: int
+    snapshot: Snapshot
+    first_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendSnapshot:
+    """Read the chunk of ``snapshot`` from ``position`` on and send it as a ``SnapshotRequest`` of ``term``.
+
+    It may be lost, as when the disk cannot give it any more.
+    """
+
+    to: int
+    term: int
+    snapshot: Snapshot
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChunk:
+    """Put ``chunk`` at ``position`` of the file in which ``snapshot`` is being received; position 0 begins it anew.
+
+    Nothing is synced before :class:`InstallSnapshot`.
+    """
+
+    snapshot: Snapshot
+    position: int
+    chunk: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """Check and sync the received file, then write atomically that it is the latest snapshot.
+
+    The log loses its entries up to ``snapshot.last_index``; with ``keep_following`` those after it stay, else all
+    go. A write in the order of the ``sequence``; a wrong checksum is answered with
+    :class:`~tidelog_quorum.raft.core.events.SnapshotDamaged` instead and writes nothing.
+    """
+
+    sequence: int
+    hard_state: HardState | None
+    snapshot: Snapshot
+    keep_following: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSnapshot:
+    """The state is that of ``snapshot``, which is on this replica's disk; the next Commit follows it without a gap."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class VotersChanged:
+    """These are the voters now, by the entry at ``index`` (0: by the configuration), committed or not."""
+
+    voters: VoterSet
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterChangeAccepted:
+    """The change has this place in the log; it is done when that commits with this term."""
+
+    request_id: int
+    index: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransferDone:
+    """Another leads now, in a later term."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRefused:
+    """An operator's request came to nothing; ``reason`` is a sentence that names the values."""
+
+    request_id: int
+    code: ErrorCode
+    reason: str
+
+
+Command = (
+    Persist
+    | Send
+    | Commit
+    | LeaderChanged
+    | ProposalAccepted
+    | ProposalRejected
+    | ReadReady
+    | ReadFailed
+    | CompactLog
+    | SendSnapshot
+    | StoreChunk
+    | InstallSnapshot
+    | RestoreSnapshot
+    | VotersChanged
+    | VoterChangeAccepted
+    | TransferDone
+    | RequestRefused
+)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog_quorum.raft.core.messages import Message
+from tidelog_quorum.raft.core.messages import Message, Snapshot
+from tidelog_quorum.raft.core.voters import Voter
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +15,13 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """Another voter's message has arrived. It may be late, doubled or out of order."""
+    """Another replica's message has arrived. It may be late, doubled or out of order.
+
+    ``directory_id`` is the sender's, as it said when the connection was made; empty when it is not known.
+    """
 
     message: Message
+    directory_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +46,57 @@ class ReadRequested:
     request_id: int
 
 
-Event = Tick | MessageReceived | Proposed | Persisted | ReadRequested
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """A snapshot of what was committed is on this replica's disk: the log before it may go."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDamaged:
+    """What was received of a snapshot cannot be used, its checksum is wrong: it must be sent again."""
+
+    last_index: int
+    last_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterRequested:
+    """An operator wants ``voter`` to have a vote, as soon as it has caught up, within ``timeout_ms``."""
+
+    request_id: int
+    voter: Voter
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterRequested:
+    """An operator wants a voter out; an empty ``directory_id`` matches any."""
+
+    request_id: int
+    voter_id: int
+    directory_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRequested:
+    """An operator, or a leader about to stop, wants ``to`` to lead; None takes the voter with most of the log."""
+
+    request_id: int
+    to: int | None
+    timeout_ms: int
+
+
+Event = (
+    Tick
+    | MessageReceived
+    | Proposed
+    | Persisted
+    | ReadRequested
+    | SnapshotTaken
+    | SnapshotDamaged
+    | AddVoterRequested
+    | RemoveVoterRequested
+    | TransferRequested
+)

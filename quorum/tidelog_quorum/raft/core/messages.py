@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from tidelog_quorum.raft.core.voters import VoterSet
+
 
 class EntryKind(enum.IntEnum):
     """What an entry's payload is."""
@@ -16,6 +18,8 @@ class EntryKind(enum.IntEnum):
     DATA = 0
     NO_OP = 1
     """The first entry of a leader's term: lets it commit, and learn, what its predecessors left (paper 5.4.2, 8)."""
+    VOTERS = 2
+    """The payload is a :class:`~tidelog_quorum.raft.core.voters.VoterSet`, in force from its append (thesis 4.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,21 @@ class Entry:
     term: int
     kind: EntryKind
     payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What stands for all entries up to ``last_index`` (paper 7): ``size`` bytes with a CRC-32C of ``checksum``.
+
+    ``voters`` are those in force at ``last_index``. Equal values stand for equal bytes, so the transfer of one
+    can go on where another leader's ended.
+    """
+
+    last_index: int
+    last_term: int
+    voters: VoterSet
+    size: int
+    checksum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +64,8 @@ class VoteRequest:
     pre_vote: bool
     last_index: int
     last_term: int
+    transfer: bool = False
+    """The leader has asked the sender to take over: who hears from that leader answers all the same (thesis 4.2.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +109,54 @@ class AppendResponse:
     read_context: int
 
 
-Message = VoteRequest | VoteResponse | AppendRequest | AppendResponse
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """One chunk of a snapshot, from ``position`` on (paper, figure 13)."""
+
+    sender_id: int
+    term: int
+    snapshot: Snapshot
+    position: int
+    chunk: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotResponse:
+    """Answers a :class:`SnapshotRequest`: ``position`` is wanted next; ``done`` once the whole is on disk."""
+
+    sender_id: int
+    term: int
+    last_index: int
+    last_term: int
+    position: int
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutNow:
+    """The leader asks the receiver to start an election at once, without pre-vote (thesis 3.10)."""
+
+    sender_id: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowRequest:
+    """From one that has no vote and hears no leader: it wants to be sent the log (KIP-853's observers)."""
+
+    sender_id: int
+    term: int
+    last_index: int
+    last_term: int
+
+
+Message = (
+    VoteRequest
+    | VoteResponse
+    | AppendRequest
+    | AppendResponse
+    | SnapshotRequest
+    | SnapshotResponse
+    | TimeoutNow
+    | FollowRequest
+)

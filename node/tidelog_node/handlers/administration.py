@@ -1,0 +1,82 @@
+"""What only the leading controller can do or knows: this node passes it on."""
+
+from __future__ import annotations
+
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.topics import DEFAULT_TIMEOUT_MS
+
+_DEFAULT_TIMEOUT_S = DEFAULT_TIMEOUT_MS / 1000
+
+
+async def incremental_alter_configs(
+    context: NodeContext, request: pb.IncrementalAlterConfigsRequest
+) -> pb.IncrementalAlterConfigsResponse:
+    """Change settings.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse.
+    """
+    return await context.controller.incremental_alter_configs(request, _timeout_s(request.timeout_ms))
+
+
+async def elect_leaders(context: NodeContext, request: pb.ElectLeadersRequest) -> pb.ElectLeadersResponse:
+    """Elect leaders.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse.
+    """
+    return await context.controller.elect_leaders(request, _timeout_s(request.timeout_ms))
+
+
+async def alter_partition_reassignments(
+    context: NodeContext, request: pb.AlterPartitionReassignmentsRequest
+) -> pb.AlterPartitionReassignmentsResponse:
+    """Begin or cancel reassignments.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse.
+    """
+    return await context.controller.alter_partition_reassignments(request, _timeout_s(request.timeout_ms))
+
+
+async def update_features(context: NodeContext, request: pb.UpdateFeaturesRequest) -> pb.UpdateFeaturesResponse:
+    """Change the levels of features.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse.
+    """
+    return await context.controller.update_features(request, _timeout_s(request.timeout_ms))
+
+
+async def unregister_broker(context: NodeContext, request: pb.UnregisterBrokerRequest) -> pb.UnregisterBrokerResponse:
+    """Forget a broker.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse.
+    """
+    return await context.controller.unregister_broker(request, _DEFAULT_TIMEOUT_S)
+
+
+async def list_partition_reassignments(
+    context: NodeContext, request: pb.ListPartitionReassignmentsRequest
+) -> pb.ListPartitionReassignmentsResponse:
+    """List the reassignments under way.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse.
+    """
+    return await context.controller.list_partition_reassignments(request, _DEFAULT_TIMEOUT_S)
+
+
+async def describe_features(context: NodeContext, request: pb.DescribeFeaturesRequest) -> pb.DescribeFeaturesResponse:
+    """Describe the features.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse.
+    """
+    return await context.controller.describe_features(request, _DEFAULT_TIMEOUT_S)
+
+
+def _timeout_s(requested_ms: int) -> float:
+    return requested_ms / 1000 if requested_ms > 0 else _DEFAULT_TIMEOUT_S

@@ -1,0 +1,146 @@
+"""What administrators ask of a controller: only translation; what is decided is decided in the controller."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.transport import abort_with
+from tidelog.v1 import admin_service_pb2, common_pb2
+from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
+from tidelog_quorum.controller.features import describe_features
+from tidelog_quorum.controller.reassignment import list_partition_reassignments
+from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.description import INTERNAL_TOPICS, cluster_brokers, topic_metadata, unknown_topic
+from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.service import Responder, RpcContext, Voters
+
+
+class AdminService(AdminServiceServicer):
+    """What administrators ask. Any controller describes the cluster; the rest is the leader's."""
+
+    def __init__(self, cluster_id: str, quorum: QuorumController, voters: Voters) -> None:
+        self._cluster_id = cluster_id
+        self._quorum = quorum
+        self._voters = voters
+        self._responder = Responder(quorum, voters)
+
+    async def CreateTopics(  # noqa: N802, D102
+        self, request: admin_service_pb2.CreateTopicsRequest, context: RpcContext
+    ) -> admin_service_pb2.CreateTopicsResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_create_topics(request, now_ms))
+        return await self._responder.answer(context, response, request.timeout_ms)
+
+    async def DeleteTopics(  # noqa: N802, D102
+        self, request: admin_service_pb2.DeleteTopicsRequest, context: RpcContext
+    ) -> admin_service_pb2.DeleteTopicsResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_delete_topics(request, now_ms))
+        return await self._responder.answer(context, response, request.timeout_ms)
+
+    async def ListTopics(  # noqa: N802, D102
+        self, request: admin_service_pb2.ListTopicsRequest, context: RpcContext
+    ) -> admin_service_pb2.ListTopicsResponse:
+        response = self._quorum.read(lambda image: _list_topics(image, request))
+        return await self._responder.answer(context, response)
+
+    async def DescribeTopics(  # noqa: N802, D102
+        self, request: admin_service_pb2.DescribeTopicsRequest, context: RpcContext
+    ) -> admin_service_pb2.DescribeTopicsResponse:
+        response = self._quorum.read(lambda image: _describe_topics(image, request))
+        return await self._responder.answer(context, response)
+
+    async def CreatePartitions(  # noqa: N802, D102
+        self, request: admin_service_pb2.CreatePartitionsRequest, context: RpcContext
+    ) -> admin_service_pb2.CreatePartitionsResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_create_partitions(request, now_ms))
+        return await self._responder.answer(context, response, request.timeout_ms)
+
+    async def IncrementalAlterConfigs(  # noqa: N802, D102
+        self, request: admin_service_pb2.IncrementalAlterConfigsRequest, context: RpcContext
+    ) -> admin_service_pb2.IncrementalAlterConfigsResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_incremental_alter_configs(request, now_ms))
+        return await self._responder.answer(context, response, request.timeout_ms)
+
+    async def ElectLeaders(  # noqa: N802, D102
+        self, request: admin_service_pb2.ElectLeadersRequest, context: RpcContext
+    ) -> admin_service_pb2.ElectLeadersResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_elect_leaders(request, now_ms))
+        return await self._responder.answer(context, response, request.timeout_ms)
+
+    async def AlterPartitionReassignments(  # noqa: N802, D102
+        self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, context: RpcContext
+    ) -> admin_service_pb2.AlterPartitionReassignmentsResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_alter_partition_reassignments(request, now_ms))
+        return await self._responder.answer(context, response, request.timeout_ms)
+
+    async def UpdateFeatures(  # noqa: N802, D102
+        self, request: admin_service_pb2.UpdateFeaturesRequest, context: RpcContext
+    ) -> admin_service_pb2.UpdateFeaturesResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_update_features(request, now_ms))
+        return await self._responder.answer(context, response, request.timeout_ms)
+
+    async def UnregisterBroker(  # noqa: N802, D102
+        self, request: admin_service_pb2.UnregisterBrokerRequest, context: RpcContext
+    ) -> admin_service_pb2.UnregisterBrokerResponse:
+        response = self._quorum.submit(lambda c, now_ms: c.handle_unregister_broker(request, now_ms))
+        return await self._responder.answer(context, response)
+
+    async def ListPartitionReassignments(  # noqa: N802, D102
+        self, request: admin_service_pb2.ListPartitionReassignmentsRequest, context: RpcContext
+    ) -> admin_service_pb2.ListPartitionReassignmentsResponse:
+        response = self._quorum.read(lambda image: list_partition_reassignments(image, request))
+        return await self._responder.answer(context, response)
+
+    async def DescribeFeatures(  # noqa: N802, D102
+        self, request: admin_service_pb2.DescribeFeaturesRequest, context: RpcContext
+    ) -> admin_service_pb2.DescribeFeaturesResponse:
+        return await self._responder.answer(context, self._quorum.read(describe_features))
+
+    async def DescribeConfigs(  # noqa: N802, D102
+        self, request: admin_service_pb2.DescribeConfigsRequest, context: RpcContext
+    ) -> admin_service_pb2.DescribeConfigsResponse:
+        text = "a controller does not know what the nodes' own files set: ask a node"
+        await abort_with(context, error_for(ErrorCode.UNSUPPORTED_VERSION, text))
+
+    async def DescribeCluster(  # noqa: N802, D102
+        self, request: admin_service_pb2.DescribeClusterRequest, context: RpcContext
+    ) -> admin_service_pb2.DescribeClusterResponse:
+        return admin_service_pb2.DescribeClusterResponse(
+            cluster_id=self._cluster_id,
+            controller_id=_id_or_none(self._quorum.leader.leader_id),
+            brokers=cluster_brokers(self._quorum.image),
+            voters=[
+                admin_service_pb2.QuorumVoter(voter_id=i, endpoint=common_pb2.Endpoint(host=host, port=port))
+                for i, (host, port) in sorted(self._voters.items())
+            ],
+        )
+
+
+def _list_topics(
+    image: MetadataImage, request: admin_service_pb2.ListTopicsRequest
+) -> admin_service_pb2.ListTopicsResponse:
+    shown = [t for _, t in sorted(image.topics.items()) if request.include_internal or t.name not in INTERNAL_TOPICS]
+    return admin_service_pb2.ListTopicsResponse(
+        topics=[
+            admin_service_pb2.TopicListing(name=t.name, topic_id=t.topic_id, is_internal=t.name in INTERNAL_TOPICS)
+            for t in shown
+        ]
+    )
+
+
+def _describe_topics(
+    image: MetadataImage, request: admin_service_pb2.DescribeTopicsRequest
+) -> admin_service_pb2.DescribeTopicsResponse:
+    return admin_service_pb2.DescribeTopicsResponse(topics=[_describe_topic(image, n) for n in request.topic_names])
+
+
+def _describe_topic(image: MetadataImage, name: str) -> admin_service_pb2.TopicDescription:
+    topic = image.topics.get(name)
+    if topic is None:
+        return admin_service_pb2.TopicDescription(topic=unknown_topic(name))
+    configs = sorted(image.config_of_topic(name).items())
+    return admin_service_pb2.TopicDescription(
+        topic=topic_metadata(image, topic), configs=[common_pb2.ConfigEntry(name=n, value=v) for n, v in configs]
+    )
+
+
+def _id_or_none(leader_id: int | None) -> int:
+    return -1 if leader_id is None else leader_id
