@@ -30,6 +30,15 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """Return (host, port) of each of ``host:port,host:port``, in their order and each once.
+
+    Raises:
+        ConfigError: one is of another form.
+    """
+    return list(dict.fromkeys(parse_address(part) for part in text.split(",") if part.strip()))
+
+
 def parse_voters(text: str) -> dict[int, tuple[str, int]]:
     """Return the address of each voter of ``1@host:port,2@host:port``, by id.
 

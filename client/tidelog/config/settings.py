@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -32,6 +32,8 @@ class SettingInfo:
     doc: str
     dynamic: bool
     secret: bool
+    config_type: str
+    """Kafka's word for the type: BOOLEAN, STRING, LONG, DOUBLE or LIST."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
         key = aliases.get(given, given)
         field = fields.get(key)
         if field is None:
-            raise ConfigError(_unknown_key(given, [*fields, *aliases]))
+            raise ConfigError(unknown_key(given, [*fields, *aliases]))
         values[field.name] = _parse_value(given, value, hints[field.name], field.metadata[_METADATA])
     for key, field in fields.items():
         if field.default is dataclasses.MISSING and field.name not in values:
@@ -106,13 +108,26 @@ def describe(cls: type[Any]) -> list[SettingInfo]:
             f.metadata[_METADATA].doc,
             f.metadata[_METADATA].dynamic,
             f.metadata[_METADATA].secret,
+            _config_type(hints[f.name]),
         )
         for f in dataclasses.fields(cls)
     ]
 
 
-def _unknown_key(key: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
+def format_value(value: object) -> str | None:
+    """Return a setting's value as a properties file has it: what :func:`parse_config` reads back; None for none."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """Return a sentence that names a key that there is not, and the nearest that there is."""
+    near = difflib.get_close_matches(key, list(known), n=1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
     return f'unknown configuration "{key}"{hint}'
 
@@ -176,3 +191,11 @@ def _type_name(hint: Any) -> str:
     if options:
         return _type_name(options[0])
     return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _config_type(hint: Any) -> str:
+    words = {int: "LONG", float: "DOUBLE", bool: "BOOLEAN"}
+    if typing.get_origin(hint) is tuple:
+        return "LIST"
+    options = [o for o in typing.get_args(hint) if o is not type(None)]
+    return _config_type(options[0]) if options else words.get(hint, "STRING")

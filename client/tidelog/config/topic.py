@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.config.settings import setting
-from tidelog.config.validators import any_of, at_least, between, each_of, one_of
+from tidelog.config.validators import any_of, at_least, between, each_of, one_of, throttled_replicas
 
 CLEANUP_DELETE = "delete"
 CLEANUP_COMPACT = "compact"
@@ -111,6 +111,23 @@ class TopicConfig:
     )
     segment_ms: int = setting(
         604_800_000, check=at_least(1), doc="The age at which a segment is closed though it is not full.", dynamic=True
+    )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        doc="Whether a replica that was not in sync may lead when no other can: committed records are then lost.",
+        dynamic=True,
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        (),
+        check=throttled_replicas,
+        doc="The replicas whose leaders keep to leader.replication.throttled.rate: partition:broker,... or * for all.",
+        dynamic=True,
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        (),
+        check=throttled_replicas,
+        doc="The replicas that keep to follower.replication.throttled.rate: partition:broker,... or * for all.",
+        dynamic=True,
     )
 
     def __post_init__(self) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 Validator = Callable[[Any], object]
+_REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 
 
 def at_least(minimum: float) -> Validator:
@@ -69,3 +71,9 @@ def not_empty(value: Any) -> None:
     """Refuse an empty string or list."""
     if not value:
         raise ValueError("must not be empty")
+
+
+def throttled_replicas(values: tuple[str, ...]) -> None:
+    """Refuse all but ``*`` and lists of ``partition:broker`` (Kafka's ThrottledReplicaListValidator, KIP-73)."""
+    if values != ("*",) and not all(_REPLICA.fullmatch(v) for v in values):
+        raise ValueError("must be * or a list of partition:broker")

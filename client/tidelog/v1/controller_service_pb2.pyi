@@ -11,7 +11,6 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from tidelog.v1 import common_pb2 as _common_pb2
-from tidelog.v1 import metadata_record_pb2 as _metadata_record_pb2
 from tidelog.v1 import raft_service_pb2 as _raft_service_pb2
 import builtins as _builtins
 import sys
@@ -554,23 +553,27 @@ class MetadataEntry(_message.Message):
 
     OFFSET_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
-    RECORDS_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    IS_CONTINUED_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     """The index of the entry in the Raft log."""
     epoch: _builtins.int
     """Its term."""
-    @_builtins.property
-    def records(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_record_pb2.MetadataRecord]: ...
+    batch: _builtins.bytes
+    """A serialized MetadataRecordBatch: the entry's payload as it is in the log, or a part of it."""
+    is_continued: _builtins.bool
+    """The entry goes on in the next one of the stream, which has the same offset: all parts are one atomic step."""
     def __init__(
         self,
         *,
         offset: _builtins.int = ...,
         epoch: _builtins.int = ...,
-        records: _abc.Iterable[_metadata_record_pb2.MetadataRecord] | None = ...,
+        batch: _builtins.bytes = ...,
+        is_continued: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "offset", b"offset", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "epoch", b"epoch", "is_continued", b"is_continued", "offset", b"offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

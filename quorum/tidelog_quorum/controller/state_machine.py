@@ -40,6 +40,24 @@ class ControllerConfig:
     default_replication_factor: int = setting(
         1, check=at_least(1), doc="The replicas of a topic that does not say how many."
     )
+    delete_topic_enable: bool = setting(True, doc="Whether topics may be deleted.")
+    min_insync_replicas: int = setting(
+        1, check=at_least(1), doc="The in-sync replicas that acks=all needs, where neither topic nor cluster says."
+    )
+    unclean_leader_election_enable: bool = setting(
+        False, doc="Whether a replica that was not in sync may lead, where neither topic nor cluster says."
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        True, doc="Whether the leadership returns to the preferred replicas by itself."
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        300, check=at_least(1), doc="How often that is looked after."
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        10,
+        check=at_least(0),
+        doc="A broker leads too few when more than so many percent of the partitions that prefer it have other leaders.",
+    )
 
 
 class Controller:

@@ -3,6 +3,12 @@
 from tidelog.config import TopicConfig
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch, from_message, to_message
 from tidelog_quorum.metadata.delta import MetadataDelta, PartitionChange, delta_between
+from tidelog_quorum.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    uses_elr,
+)
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -22,9 +28,20 @@ from tidelog_quorum.metadata.records import (
     UnregisterBrokerRecord,
 )
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
-from tidelog_quorum.metadata.topic_config import override_topic_config, topic_config
+from tidelog_quorum.metadata.topic_config import (
+    broker_settings,
+    cluster_topic_defaults,
+    effective_topic_config,
+    min_insync_replicas,
+    override_topic_config,
+    topic_config,
+    unclean_leader_election_enable,
+)
 
 __all__ = [
+    "ELIGIBLE_LEADER_REPLICAS_VERSION",
+    "METADATA_VERSION",
+    "SUPPORTED_FEATURES",
     "BrokerRegistration",
     "BrokerRegistrationChangeRecord",
     "ConfigRecord",
@@ -48,11 +65,17 @@ __all__ = [
     "TopicImage",
     "TopicRecord",
     "UnregisterBrokerRecord",
+    "broker_settings",
+    "cluster_topic_defaults",
     "decode_batch",
     "delta_between",
+    "effective_topic_config",
     "encode_batch",
     "from_message",
+    "min_insync_replicas",
     "override_topic_config",
     "to_message",
     "topic_config",
+    "unclean_leader_election_enable",
+    "uses_elr",
 ]

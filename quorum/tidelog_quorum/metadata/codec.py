@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Callable, Collection, Iterable
+from typing import assert_never, cast
 
 from google.protobuf.message import DecodeError
 
@@ -88,33 +88,7 @@ def from_message(message: pb.MetadataRecord) -> MetadataRecord:
     kind = message.WhichOneof("record")
     if kind is None:
         raise error_for(ErrorCode.UNSUPPORTED_VERSION, "the metadata log holds a record of an unknown kind")
-    match kind:
-        case "register_broker":
-            return _from_register_broker(message.register_broker)
-        case "unregister_broker":
-            u = message.unregister_broker
-            return UnregisterBrokerRecord(BrokerId(u.broker_id), BrokerEpoch(u.broker_epoch))
-        case "broker_registration_change":
-            return _from_registration_change(message.broker_registration_change)
-        case "topic":
-            return TopicRecord(message.topic.name, TopicId(message.topic.topic_id))
-        case "partition":
-            return _from_partition(message.partition)
-        case "partition_change":
-            return _from_partition_change(message.partition_change)
-        case "remove_topic":
-            return RemoveTopicRecord(TopicId(message.remove_topic.topic_id))
-        case "config":
-            return _from_config(message.config)
-        case "feature_level":
-            return FeatureLevelRecord(message.feature_level.name, message.feature_level.level)
-        case "producer_ids":
-            p = message.producer_ids
-            return ProducerIdsRecord(BrokerId(p.broker_id), BrokerEpoch(p.broker_epoch), p.next_producer_id)
-        case "no_op":
-            return NoOpRecord()
-        case _:
-            assert_never(kind)
+    return _READERS[kind](message)
 
 
 def _register_broker(record: RegisterBrokerRecord) -> pb.RegisterBrokerRecord:
@@ -186,18 +160,18 @@ def _partition(record: PartitionRecord) -> pb.PartitionRecord:
 
 def _from_partition(message: pb.PartitionRecord) -> PartitionRecord:
     return PartitionRecord(
-        topic_id=TopicId(message.topic_id),
-        partition_id=message.partition_id,
-        replicas=_ids(message.replicas),
-        isr=_ids(message.isr),
-        leader=BrokerId(message.leader),
-        leader_epoch=LeaderEpoch(message.leader_epoch),
-        partition_epoch=PartitionEpoch(message.partition_epoch),
-        eligible_leader_replicas=_ids(message.eligible_leader_replicas),
-        last_known_elr=_ids(message.last_known_elr),
-        directories=_directories(message.directories),
-        adding_replicas=_ids(message.adding_replicas),
-        removing_replicas=_ids(message.removing_replicas),
+        TopicId(message.topic_id),
+        message.partition_id,
+        _ids(message.replicas),
+        _ids(message.isr),
+        BrokerId(message.leader),
+        LeaderEpoch(message.leader_epoch),
+        PartitionEpoch(message.partition_epoch),
+        _ids(message.eligible_leader_replicas),
+        _ids(message.last_known_elr),
+        _directories(message.directories),
+        _ids(message.adding_replicas),
+        _ids(message.removing_replicas),
     )
 
 
@@ -257,12 +231,21 @@ def _producer_ids(record: ProducerIdsRecord) -> pb.ProducerIdsRecord:
     )
 
 
-def _ids(ids: Iterable[int]) -> tuple[BrokerId, ...]:
-    return tuple(BrokerId(i) for i in ids)
+def _from_unregister_broker(message: pb.UnregisterBrokerRecord) -> UnregisterBrokerRecord:
+    return UnregisterBrokerRecord(BrokerId(message.broker_id), BrokerEpoch(message.broker_epoch))
 
 
-def _directories(ids: Iterable[bytes]) -> tuple[DirectoryId, ...]:
-    return tuple(DirectoryId(i) for i in ids)
+def _from_producer_ids(message: pb.ProducerIdsRecord) -> ProducerIdsRecord:
+    return ProducerIdsRecord(BrokerId(message.broker_id), BrokerEpoch(message.broker_epoch), message.next_producer_id)
+
+
+def _ids(ids: Collection[int]) -> tuple[BrokerId, ...]:
+    # Called six times per partition, mostly for an empty list.
+    return cast("tuple[BrokerId, ...]", tuple(ids)) if ids else ()
+
+
+def _directories(ids: Collection[bytes]) -> tuple[DirectoryId, ...]:
+    return cast("tuple[DirectoryId, ...]", tuple(ids)) if ids else ()
 
 
 def _optional_directories_message(ids: tuple[DirectoryId, ...] | None) -> pb.DirectoryIds | None:
@@ -271,3 +254,18 @@ def _optional_directories_message(ids: tuple[DirectoryId, ...] | None) -> pb.Dir
 
 def _optional_ids_message(ids: tuple[BrokerId, ...] | None) -> pb.BrokerIds | None:
     return None if ids is None else pb.BrokerIds(ids=ids)
+
+
+_READERS: dict[str, Callable[[pb.MetadataRecord], MetadataRecord]] = {
+    "partition": lambda m: _from_partition(m.partition),
+    "partition_change": lambda m: _from_partition_change(m.partition_change),
+    "register_broker": lambda m: _from_register_broker(m.register_broker),
+    "unregister_broker": lambda m: _from_unregister_broker(m.unregister_broker),
+    "broker_registration_change": lambda m: _from_registration_change(m.broker_registration_change),
+    "topic": lambda m: TopicRecord(m.topic.name, TopicId(m.topic.topic_id)),
+    "remove_topic": lambda m: RemoveTopicRecord(TopicId(m.remove_topic.topic_id)),
+    "config": lambda m: _from_config(m.config),
+    "feature_level": lambda m: FeatureLevelRecord(m.feature_level.name, m.feature_level.level),
+    "producer_ids": lambda m: _from_producer_ids(m.producer_ids),
+    "no_op": lambda _: NoOpRecord(),
+}

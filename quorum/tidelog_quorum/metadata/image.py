@@ -31,7 +31,7 @@ from tidelog_quorum.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
+from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration, SharedTuples
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -108,23 +108,27 @@ class MetadataImage:
         """
         if offset <= self.offset:
             raise _fault(f"entry {offset} after entry {self.offset}")
-        draft = _Draft(self)
-        for record in records:
-            draft.replay(record)
-        return draft.finish(offset, epoch)
+        builder = MetadataImageBuilder(self)
+        builder.add(records)
+        return builder.finish(offset, epoch)
+
+    def iterate_records(self) -> Iterator[MetadataRecord]:
+        """Yield records that build this image from an empty one; their order is the same for equal images."""
+        for feature, level in sorted(self.feature_levels.items()):
+            yield FeatureLevelRecord(feature, level)
+        for broker_id in sorted(self.brokers):
+            yield self.brokers[broker_id].to_record()
+        for topic_name in sorted(self.topics):
+            yield from _topic_records(self.topics[topic_name])
+        for resource in sorted(self.configs, key=lambda r: (r.type, r.name)):
+            for name, value in sorted(self.configs[resource].items()):
+                yield ConfigRecord(resource.type, resource.name, name, value)
+        if self.next_producer_id:
+            yield ProducerIdsRecord(NO_BROKER, BrokerEpoch(-1), self.next_producer_id)
 
     def to_records(self) -> list[MetadataRecord]:
-        """Return records that build this image from an empty one; their order is the same for equal images."""
-        records: list[MetadataRecord] = [FeatureLevelRecord(n, v) for n, v in sorted(self.feature_levels.items())]
-        records += [self.brokers[i].to_record() for i in sorted(self.brokers)]
-        for name in sorted(self.topics):
-            records += _topic_records(self.topics[name])
-        for resource in sorted(self.configs, key=lambda r: (r.type, r.name)):
-            settings = sorted(self.configs[resource].items())
-            records += [ConfigRecord(resource.type, resource.name, name, value) for name, value in settings]
-        if self.next_producer_id:
-            records.append(ProducerIdsRecord(NO_BROKER, BrokerEpoch(-1), self.next_producer_id))
-        return records
+        """Return what :meth:`iterate_records` yields."""
+        return list(self.iterate_records())
 
     @classmethod
     def from_records(cls, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> MetadataImage:
@@ -147,8 +151,8 @@ class MetadataImage:
             assert broker.broker_epoch <= self.offset, f"registered in the future: {broker}"
 
 
-class _Draft:
-    """An image in the making: each map is copied at its first change. Used by one ``apply`` and dropped."""
+class MetadataImageBuilder:
+    """An image in the making: each map is copied at its first change. Used for one entry or snapshot and dropped."""
 
     def __init__(self, base: MetadataImage) -> None:
         self._base = base
@@ -159,8 +163,31 @@ class _Draft:
         self._features: dict[str, int] | None = None
         self._next_producer_id = base.next_producer_id
         self._partitions: dict[str, dict[int, PartitionRegistration]] = {}
+        self._shared = SharedTuples()
 
-    def replay(self, record: MetadataRecord) -> None:
+    def add(self, records: Iterable[MetadataRecord]) -> None:
+        """Take in records of the entry; raises as :meth:`MetadataImage.apply`, and is of no use then."""
+        for record in records:
+            self._replay(record)
+
+    def finish(self, offset: int, epoch: int) -> MetadataImage:
+        """Return the image; the builder is not used afterwards."""
+        for name, partitions in self._partitions.items():
+            topics = self._changed_topics()
+            topics[name] = dataclasses.replace(topics[name], partitions=MappingProxyType(partitions))
+        base = self._base
+        return MetadataImage(
+            offset=offset,
+            epoch=epoch,
+            brokers=_frozen(self._brokers, base.brokers),
+            topics=_frozen(self._topics, base.topics),
+            topic_names=_frozen(self._topic_names, base.topic_names),
+            configs=_frozen(self._configs, base.configs),
+            feature_levels=_frozen(self._features, base.feature_levels),
+            next_producer_id=self._next_producer_id,
+        )
+
+    def _replay(self, record: MetadataRecord) -> None:
         match record:
             case RegisterBrokerRecord():
                 self._changed_brokers()[record.broker_id] = BrokerRegistration.from_record(record)
@@ -172,7 +199,7 @@ class _Draft:
             case TopicRecord():
                 self._create_topic(record)
             case PartitionRecord():
-                partition = _with_directories(PartitionRegistration.from_record(record))
+                partition = _with_directories(PartitionRegistration.from_record(record, self._shared))
                 self._changed_partitions(record.topic_id)[record.partition_id] = partition
             case PartitionChangeRecord():
                 self._change_partition(record)
@@ -188,22 +215,6 @@ class _Draft:
                 pass
             case _:
                 assert_never(record)
-
-    def finish(self, offset: int, epoch: int) -> MetadataImage:
-        for name, partitions in self._partitions.items():
-            topics = self._changed_topics()
-            topics[name] = dataclasses.replace(topics[name], partitions=MappingProxyType(partitions))
-        base = self._base
-        return MetadataImage(
-            offset=offset,
-            epoch=epoch,
-            brokers=_frozen(self._brokers, base.brokers),
-            topics=_frozen(self._topics, base.topics),
-            topic_names=_frozen(self._topic_names, base.topic_names),
-            configs=_frozen(self._configs, base.configs),
-            feature_levels=_frozen(self._features, base.feature_levels),
-            next_producer_id=self._next_producer_id,
-        )
 
     def _registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRegistration:
         brokers = self._base.brokers if self._brokers is None else self._brokers
@@ -316,6 +327,7 @@ def _fault(problem: str) -> TidelogError:
     return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata log does not fit the image: {problem}")
 
 
-def _topic_records(topic: TopicImage) -> list[MetadataRecord]:
-    partitions = [p.to_record(topic.topic_id, index) for index, p in sorted(topic.partitions.items())]
-    return [TopicRecord(topic.name, topic.topic_id), *partitions]
+def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
+    yield TopicRecord(topic.name, topic.topic_id)
+    for index, partition in sorted(topic.partitions.items()):
+        yield partition.to_record(topic.topic_id, index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tidelog.ids import (
     LOST_DIRECTORY,
@@ -21,6 +22,21 @@ from tidelog_quorum.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
+
+T = TypeVar("T")
+
+
+class SharedTuples:
+    """Equal tuples as one object: a cluster has few different lists of replicas, of directories fewer still."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def of(self, values: tuple[T, ...]) -> tuple[T, ...]:
+        """Return the first tuple seen that equals ``values``."""
+        return self._known.setdefault(values, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +137,20 @@ class PartitionRegistration:
         return dict(zip(self.replicas, self.directories, strict=True)).get(replica, UNASSIGNED_DIRECTORY)
 
     @classmethod
-    def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
-        """Return what a partition record says."""
+    def from_record(cls, record: PartitionRecord, shared: SharedTuples | None = None) -> PartitionRegistration:
+        """Return what a partition record says; lists that are in ``shared`` already are taken from there."""
+        share = (SharedTuples() if shared is None else shared).of
         return cls(
-            replicas=record.replicas,
-            isr=record.isr,
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            eligible_leader_replicas=record.eligible_leader_replicas,
-            last_known_elr=record.last_known_elr,
-            directories=record.directories,
-            adding_replicas=record.adding_replicas,
-            removing_replicas=record.removing_replicas,
+            share(record.replicas),
+            share(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            share(record.eligible_leader_replicas),
+            share(record.last_known_elr),
+            share(record.directories),
+            record.adding_replicas,
+            record.removing_replicas,
         )
 
     def to_record(self, topic_id: TopicId, index: int) -> PartitionRecord:
@@ -156,9 +173,16 @@ class PartitionRegistration:
     def changed_by(self, change: PartitionChangeRecord) -> PartitionRegistration:
         """Return what a change record makes of this partition."""
         replicas = self.replicas if change.replicas is None else change.replicas
+        isr = self.isr if change.isr is None else change.isr
+        directories = self.directories
+        if change.directories is not None:
+            directories = change.directories
+        elif replicas is not self.replicas:
+            directories = tuple(map(self.directory_of, replicas))
         return PartitionRegistration(
             replicas=replicas,
-            isr=self.isr if change.isr is None else change.isr,
+            # In sync they are mostly all, which need not be kept twice.
+            isr=replicas if isr == replicas else isr,
             leader=self.leader if change.leader is None else change.leader,
             leader_epoch=LeaderEpoch(self.leader_epoch + (change.leader is not None)),
             partition_epoch=PartitionEpoch(self.partition_epoch + 1),
@@ -168,7 +192,7 @@ class PartitionRegistration:
                 else change.eligible_leader_replicas
             ),
             last_known_elr=self.last_known_elr if change.last_known_elr is None else change.last_known_elr,
-            directories=(tuple(map(self.directory_of, replicas)) if change.directories is None else change.directories),
+            directories=directories,
             adding_replicas=self.adding_replicas if change.adding_replicas is None else change.adding_replicas,
             removing_replicas=self.removing_replicas if change.removing_replicas is None else change.removing_replicas,
         )

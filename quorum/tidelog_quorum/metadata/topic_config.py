@@ -1,4 +1,10 @@
-"""Which settings hold for a topic: what was set on it, over the broker's defaults."""
+"""Which settings hold for a topic: what was set on it, over the broker's defaults.
+
+The controller and a node each resolve them from the image and from their own properties file. For both a topic's own
+setting counts most, then the default of all brokers (the resource ``""``); a node has its own resource between the two.
+What must be the same everywhere, such as ``min.insync.replicas`` with eligible leader replicas (KIP-966), is therefore
+set in the image.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +12,29 @@ import dataclasses
 from collections.abc import Mapping
 
 from tidelog.config import TopicConfig, config_key, parse_config
+from tidelog.config.broker import BROKER_SYNONYMS
 from tidelog.errors import ConfigError
-from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
+from tidelog_quorum.metadata.records import ConfigResourceType
 
 DEFAULT_TOPIC_CONFIG = TopicConfig()
+ALL_BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
+"""The resource whose settings hold for every broker that does not say otherwise."""
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
+
+
+def broker_settings(image: MetadataImage, broker: int | None = None) -> Mapping[str, str]:
+    """Return what was set at run time on one broker, or on all of them (None)."""
+    name = "" if broker is None else str(broker)
+    return image.configs.get(ConfigResource(ConfigResourceType.BROKER, name), {})
 
 
 def topic_config(image: MetadataImage, topic_name: str, defaults: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
     """Return the settings that hold for a topic: its own over ``defaults``, which are the broker's.
 
-    The controller has checked a topic's settings over Kafka's defaults. Where the broker's own contradict them, as a
+    The controller has checked a topic's settings over its own defaults. Where the broker's contradict them, as a
     ``log.cleaner.max.compaction.lag.ms`` below a topic's ``min.compaction.lag.ms``, the topic gets Kafka's.
     """
     settings = image.config_of_topic(topic_name)
@@ -35,3 +54,42 @@ def override_topic_config(settings: Mapping[str, str], defaults: TopicConfig = D
         return defaults
     inherited = {config_key(f): getattr(defaults, f.name) for f in dataclasses.fields(TopicConfig)}
     return parse_config(TopicConfig, inherited | dict(settings))
+
+
+def cluster_topic_defaults(image: MetadataImage, own: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
+    """Return what holds for topics that do not say, as a controller knows it: all brokers' settings over its ``own``."""
+    settings = broker_settings(image)
+    changed = {
+        topic_key: str(int(settings[s.key]) * s.unit) if s.unit != 1 else settings[s.key]
+        for topic_key, synonyms in BROKER_SYNONYMS.items()
+        for s in reversed(synonyms)
+        if s.key in settings
+    }
+    return override_topic_config(changed, own)
+
+
+def effective_topic_config(
+    image: MetadataImage, topic_name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG
+) -> TopicConfig:
+    """Return all settings of a topic as a controller knows them; ``own`` are those of its properties file."""
+    return topic_config(image, topic_name, cluster_topic_defaults(image, own))
+
+
+def min_insync_replicas(image: MetadataImage, topic_name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG) -> int:
+    """Return a topic's ``min.insync.replicas`` as a controller knows it; cheap, for use on every partition."""
+    value = _effective(image, topic_name, MIN_INSYNC_REPLICAS)
+    return own.min_insync_replicas if value is None else int(value)
+
+
+def unclean_leader_election_enable(
+    image: MetadataImage, topic_name: str, own: TopicConfig = DEFAULT_TOPIC_CONFIG
+) -> bool:
+    """Return a topic's ``unclean.leader.election.enable`` as a controller knows it; cheap, for every partition."""
+    value = _effective(image, topic_name, UNCLEAN_LEADER_ELECTION_ENABLE)
+    return own.unclean_leader_election_enable if value is None else value.strip().lower() == "true"
+
+
+def _effective(image: MetadataImage, topic_name: str, key: str) -> str | None:
+    """Return what was set at run time under a key that is the same for topics and brokers."""
+    value = image.config_of_topic(topic_name).get(key)
+    return broker_settings(image).get(key) if value is None else value

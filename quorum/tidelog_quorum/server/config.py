@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.config import at_least, not_empty, setting
-from tidelog.config.endpoints import parse_listener, parse_voters
+from tidelog.config import at_least, not_empty, one_of, setting
+from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
 from tidelog_quorum.controller.state_machine import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+
+TIDELOG = "tidelog"
+PYSYNCOBJ = "pysyncobj"
+_ANY_HOST = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +29,42 @@ class QuorumConfig:
     advertised_listeners: str | None = setting(
         None,
         check=parse_listener,
-        doc="How others reach this controller: must be its address in controller.quorum.voters, which is the default.",
+        doc="How others reach this controller: for a voter its address in controller.quorum.voters, which is the default.",
     )
-    controller_quorum_voters: str = setting(
-        check=parse_voters, doc="All controllers, this one included: id@host:port,id@host:port,..."
+    controller_quorum_voters: str | None = setting(
+        None,
+        check=parse_voters,
+        doc="The first voters: id@host:port,id@host:port,... What add-voter and remove-voter change later is in the "
+        "metadata log and counts more.",
+    )
+    controller_quorum_bootstrap_servers: str | None = setting(
+        None,
+        check=parse_addresses,
+        doc="Controllers to ask for the quorum: host:port,host:port,... With it this controller need not be in "
+        "controller.quorum.voters: it then follows the log without a vote, until add-voter gives it one.",
+    )
+    controller_quorum_engine: str = setting(
+        TIDELOG,
+        check=one_of(TIDELOG, PYSYNCOBJ),
+        doc="The implementation of Raft. pysyncobj is for development on one machine: it can lose what it acknowledged.",
+    )
+    controller_quorum_pysyncobj_voters: str | None = setting(
+        None,
+        check=parse_voters,
+        doc="Where the voters listen for each other with the engine pysyncobj, which has its own protocol: "
+        "id@host:port,... on the loopback interface.",
     )
     metadata_log_dir: str = setting(check=not_empty, doc="The folder of the metadata log.")
+    metadata_log_max_record_bytes_between_snapshots: int = setting(
+        20_971_520,
+        check=at_least(1),
+        doc="A snapshot is taken, and the log before it dropped, when the log has grown by so many bytes.",
+    )
+    metadata_log_max_snapshot_interval_ms: int = setting(
+        3_600_000,
+        check=at_least(0),
+        doc="A snapshot is also taken when the last one is so old and anything was committed since; 0 is never.",
+    )
     controller_quorum_election_timeout_ms: int = setting(
         1_000, check=at_least(20), doc="How long a voter waits for a leader before it asks for votes."
     )
@@ -43,29 +78,62 @@ class QuorumConfig:
     default_replication_factor: int = setting(
         1, check=at_least(1), doc="The replicas of a topic that does not say how many."
     )
+    delete_topic_enable: bool = setting(True, doc="Whether topics may be deleted.")
+    min_insync_replicas: int = setting(
+        1, check=at_least(1), doc="The in-sync replicas that acks=all needs, where neither topic nor cluster says."
+    )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        doc="Whether a replica that was not in sync may lead when no other can, where neither topic nor cluster says: "
+        "committed records are then lost.",
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        True, doc="Whether the leadership of partitions returns to their preferred replicas by itself."
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        300, check=at_least(1), doc="How often the controller looks whether leaders are to be moved back, in seconds."
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        10,
+        check=at_least(0),
+        doc="Leaders are moved back to a node when more than so many percent of the partitions that prefer it are led "
+        "by others.",
+    )
 
     def __post_init__(self) -> None:
-        address = self.voters.get(self.node_id)
-        if address is None:
-            raise ValueError(
-                f"node.id {self.node_id} is not in controller.quorum.voters {self.controller_quorum_voters}"
-            )
-        if self.advertised_listeners is not None and parse_listener(self.advertised_listeners) != address:
-            raise ValueError(
-                f"advertised.listeners {self.advertised_listeners} is not the address of voter {self.node_id} in "
-                f"controller.quorum.voters {self.controller_quorum_voters}"
-            )
+        self._check_membership()
+        if self.controller_quorum_engine == PYSYNCOBJ:
+            self._check_pysyncobj()
         self.raft_config()
 
     @property
-    def voters(self) -> dict[int, tuple[str, int]]:
-        """The (host, port) of each voter by id."""
-        return parse_voters(self.controller_quorum_voters)
+    def voters(self) -> VoterSet:
+        """The configured voters; empty when only bootstrap servers are named."""
+        named = parse_voters(self.controller_quorum_voters) if self.controller_quorum_voters else {}
+        return VoterSet(Voter(voter_id, host, port) for voter_id, (host, port) in named.items())
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """The (host, port) of each controller to ask for the quorum."""
+        return parse_addresses(self.controller_quorum_bootstrap_servers or "")
 
     @property
     def listener(self) -> tuple[str, int]:
         """The (host, port) to listen on."""
         return parse_listener(self.listeners)
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """The (host, port) by which others reach this controller."""
+        voter = self.voters.get(self.node_id)
+        if voter is not None:
+            return voter.host, voter.port
+        return parse_listener(self.advertised_listeners or self.listeners)
+
+    @property
+    def pysyncobj_voters(self) -> dict[int, tuple[str, int]]:
+        """The (host, port) of each voter's pysyncobj, by id."""
+        return parse_voters(self.controller_quorum_pysyncobj_voters or "")
 
     def controller_config(self) -> ControllerConfig:
         """Return what the controller decides by."""
@@ -74,6 +142,12 @@ class QuorumConfig:
             broker_session_timeout_ms=self.broker_session_timeout_ms,
             num_partitions=self.num_partitions,
             default_replication_factor=self.default_replication_factor,
+            delete_topic_enable=self.delete_topic_enable,
+            min_insync_replicas=self.min_insync_replicas,
+            unclean_leader_election_enable=self.unclean_leader_election_enable,
+            auto_leader_rebalance_enable=self.auto_leader_rebalance_enable,
+            leader_imbalance_check_interval_seconds=self.leader_imbalance_check_interval_seconds,
+            leader_imbalance_per_broker_percentage=self.leader_imbalance_per_broker_percentage,
         )
 
     def raft_config(self) -> RaftConfig:
@@ -82,3 +156,44 @@ class QuorumConfig:
             election_timeout_ms=self.controller_quorum_election_timeout_ms,
             heartbeat_interval_ms=self.controller_quorum_heartbeat_interval_ms,
         )
+
+    def _check_membership(self) -> None:
+        if not self.controller_quorum_voters and not self.controller_quorum_bootstrap_servers:
+            raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")
+        voter = self.voters.get(self.node_id)
+        if voter is None:
+            self._check_observer()
+        elif self._advertises_other_than((voter.host, voter.port)):
+            raise ValueError(
+                f"advertised.listeners {self.advertised_listeners} is not the address of voter {self.node_id} in "
+                f"controller.quorum.voters {self.controller_quorum_voters}"
+            )
+
+    def _advertises_other_than(self, address: tuple[str, int]) -> bool:
+        return self.advertised_listeners is not None and parse_listener(self.advertised_listeners) != address
+
+    def _check_observer(self) -> None:
+        if not self.controller_quorum_bootstrap_servers:
+            raise ValueError(
+                f"node.id {self.node_id} is not in controller.quorum.voters {self.controller_quorum_voters}; to follow "
+                "the log without a vote it needs controller.quorum.bootstrap.servers"
+            )
+        host, port = self.advertised
+        if host in _ANY_HOST or not port:
+            raise ValueError(
+                f"others cannot reach controller {self.node_id} at {host}:{port}: set advertised.listeners"
+            )
+
+    def _check_pysyncobj(self) -> None:
+        if not self.controller_quorum_pysyncobj_voters:
+            raise ValueError("controller.quorum.engine=pysyncobj needs controller.quorum.pysyncobj.voters")
+        if self.controller_quorum_bootstrap_servers:
+            raise ValueError(
+                "controller.quorum.engine=pysyncobj cannot change its voters: it takes no "
+                "controller.quorum.bootstrap.servers"
+            )
+        if set(self.pysyncobj_voters) != set(self.voters.ids):
+            raise ValueError(
+                f"controller.quorum.pysyncobj.voters names {sorted(self.pysyncobj_voters)}, controller.quorum.voters "
+                f"names {list(self.voters.ids)}"
+            )

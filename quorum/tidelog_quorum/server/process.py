@@ -45,9 +45,10 @@ async def serve(config: QuorumConfig) -> None:
     server = grpc.aio.server(options=server_options())
     host, port = config.listener
     bind_port(server, host, port)
+    voters = {v.voter_id: (v.host, v.port) for v in config.voters}
     engine = TidelogRaft(
         config.node_id,
-        config.voters,
+        voters,
         _writable(config.metadata_log_dir),
         config.cluster_id,
         config.raft_config(),
@@ -69,9 +70,10 @@ async def serve(config: QuorumConfig) -> None:
 
 
 def _add_services(server: grpc.aio.Server, config: QuorumConfig, quorum: QuorumController, feed: MetadataFeed) -> None:
-    controller_service = ControllerService(config.cluster_id, quorum, feed, config.voters)
+    voters = {v.voter_id: (v.host, v.port) for v in config.voters}
+    controller_service = ControllerService(config.cluster_id, quorum, feed, voters)
     add_ControllerServiceServicer_to_server(controller_service, server)
-    add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum, config.voters), server)
+    add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum, voters), server)
     health_service = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
 

@@ -1,0 +1,297 @@
+"""The settings of a storage node that can change while it runs, and which of them stand behind a topic's.
+
+The one declaration for both ends: the controller checks a change against it before it is written to the metadata, the
+node's own configuration inherits it. Three layers hold for a node, the first that says wins (KIP-226): the resource
+of its own id, the resource ``""`` of all nodes, its properties file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tidelog.config.settings import config_key, setting
+from tidelog.config.topic import (
+    CLEANUP_COMPACT,
+    CLEANUP_DELETE,
+    COMPRESSION_TYPES,
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    PRODUCER_COMPRESSION,
+    UNLIMITED,
+    TopicConfig,
+)
+from tidelog.config.validators import any_of, at_least, between, each_of, one_of
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSynonym:
+    """A node's setting that a topic's is taken from where the topic does not say; ``unit`` of it make one of its own."""
+
+    key: str
+    unit: int = 1
+
+
+def _one(key: str) -> tuple[BrokerSynonym, ...]:
+    return (BrokerSynonym(key),)
+
+
+BROKER_SYNONYMS: Mapping[str, tuple[BrokerSynonym, ...]] = MappingProxyType(
+    {
+        "min.insync.replicas": _one("min.insync.replicas"),
+        "cleanup.policy": _one("log.cleanup.policy"),
+        "compression.type": _one("compression.type"),
+        "compression.gzip.level": _one("compression.gzip.level"),
+        "compression.lz4.level": _one("compression.lz4.level"),
+        "compression.zstd.level": _one("compression.zstd.level"),
+        "delete.retention.ms": _one("log.cleaner.delete.retention.ms"),
+        "file.delete.delay.ms": _one("log.segment.delete.delay.ms"),
+        "flush.messages": _one("log.flush.interval.messages"),
+        "flush.ms": _one("log.flush.interval.ms"),
+        "index.interval.bytes": _one("log.index.interval.bytes"),
+        "max.compaction.lag.ms": _one("log.cleaner.max.compaction.lag.ms"),
+        "max.message.bytes": _one("message.max.bytes"),
+        "message.timestamp.after.max.ms": _one("log.message.timestamp.after.max.ms"),
+        "message.timestamp.before.max.ms": _one("log.message.timestamp.before.max.ms"),
+        "message.timestamp.type": _one("log.message.timestamp.type"),
+        "min.cleanable.dirty.ratio": _one("log.cleaner.min.cleanable.ratio"),
+        "min.compaction.lag.ms": _one("log.cleaner.min.compaction.lag.ms"),
+        "preallocate": _one("log.preallocate"),
+        "retention.bytes": _one("log.retention.bytes"),
+        "retention.ms": (
+            BrokerSynonym("log.retention.ms"),
+            BrokerSynonym("log.retention.minutes", _MINUTE_MS),
+            BrokerSynonym("log.retention.hours", _HOUR_MS),
+        ),
+        "segment.bytes": _one("log.segment.bytes"),
+        "segment.index.bytes": _one("log.index.size.max.bytes"),
+        "segment.jitter.ms": (
+            BrokerSynonym("log.roll.jitter.ms"),
+            BrokerSynonym("log.roll.jitter.hours", _HOUR_MS),
+        ),
+        "segment.ms": (BrokerSynonym("log.roll.ms"), BrokerSynonym("log.roll.hours", _HOUR_MS)),
+        "unclean.leader.election.enable": _one("unclean.leader.election.enable"),
+    }
+)
+"""For each setting of a topic those of a node, the first that is set counts; a topic's others have none.
+
+Kafka's ServerTopicConfigSynonyms.
+"""
+
+_SAME_MEANING = {s.key: tuple(o.key for o in group) for group in BROKER_SYNONYMS.values() for s in group}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicBrokerConfig:
+    """What a node takes over while it runs, for itself (resource ``"7"``) or with all others (resource ``""``).
+
+    Raises:
+        ValueError: values that do not fit each other; :func:`~tidelog.config.parse_config` makes it a ConfigError.
+    """
+
+    min_insync_replicas: int = setting(
+        1, check=at_least(1), doc="The in-sync replicas that acks=all needs, for topics that do not say.", dynamic=True
+    )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        doc="Whether a replica that was not in sync may lead when no other can, for topics that do not say.",
+        dynamic=True,
+    )
+    message_max_bytes: int = setting(
+        1_048_588, check=at_least(0), doc="The largest record batch accepted, for topics that do not say.", dynamic=True
+    )
+    compression_type: str = setting(
+        PRODUCER_COMPRESSION,
+        check=one_of(*COMPRESSION_TYPES),
+        doc="The codec that batches are stored with; producer keeps them as they came.",
+        dynamic=True,
+    )
+    compression_gzip_level: int = setting(
+        -1, check=any_of(one_of(-1), between(1, 9)), doc="The level for gzip; -1 is the codec's default.", dynamic=True
+    )
+    compression_lz4_level: int = setting(9, check=between(1, 17), doc="The level for lz4.", dynamic=True)
+    compression_zstd_level: int = setting(3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True)
+    log_flush_interval_ms: int = setting(
+        5_000,
+        check=at_least(0),
+        doc="How long a record may be in memory before it is put on the disk.",
+        dynamic=True,
+    )
+    log_flush_interval_messages: int = setting(
+        UNLIMITED,
+        check=at_least(1),
+        doc="After how many records of a partition its log is put on the disk.",
+        dynamic=True,
+    )
+    log_segment_bytes: int = setting(
+        1024**3,
+        check=between(14, 2**31 - 1),
+        doc="The size at which a segment is closed, for topics that do not say.",
+        dynamic=True,
+    )
+    log_roll_ms: int | None = setting(
+        None, check=at_least(1), doc="The age at which a segment is closed; log.roll.hours when not set.", dynamic=True
+    )
+    log_roll_jitter_ms: int | None = setting(
+        None,
+        check=at_least(0),
+        doc="At most so much earlier, at random; log.roll.jitter.hours when not set.",
+        dynamic=True,
+    )
+    log_preallocate: bool = setting(False, doc="Whether a segment's file gets its full size at once.", dynamic=True)
+    log_index_interval_bytes: int = setting(
+        4096,
+        check=at_least(0),
+        doc="The bytes of log between two index entries, for topics that do not say.",
+        dynamic=True,
+    )
+    log_index_size_max_bytes: int = setting(
+        10 * 1024**2,
+        check=at_least(24),
+        doc="The largest index of a segment, for topics that do not say.",
+        dynamic=True,
+    )
+    log_message_timestamp_type: str = setting(
+        CREATE_TIME,
+        check=one_of(CREATE_TIME, LOG_APPEND_TIME),
+        doc="Whose time a record has, for topics that do not say: its producer's or the leader's.",
+        dynamic=True,
+    )
+    log_message_timestamp_before_max_ms: int = setting(
+        UNLIMITED, check=at_least(0), doc="How far a record's timestamp may be behind the leader's time.", dynamic=True
+    )
+    log_message_timestamp_after_max_ms: int = setting(
+        3_600_000,
+        check=at_least(0),
+        doc="How far a record's timestamp may be ahead of the leader's time.",
+        dynamic=True,
+    )
+    log_cleanup_policy: tuple[str, ...] = setting(
+        (CLEANUP_DELETE,),
+        check=each_of(CLEANUP_DELETE, CLEANUP_COMPACT),
+        doc="What is done with old segments, for topics that do not say: delete, compact, or both.",
+        dynamic=True,
+    )
+    log_retention_ms: int | None = setting(
+        None,
+        check=any_of(one_of(-1), at_least(1)),
+        doc="The age at which segments go, -1: never; log.retention.minutes when not set.",
+        dynamic=True,
+    )
+    log_retention_bytes: int = setting(
+        -1,
+        check=at_least(-1),
+        doc="The size of a partition at which its oldest segments go; -1: none.",
+        dynamic=True,
+    )
+    log_segment_delete_delay_ms: int = setting(
+        60_000,
+        check=at_least(0),
+        doc="How long a deleted file stays before it is removed from the disk.",
+        dynamic=True,
+    )
+    log_cleaner_threads: int = setting(
+        1, check=at_least(1), doc="How many logs are compacted at the same time.", dynamic=True
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        128 * 1024**2,
+        check=at_least(1024**2),
+        doc="The memory of all cleaner threads for the keys of a log, in bytes.",
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_size: int = setting(
+        512 * 1024,
+        check=at_least(1),
+        doc="The memory of all cleaner threads for reading and writing, in bytes.",
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        0.9,
+        check=between(0.01, 1),
+        doc="How full the table of keys may become; more keys are left for the next run.",
+        dynamic=True,
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        math.inf,
+        check=between(1, math.inf),
+        doc="What all cleaner threads read and write at most, in bytes per second.",
+        dynamic=True,
+    )
+    log_cleaner_backoff_ms: int = setting(
+        15_000, check=at_least(0), doc="How long the cleaner rests when nothing is to be compacted.", dynamic=True
+    )
+    log_cleaner_min_cleanable_ratio: float = setting(
+        0.5, check=between(0, 1), doc="The share of a log that is not compacted yet at which it is.", dynamic=True
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        86_400_000, check=at_least(0), doc="How long compaction keeps a tombstone, in milliseconds.", dynamic=True
+    )
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        0, check=at_least(0), doc="How long a record stays at least before it can be compacted.", dynamic=True
+    )
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        UNLIMITED, check=at_least(1), doc="How long a record may wait at most to be compacted.", dynamic=True
+    )
+    leader_replication_throttled_rate: int = setting(
+        UNLIMITED,
+        check=at_least(0),
+        doc="What a node sends to followers at most of the throttled replicas that it leads, in bytes per second.",
+        dynamic=True,
+    )
+    follower_replication_throttled_rate: int = setting(
+        UNLIMITED,
+        check=at_least(0),
+        doc="What a node fetches at most for the throttled replicas that follow, in bytes per second.",
+        dynamic=True,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        UNLIMITED,
+        check=at_least(1),
+        doc="How fast replicas are moved from one log directory to another.",
+        dynamic=True,
+    )
+
+    def __post_init__(self) -> None:
+        if self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads < 1024**2:
+            raise ValueError(
+                f"log.cleaner.dedupe.buffer.size {self.log_cleaner_dedupe_buffer_size} is below 1 MiB for each of"
+                f" {self.log_cleaner_threads} cleaner threads"
+            )
+        self.topic_defaults()
+
+    def topic_defaults(self) -> TopicConfig:
+        """Return the settings of topics that do not say."""
+        values: dict[str, object] = {}
+        for field in dataclasses.fields(TopicConfig):
+            for synonym in BROKER_SYNONYMS.get(config_key(field), ()):
+                value = getattr(self, synonym.key.replace(".", "_"), None)
+                if value is not None:
+                    # -1 hours are "never", as -1 milliseconds are.
+                    values[field.name] = value if synonym.unit == 1 else max(-1, value * synonym.unit)
+                    break
+        return TopicConfig(**values)  # type: ignore[arg-type]
+
+
+DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBrokerConfig)))
+"""The keys that IncrementalAlterConfigs takes for nodes."""
+
+
+def same_meaning(key: str) -> tuple[str, ...]:
+    """Return the keys that say the same in other units as a node's key, itself included, the finest first."""
+    return _SAME_MEANING.get(key, (key,))
+
+
+def override_broker_settings(settings: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    """Return ``settings`` with ``changes`` on top; a key that says the same in another unit gives way.
+
+    So ``log.retention.ms`` that was set at run time counts more than ``log.retention.hours`` of the file, and a file's
+    ``log.retention.ms`` would not outdo it either (DynamicBrokerConfig.overrideProps).
+    """
+    outdone = {other for key in changes for other in same_meaning(key)}
+    return {key: value for key, value in settings.items() if key not in outdone} | dict(changes)

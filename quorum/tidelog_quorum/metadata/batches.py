@@ -1,0 +1,118 @@
+"""Batches of records as bytes: an image in batches of a bounded size, a large batch cut, and a snapshot's frames.
+
+A batch is a serialized ``MetadataRecordBatch``: the payload of an entry of the log, a part of one on its way to a node,
+or a part of an image. The payload of a snapshot is a frame per batch: the batch's length in four bytes,
+big-endian, and the batch. Equal images give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidelog.errors import CorruptRecordError
+from tidelog_quorum.metadata.codec import decode_batch, to_message
+from tidelog_quorum.metadata.image import MetadataImage, MetadataImageBuilder
+from tidelog_quorum.metadata.records import MetadataRecord
+
+MAX_BATCH_BYTES = 256 * 1024
+"""Small enough to be decoded in a few milliseconds; only a single record may be larger."""
+_RECORD_TAG = b"\x0a"
+_FRAME_HEADER_BYTES = 4
+
+
+def encode_batches(records: Iterable[MetadataRecord], max_bytes: int = MAX_BATCH_BYTES) -> Iterator[bytes]:
+    """Yield the records in batches of at most ``max_bytes``, or of a single larger record; at least one batch."""
+    batch = bytearray()
+    is_first = True
+    for record in records:
+        item = _item(to_message(record).SerializeToString(deterministic=True))
+        if batch and len(batch) + len(item) > max_bytes:
+            yield bytes(batch)
+            is_first = False
+            batch.clear()
+        batch += item
+    if batch or is_first:
+        yield bytes(batch)
+
+
+def cut_batch(batch: bytes, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[bytes]:
+    """Yield a batch in parts, each a batch of at most ``max_bytes`` or of a single larger record.
+
+    Raises:
+        CorruptRecordError: the bytes are no batch.
+    """
+    start = end = 0
+    while end < len(batch):
+        following = _item_end(batch, end)
+        if following - start > max_bytes and end > start:
+            yield batch[start:end]
+            start = end
+        end = following
+    if end > start or not batch:
+        yield batch[start:end]
+
+
+def image_from_batches(offset: int, epoch: int, batches: Iterable[bytes]) -> MetadataImage:
+    """Return the image that the batches of :func:`encode_batches` describe.
+
+    Raises:
+        TidelogError: as ``decode_batch`` and ``MetadataImage.apply``.
+    """
+    builder = MetadataImageBuilder(MetadataImage())
+    for batch in batches:
+        builder.add(decode_batch(batch))
+    return builder.finish(offset, epoch)
+
+
+def frame_batches(batches: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the frames of a snapshot's payload."""
+    for batch in batches:
+        yield len(batch).to_bytes(_FRAME_HEADER_BYTES, "big") + batch
+
+
+def read_frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the batches of a snapshot's payload, which is given in chunks cut anywhere.
+
+    Raises:
+        CorruptRecordError: it ends within a frame.
+    """
+    buffer = bytearray()
+    for chunk in chunks:
+        buffer += chunk
+        position = 0
+        while (end := _frame_end(buffer, position)) is not None and end <= len(buffer):
+            yield bytes(buffer[position + _FRAME_HEADER_BYTES : end])
+            position = end
+        del buffer[:position]
+    if buffer:
+        raise CorruptRecordError(f"a snapshot ends within a frame, {len(buffer)} bytes behind the one before")
+
+
+def _frame_end(buffer: bytearray, position: int) -> int | None:
+    body = position + _FRAME_HEADER_BYTES
+    return None if body > len(buffer) else body + int.from_bytes(buffer[position:body], "big")
+
+
+def _item(record: bytes) -> bytes:
+    size, length = len(record), bytearray()
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return _RECORD_TAG + length + record
+
+
+def _item_end(batch: bytes, position: int) -> int:
+    """Return the end of the record whose tag is at a position (protobuf's encoding of a repeated message)."""
+    if batch[position : position + 1] != _RECORD_TAG:
+        raise CorruptRecordError(f"no metadata record at byte {position} of a batch of {len(batch)} bytes")
+    size = shift = 0
+    for index in range(position + 1, min(position + 6, len(batch))):
+        size |= (batch[index] & 0x7F) << shift
+        shift += 7
+        if batch[index] < 0x80:
+            end = index + 1 + size
+            if end <= len(batch):
+                return end
+            break
+    raise CorruptRecordError(f"the metadata record at byte {position} is longer than its batch of {len(batch)} bytes")

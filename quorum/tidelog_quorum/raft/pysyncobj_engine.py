@@ -1,0 +1,331 @@
+"""A second :class:`~tidelog_quorum.raft.protocol.RaftEngine`, on the library pysyncobj: for development on one machine.
+
+pysyncobj replicates a queue of our own bytes, its frames; the log that the listener sees is made of them here, by a
+rule that every replica applies to every frame alike, so that its ambiguous outcomes cannot become wrong ones:
+
+- a ``CLAIM`` of a new leader is an entry without payload if its term is above the log's, and begins that term;
+- a ``DATA`` frame is an entry if it names the log's term, its leader and the index after the last one;
+- a ``BARRIER`` is no entry: once applied in its leader's term, all that was committed before it has been applied;
+- anything else is dropped: it was proposed by one who no longer led, or behind something that was lost.
+
+A leader is announced when its claim is applied. pysyncobj runs in one thread of ours, which hands everything over to
+the event loop in order. What that rule cannot repair is in :data:`LIMITS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import itertools
+import logging
+import queue
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pysyncobj import SyncObj, SyncObjConf, SyncObjConsumer, replicated
+from pysyncobj.transport import TCPTransport
+
+from tidelog.config.endpoints import format_address
+from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.protocol import (
+    CommittedEntry,
+    LeaderAndEpoch,
+    QuorumDescription,
+    RaftListener,
+    ReplicaDescription,
+)
+from tidelog_quorum.raft.pysyncobj_files import (
+    BARRIER,
+    CLAIM,
+    DATA,
+    Frame,
+    LogState,
+    check_identity,
+    read_dump,
+    write_dump,
+)
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LIMITS = (
+    "controller.quorum.engine=pysyncobj is for development on one machine: it can lose acknowledged commands when "
+    "controllers crash, never syncs its files, ends with SIGBUS when the disk is full, unpickles what anybody on this "
+    "machine sends to its port (who can connect can run code), has no pre-vote and cannot change its voters"
+)
+_TICK_S = 0.05
+_NEVER_S = 10.0 * 365 * 86_400
+_SUCCESS = 0
+_LEADER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPolicy:
+    """A snapshot is taken after so many bytes of payload, and after so long (0: never by time)."""
+
+    max_bytes: int = 20_971_520
+    max_interval_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What the thread saw after its latest tick; indexes are pysyncobj's own."""
+
+    commit_index: int = 0
+    last_index: int = 0
+    snapshot_index: int = -1
+    match_index: Mapping[int, int] = frozenset()  # type: ignore[assignment]
+
+
+class PySyncObjRaft:
+    """One voter, as :class:`RaftEngine` says; ``addresses`` are where the voters' pysyncobj listen, by id.
+
+    Raises:
+        ConfigError: an address is not of the loopback interface.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: VoterSet,
+        addresses: Mapping[int, tuple[str, int]],
+        data_dir: Path | str,
+        cluster_id: str,
+        config: RaftConfig,
+        policy: SnapshotPolicy | None = None,
+    ) -> None:
+        _check_loopback(addresses)
+        self._node_id = node_id
+        self._voters = voters
+        self._cluster_id = cluster_id
+        self._election_timeout_s = config.election_timeout_ms / 1000
+        self._directory = Path(data_dir) / "pysyncobj"
+        self._address = addresses[node_id]
+        self._leader = LeaderAndEpoch(None, 0, False)
+        self._leadership_changed = asyncio.Event()
+        self._next_index = 0
+        self._last_index = 0
+        self._transferring = False
+        self._barriers: dict[int, asyncio.Future[int]] = {}
+        # Ids must not be those of frames of an earlier run, which are applied again after a start.
+        self._barrier_ids = itertools.count(random.SystemRandom().randrange(2**62))
+        self._listener: RaftListener | None = None
+        self._failure: TidelogError | None = None
+        self._failed = asyncio.Event()
+        self._stopped = False
+        self._thread = _TickThread(self, node_id, addresses, self._directory, config, policy or SnapshotPolicy())
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The leader that this voter knows of."""
+        return self._leader
+
+    async def start(self, listener: RaftListener) -> None:
+        """Load the log and take part.
+
+        Raises:
+            TidelogError: INCONSISTENT_CLUSTER_ID or INCONSISTENT_VOTER_SET, the folder is another cluster's or
+                voter's; KAFKA_STORAGE_ERROR, it cannot be written; INVALID_CONFIG, the port is in use.
+        """
+        assert self._listener is None, "an engine starts once"
+        logger.warning(LIMITS)
+        self._listener = listener
+        check_identity(self._directory, self._cluster_id, self._node_id)
+        _check_port_is_free(self._address)
+        listener.on_voters_change(self._voters)
+        await self._thread.open(asyncio.get_running_loop())
+
+    async def stop(self) -> None:
+        """Take no more part; a leader hands its leadership over first, for two election timeouts at most."""
+        if self._leader.is_self and len(self._voters) > 1 and self._failure is None:
+            try:
+                await self.transfer_leadership(None, int(2000 * self._election_timeout_s))
+            except TidelogError as error:
+                logger.info("the leadership was not handed over: %s", error)
+        self._stopped = True
+        self._leader = LeaderAndEpoch(None, self._leader.epoch, False)
+        self._fail_barriers(self._not_controller())
+        await asyncio.to_thread(self._thread.stop)
+
+    async def wait_failed(self) -> NoReturn:
+        """Wait until the engine fails, and raise why; see :class:`RaftEngine`."""
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
+
+    def propose(self, payload: bytes, epoch: int) -> int:
+        """Queue ``payload`` for the leader's log and return its index; see :class:`RaftEngine`."""
+        self._check_leading()
+        if epoch != self._leader.epoch or self._transferring:
+            raise self._not_controller(f" in epoch {epoch}" if not self._transferring else ": it is handing over")
+        index = self._next_index
+        self._next_index += 1
+        self._thread.append(Frame(DATA, epoch, self._node_id, index, payload))
+        return index
+
+    async def read_barrier(self) -> int:
+        """Return an index that covers all that was committed before the call: a frame goes through the log."""
+        self._check_leading()
+        barrier_id = next(self._barrier_ids)
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._barriers[barrier_id] = future
+        try:
+            self._thread.append(Frame(BARRIER, self._leader.epoch, self._node_id, barrier_id, b""))
+            return await future
+        finally:
+            self._barriers.pop(barrier_id, None)
+
+    def describe(self) -> QuorumDescription:
+        """Describe the quorum; the others' log ends and the ages are as near as pysyncobj tells."""
+        self._check_leading()
+        view = self._thread.view
+        return QuorumDescription(
+            self._leader,
+            self._last_index,
+            tuple(self._describe_replica(voter, view) for voter in self._voters),
+            (),
+            view.snapshot_index,
+            max(view.snapshot_index, 0) + 1,
+        )
+
+    async def take_snapshot(self) -> tuple[int, int]:
+        """Take a snapshot and drop the log before it; see :class:`RaftEngine`."""
+        self._check_running()
+        last_index = await self._thread.run(self._thread.take_snapshot)
+        return last_index, last_index + 1
+
+    async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
+        """Refused: UNSUPPORTED_VERSION."""
+        raise _cannot_change_voters()
+
+    async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
+        """Refused: UNSUPPORTED_VERSION."""
+        raise _cannot_change_voters()
+
+    async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
+        """Let another voter lead and return which; see :class:`RaftEngine`."""
+        self._check_leading()
+        if to is not None and to not in self._voters:
+            raise error_for(ErrorCode.VOTER_NOT_FOUND, f"controller {to} is none of {list(self._voters.ids)}")
+        if to == self._node_id:
+            return to
+        if self._transferring or len(self._voters) == 1:
+            why = "another transfer is under way" if self._transferring else "there is no other voter"
+            raise error_for(ErrorCode.INVALID_REQUEST, f"controller {self._node_id} cannot hand over: {why}")
+        self._transferring = True
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._hand_over(to)
+        except TimeoutError:
+            text = f"no other controller has taken over within {timeout_ms} ms"
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from None
+        finally:
+            self._transferring = False
+
+    def commit(self, entries: list[CommittedEntry]) -> None:
+        """Give entries to the listener; called by the thread's hand-over."""
+        if self._listener is not None and self._is_running:
+            self._last_index = entries[-1].index
+            self._listener.on_commit(entries)
+
+    def change_leader(self, leader: LeaderAndEpoch, next_index: int) -> None:
+        """Take a leader; ``next_index`` is what the first proposal gets; called by the thread's hand-over."""
+        if self._listener is None or not self._is_running:
+            return
+        self._leader = leader
+        self._next_index = next_index
+        self._leadership_changed.set()
+        self._leadership_changed = asyncio.Event()
+        if not leader.is_self:
+            self._fail_barriers(self._not_controller())
+        self._listener.on_leader_change(leader)
+
+    def pass_barrier(self, barrier_id: int, index: int) -> None:
+        """Answer a read; called by the thread's hand-over."""
+        future = self._barriers.get(barrier_id)
+        if future is not None and not future.done():
+            future.set_result(index)
+
+    def capture(self) -> Any:
+        """Return the listener's state in chunks; called by the thread's hand-over."""
+        assert self._listener is not None
+        return self._listener.capture()
+
+    def restore(self, state: LogState, chunks: Any) -> Callable[[], None]:
+        """Return what puts a snapshot's state in place; in the thread."""
+        assert self._listener is not None
+        install = self._listener.read_snapshot(state.last_index, state.term, chunks)
+
+        def put_in_place() -> None:
+            self._last_index = state.last_index
+            install()
+
+        return put_in_place
+
+    def fail(self, error: TidelogError) -> None:
+        """Fall silent for good; called by the thread's hand-over."""
+        if not self._is_running:
+            return
+        logger.critical("controller %s takes no more part in the quorum: %s", self._node_id, error)
+        self._failure = error
+        self._failed.set()
+        self._fail_barriers(error_for(error.code, error.message))
+        self._leader = LeaderAndEpoch(None, self._leader.epoch, False)
+        if self._listener is not None:
+            self._listener.on_leader_change(self._leader)
+
+    @property
+    def _is_running(self) -> bool:
+        return not self._stopped and self._failure is None
+
+    def _check_running(self) -> None:
+        if self._failure is not None:
+            raise error_for(self._failure.code, self._failure.message)
+        if self._stopped or self._listener is None:
+            raise self._not_controller()
+
+    def _check_leading(self) -> None:
+        self._check_running()
+        if not self._leader.is_self:
+            raise self._not_controller()
+
+    async def _hand_over(self, to: int | None) -> int:
+        while self._leader.is_self:
+            changed = self._leadership_changed
+            accepted = await self._thread.run(lambda: self._thread.transfer(to))
+            try:
+                # A voter that lacks entries is refused and asked again soon; one that was told may need an election.
+                async with asyncio.timeout(self._election_timeout_s if accepted else 2 * _TICK_S):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+        while self._leader.leader_id is None:
+            await self._leadership_changed.wait()
+        return self._leader.leader_id
+
+    def _describe_replica(self, voter: Voter, view: _View) -> ReplicaDescription:
+        if voter.voter_id == self._node_id:
+            return ReplicaDescription(voter.voter_id, b"", voter.host, voter.port, self._last_index, 0, 0)
+        lag = max(0, view.commit_index - view.match_index.get(voter.voter_id, 0)) if view.match_index else 0
+        end = max(0, self._last_index - lag)
+        heard, caught_up = self._thread.ages_ms(voter.voter_id)
+        return ReplicaDescription(voter.voter_id, b"", voter.host, voter.port, end, heard, caught_up)
+
+    def _fail_barriers(self, error: TidelogError) -> None:
+        for future in self._barriers.values():
+            if not future.done():
+                future.set_exception(error)
+
+    def _not_controller(self, where: str = "") -> TidelogError:
+        leader_id = self._leader.leader_id
+        known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
+        text = f"controller {self._node_id} does not lead the quorum{where}; {known} (epoch {self._leader.epoch})"
+        return error_for(ErrorCode.NOT_CONTROLLER, text)

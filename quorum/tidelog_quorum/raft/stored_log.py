@@ -1,0 +1,203 @@
+"""Reads a replica's metadata log from its RocksDB and checks that it is whole.
+
+Nothing here writes; the storage reads with it at a start, and a tool may look into the folder of a stopped controller.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rdict, RdictIter
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_quorum.raft.core import Entry, HardState
+from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.log_format import (
+    ENTRY_PREFIX,
+    FORMAT_VERSION,
+    IDENTITY_KEY,
+    SNAPSHOT_KEY,
+    STATE_KEY,
+    Identity,
+    LogState,
+    decode_entry,
+    decode_identity,
+    decode_snapshot,
+    decode_state,
+    entry_key,
+    unseal,
+)
+from tidelog_quorum.raft.wal import check_wal
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What the disk held when it was opened.
+
+    ``entries`` are all after ``log_start`` = (index, term), without a gap. A snapshot covers at least ``log_start``.
+    """
+
+    hard_state: HardState
+    entries: tuple[Entry, ...] = ()
+    snapshot: Snapshot | None = None
+    log_start: tuple[int, int] = (0, 0)
+    directory_id: bytes = b""
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry, or the one before the first."""
+        return self.entries[-1].index if self.entries else self.log_start[0]
+
+
+def read_stored_log(directory: Path) -> tuple[Identity, StoredState]:
+    """Return what a folder holds that no process has open; nothing in it is changed.
+
+    Raises:
+        TidelogError: as :func:`tidelog_quorum.raft.storage.open_storage`; KAFKA_STORAGE_ERROR also when there is no
+            metadata log in the folder.
+    """
+    check_wal(directory)
+    database = open_database(directory, AccessType.read_only())
+    try:
+        identity = read_identity(database, directory)
+        if identity is None:
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no metadata log in {directory}")
+        return identity, read_state(database, directory, identity)
+    finally:
+        database.close()
+
+
+def open_database(directory: Path, access: AccessType | None = None) -> Rdict:
+    """Open the folder's RocksDB, which is made if it is missing and may be written.
+
+    Raises:
+        TidelogError: CORRUPT_MESSAGE, it is damaged; KAFKA_STORAGE_ERROR, it is in use or the disk failed.
+    """
+    try:
+        return Rdict(str(directory), _options(), access_type=access or AccessType.read_write())
+    except Exception as error:
+        # rocksdict raises bare Exception for whatever RocksDB reports.
+        raise _open_error(directory, error) from error
+
+
+def read_identity(database: Rdict, directory: Path) -> Identity | None:
+    """Return whose log it is; None in a new folder.
+
+    Raises:
+        TidelogError: UNSUPPORTED_VERSION, the format is unknown; CORRUPT_MESSAGE; KAFKA_STORAGE_ERROR.
+    """
+    body = _read(database, directory, IDENTITY_KEY, "the identity")
+    if body is None:
+        return None
+    identity = decode_identity(body)
+    if not 1 <= identity.format <= FORMAT_VERSION:
+        raise error_for(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the metadata log in {directory} is of format {identity.format}, this version reads 1 to {FORMAT_VERSION}",
+        )
+    return identity
+
+
+def read_state(database: Rdict, directory: Path, identity: Identity) -> StoredState:
+    """Return all that the log holds.
+
+    Raises:
+        TidelogError: CORRUPT_MESSAGE, an entry is missing or damaged, its index is named; KAFKA_STORAGE_ERROR.
+    """
+    body = _read(database, directory, STATE_KEY, "the term and vote")
+    state = LogState() if body is None else decode_state(body, identity.format)
+    body = _read(database, directory, SNAPSHOT_KEY, "the snapshot's name")
+    snapshot = None if body is None else decode_snapshot(body)
+    if state.log_start[0] > (0 if snapshot is None else snapshot.last_index):
+        raise _corrupt(directory, state.log_start[0], "is gone, but no snapshot stands for it")
+    entries = tuple(_read_entries(database, directory, state))
+    return StoredState(state.hard_state, entries, snapshot, state.log_start, identity.directory_id)
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_paranoid_checks(True)
+    # Drops a torn last write, which was never acknowledged; check_wal has made sure that it is no more than that.
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+    options.set_write_buffer_size(4 * 1024 * 1024)
+    options.set_max_write_buffer_number(4)
+    options.set_max_background_jobs(2)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_manifest_preallocation_size(64 * 1024)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1024 * 1024)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options
+
+
+def _read_entries(database: Rdict, directory: Path, state: LogState) -> Iterator[Entry]:
+    start, term = state.log_start
+    iterator = database.iter()
+    # Not from the prefix on: the iterator would have to step over all that was compacted.
+    iterator.seek(entry_key(start + 1))
+    for index in range(start + 1, state.last_index + 1):
+        key = entry_key(index)
+        if not iterator.valid() or iterator.key() != key:
+            raise _corrupt(directory, index, _why_missing(iterator, state))
+        body = _checked(directory, key, iterator.value(), f"the entry at index {index}")
+        try:
+            entry = decode_entry(index, body)
+        except (ValueError, struct.error) as error:
+            raise _corrupt(directory, index, f"is unknown to this version: {error}") from error
+        if entry.term < term:
+            raise _corrupt(directory, index, f"has term {entry.term}, which is below {term}, the term before")
+        term = entry.term
+        yield entry
+        iterator.next()
+    if iterator.valid() and iterator.key().startswith(ENTRY_PREFIX):
+        raise _corrupt(directory, state.last_index, "should be the last one, but others follow")
+
+
+def _why_missing(iterator: RdictIter, state: LogState) -> str:
+    """RocksDB ends an iteration at a block it cannot read as it does at the last key; the status tells which."""
+    try:
+        iterator.status()
+    except Exception as error:
+        # rocksdict raises bare Exception for whatever RocksDB reports.
+        logger.error("RocksDB cannot read a block: %s", error, exc_info=True)
+        return f"cannot be read: {error}"
+    return f"is missing, entries {state.log_start[0] + 1} to {state.last_index} should be there"
+
+
+def _read(database: Rdict, directory: Path, key: bytes, what: str) -> bytes | None:
+    try:
+        value = database.get(key)
+    except Exception as error:
+        raise _open_error(directory, error) from error
+    return None if value is None else _checked(directory, key, value, what)
+
+
+def _checked(directory: Path, key: bytes, value: bytes, what: str) -> bytes:
+    try:
+        return unseal(key, value)
+    except ValueError as error:
+        text = f"{what} of the metadata log in {directory} is damaged: {error}"
+        raise error_for(ErrorCode.CORRUPT_MESSAGE, text) from error
+
+
+def _corrupt(directory: Path, index: int, why: str) -> TidelogError:
+    return error_for(ErrorCode.CORRUPT_MESSAGE, f"the entry at index {index} of the metadata log in {directory} {why}")
+
+
+def _open_error(directory: Path, error: Exception) -> TidelogError:
+    text = str(error)
+    if "lock" in text and "LOCK" in text:
+        return error_for(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log in {directory} is in use by another process: {text}"
+        )
+    if text.startswith("Corruption"):
+        return error_for(ErrorCode.CORRUPT_MESSAGE, f"the metadata log in {directory} is damaged: {text}")
+    return error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot open the metadata log in {directory}: {text}")
