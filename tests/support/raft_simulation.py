@@ -1,22 +1,24 @@
 """A cluster of Raft state machines in one thread, with a network and disks that misbehave on demand.
 
-For tests: scenarios and random runs drive it, and after every event it asserts the paper's safety properties
-(figure 3) and that what counts as committed is on the disks of a majority. It holds no clock and no randomness:
-whoever drives it says what happens next.
+For tests: scenarios and random runs drive it, and after every event the safety properties are asserted
+(:mod:`raft_safety`). It holds no clock and no randomness: whoever drives it says what happens next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Any
+
+from raft_disk import ReplicaState, SimulatedDisk
+from raft_properties import PropertyViolatedError, require
+from raft_safety import SafetyChecker
 
 from tidelog_quorum.raft.core import (
     Command,
     Commit,
     Entry,
     Event,
-    HardState,
     LeaderChanged,
     Leadership,
     Message,
@@ -35,56 +37,62 @@ from tidelog_quorum.raft.core import (
     Send,
     Tick,
 )
+from tidelog_quorum.raft.core.commands import (
+    CompactLog,
+    InstallSnapshot,
+    RequestRefused,
+    RestoreSnapshot,
+    SendSnapshot,
+    StoreChunk,
+    TransferDone,
+    VoterChangeAccepted,
+    VotersChanged,
+)
+from tidelog_quorum.raft.core.events import SnapshotDamaged, SnapshotTaken
+from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
-
-@dataclass(slots=True)
-class SimulatedDisk:
-    """What a crash leaves, and the writes that it may take away: any suffix of those not yet synced."""
-
-    hard_state: HardState = field(default_factory=HardState)
-    entries: list[Entry] = field(default_factory=list)
-    pending: list[Persist] = field(default_factory=list)
-
-    def sync(self, count: int | None = None) -> int | None:
-        """Make the first ``count`` pending writes (None: all) survive; return the last one's sequence."""
-        count = len(self.pending) if count is None else count
-        done, self.pending = self.pending[:count], self.pending[count:]
-        for write in done:
-            self._apply(write)
-        return done[-1].sequence if done else None
-
-    def _apply(self, write: Persist) -> None:
-        if write.truncate_from is not None:
-            del self.entries[write.truncate_from - 1 :]
-        for entry in write.entries:
-            assert entry.index == len(self.entries) + 1, (entry.index, len(self.entries))
-            self.entries.append(entry)
-        if write.hard_state is not None:
-            self.hard_state = write.hard_state
-
-
-@dataclass(slots=True)
-class SimulatedNode:
-    """One voter: ``raft`` is None while its process is down."""
-
-    disk: SimulatedDisk
-    raft: Raft | None = None
-    now_ms: int = 0
-    applied: list[Entry] = field(default_factory=list)
-    reads: dict[int, int | None] = field(default_factory=dict)
+__all__ = ["Letter", "PropertyViolatedError", "SimulatedCluster", "SimulatedDisk", "SimulatedNode", "voter"]
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message under way."""
+    """A message under way; ``directory_id`` is that of the sender's log when it was sent."""
 
     sender: int
     to: int
     message: Message
+    directory_id: bytes = b""
+
+
+@dataclass(slots=True)
+class SimulatedNode:
+    """One replica: ``raft`` is None while its process is down; the last four fields are the checker's notes."""
+
+    disk: SimulatedDisk
+    state: ReplicaState
+    raft: Raft | None = None
+    now_ms: int = 0
+    reads: dict[int, int | None] = field(default_factory=dict)
+    proposals: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    answers: dict[int, Command] = field(default_factory=dict)
+    seen_commit: int = 0
+    seen_applied: int = 0
+    held_index: int = 0
+    led_term: int = 0
+
+
+def voter(voter_id: int, directory_id: bytes = b"") -> Voter:
+    """Return a voter with made-up addresses."""
+    return Voter(voter_id, f"controller-{voter_id}", 9093, directory_id)
 
 
 class SimulatedCluster:
-    """Voters 1 to ``count``, all running. ``trace`` is called with (node, command) before a command is done."""
+    """Voters 1 to ``count``, all running. ``trace`` is called with (node, command) before a command is done.
+
+    With ``known_directories`` the first voters are configured with their directory ids. Whoever sets ``post`` gets
+    the messages in the place of ``network``. Snapshots travel in pieces of ``chunk_bytes``.
+    """
 
     def __init__(
         self,
@@ -94,103 +102,192 @@ class SimulatedCluster:
         *,
         disks: Iterable[SimulatedDisk] = (),
         trace: Callable[[int, Command], None] = lambda _node, _command: None,
+        known_directories: bool = False,
+        chunk_bytes: int = 32,
+        check_every: int = 1,
     ) -> None:
         self.network: list[Letter] = []
+        self.post: Callable[[Letter], None] = lambda letter: self.network.append(letter)
         self.cut: set[tuple[int, int]] = set()
-        self.nodes = {
-            i + 1: SimulatedNode(disk) for i, disk in enumerate(disks or [SimulatedDisk() for _ in range(count)])
-        }
+        self.nodes: dict[int, SimulatedNode] = {}
+        self.trace = trace
         self._config = config
         self._random_ms = random_ms
-        self._trace = trace
-        self._checker = SafetyChecker(self)
-        self._next_read = 0
+        self._chunk_bytes = chunk_bytes
+        self._check_every = check_every
+        self._steps = 0
+        self._next_request = 0
         self._read_floor: dict[int, int] = {}
-        for node in self.nodes:
-            self.restart(node)
+        disks = list(disks) or [SimulatedDisk(directory_id=b"first-%d" % (i + 1)) for i in range(count)]
+        ids = {i + 1: disk.directory_id if known_directories else b"" for i, disk in enumerate(disks)}
+        self.configured = VoterSet(voter(voter_id, directory_id) for voter_id, directory_id in ids.items())
+        self.checker = SafetyChecker(self.nodes, self.configured)
+        self._do: dict[type, Callable[[int, SimulatedNode, Any], None]] = {
+            Send: self._do_send,
+            Persist: self._do_persist,
+            Commit: self._do_commit,
+            LeaderChanged: self._do_leader_changed,
+            ReadReady: self._do_read_ready,
+            ReadFailed: self._do_read_failed,
+            ProposalAccepted: _do_nothing,
+            ProposalRejected: _do_nothing,
+            VotersChanged: _do_nothing,
+            CompactLog: self._do_write,
+            SendSnapshot: self._do_send_snapshot,
+            StoreChunk: self._do_store_chunk,
+            InstallSnapshot: self._do_install_snapshot,
+            RestoreSnapshot: self._do_restore_snapshot,
+            VoterChangeAccepted: self._do_answer,
+            TransferDone: self._do_answer,
+            RequestRefused: self._do_answer,
+        }
+        for i, disk in enumerate(disks):
+            self.add(i + 1, disk)
 
     @property
     def committed(self) -> list[Entry]:
         """All that any leader ever counted as committed, in order."""
-        return self._checker.committed
+        return self.checker.committed
 
     def running(self) -> list[tuple[int, Raft]]:
-        """Return the voters whose process is up."""
+        """Return the replicas whose process is up."""
         return [(i, node.raft) for i, node in self.nodes.items() if node.raft is not None]
 
     def leaders(self) -> list[tuple[int, Raft]]:
         """Return those that believe to lead."""
         return [(i, raft) for i, raft in self.running() if isinstance(raft.role, Leadership)]
 
+    def add(self, node_id: int, disk: SimulatedDisk | None = None) -> None:
+        """Start one more replica; one that is none of the configured voters observes until it is made a voter."""
+        disk = disk or SimulatedDisk(directory_id=b"first-%d" % node_id)
+        self.nodes[node_id] = SimulatedNode(disk, ReplicaState(self.configured))
+        self.restart(node_id)
+
     def step(self, node_id: int, event: Event) -> list[Command]:
-        """Let a running voter take an event, do what it commands and check the cluster."""
+        """Let a running replica take an event, do what it commands and check the cluster."""
         node = self.nodes[node_id]
-        assert node.raft is not None
-        commands = node.raft.step(event, node.now_ms)
-        node.raft.check_invariants()
-        self._checker.check_commit(node.raft)
+        raft = node.raft
+        assert raft is not None
+        commands = raft.step(event, node.now_ms)
+        self._steps += 1
+        if not self._steps % self._check_every:
+            raft.check_invariants()
+        self.checker.check_step(node_id, node)
         for command in commands:
-            self._trace(node_id, command)
-            self._do(node_id, node, command)
+            self.trace(node_id, command)
+            self._do[type(command)](node_id, node, command)
         return commands
 
     def tick(self, node_id: int, by_ms: int = 0) -> list[Command]:
-        """Let time pass for one voter."""
+        """Let time pass for one replica."""
         self.nodes[node_id].now_ms += by_ms
         return self.step(node_id, Tick())
 
     def fire_timer(self, node_id: int) -> None:
-        """Let time pass for one voter until its next deadline."""
+        """Let time pass for one replica until its next deadline."""
         node = self.nodes[node_id]
         if node.raft is not None and node.raft.next_deadline_ms is not None:
             self.tick(node_id, max(0, node.raft.next_deadline_ms - node.now_ms))
 
     def propose(self, node_id: int, payload: bytes) -> int | None:
-        """Propose in the voter's current term and flush; return the index, or None when it does not lead."""
-        raft = self.nodes[node_id].raft
-        assert raft is not None
-        [answer] = self.step(node_id, Proposed(payload, raft.term))
+        """Propose in the replica's current term and flush; return the index, or None when it does not lead."""
+        index = self.offer(node_id, payload)
         self.tick(node_id)
-        return answer.index if isinstance(answer, ProposalAccepted) else None
+        return index
+
+    def offer(self, node_id: int, payload: bytes) -> int | None:
+        """Propose without the flush."""
+        node = self.nodes[node_id]
+        assert node.raft is not None
+        [answer] = self.step(node_id, Proposed(payload, node.raft.term))
+        if not isinstance(answer, ProposalAccepted):
+            return None
+        node.proposals[answer.index] = (answer.term, payload)
+        return answer.index
 
     def read(self, node_id: int) -> int:
-        """Ask a voter for a linearizable read; its fate appears in ``nodes[node_id].reads`` under the returned id."""
-        self._next_read += 1
-        self._read_floor[self._next_read] = len(self.committed)
-        self.step(node_id, ReadRequested(self._next_read))
-        return self._next_read
+        """Ask a replica for a linearizable read; its fate appears in ``nodes[node_id].reads`` under the returned id."""
+        request_id = self.next_request_id()
+        self._read_floor[request_id] = len(self.committed)
+        self.step(node_id, ReadRequested(request_id))
+        return request_id
+
+    def next_request_id(self) -> int:
+        """Return an id for an operator's request; the answer appears in ``nodes[node_id].answers`` under it."""
+        self._next_request += 1
+        return self._next_request
 
     def sync(self, node_id: int, count: int | None = None) -> None:
-        """Let a voter's disk finish its first ``count`` pending writes (None: all)."""
-        sequence = self.nodes[node_id].disk.sync(count)
-        if sequence is not None:
-            self.step(node_id, Persisted(sequence))
+        """Let a replica's disk finish its first ``count`` pending writes (None: all)."""
+        node = self.nodes[node_id]
+        sequence = node.disk.sync(count)
+        self.checker.check_disk(node_id, node)
+        for event in self._take_disk_events(node.disk, sequence):
+            self.step(node_id, event)
+
+    def snapshot(self, node_id: int) -> Snapshot | None:
+        """Take a snapshot of a replica's state and tell it at once; None when there is nothing new."""
+        captured = self.capture(node_id)
+        if captured is not None:
+            self.finish_snapshot(node_id, *captured)
+        return captured[0] if captured is not None else None
+
+    def capture(self, node_id: int) -> tuple[Snapshot, bytes] | None:
+        """Return a snapshot of a replica's state; None when its disk has one of it."""
+        node = self.nodes[node_id]
+        latest = node.disk.snapshot.last_index if node.disk.snapshot is not None else 0
+        return node.state.capture() if node.state.index > latest else None
+
+    def finish_snapshot(self, node_id: int, snapshot: Snapshot, content: bytes) -> None:
+        """Have a captured snapshot on the disk and tell the replica."""
+        self.nodes[node_id].disk.keep_file(snapshot, content)
+        self.step(node_id, SnapshotTaken(snapshot))
 
     def deliver(self, letter: Letter) -> None:
         """Hand over a message, unless the way is cut or the receiver is down."""
-        if (letter.sender, letter.to) not in self.cut and self.nodes[letter.to].raft is not None:
-            self.step(letter.to, MessageReceived(letter.message))
+        if (letter.sender, letter.to) in self.cut:
+            return
+        node = self.nodes.get(letter.to)
+        if node is not None and node.raft is not None:
+            self.step(letter.to, MessageReceived(letter.message, letter.directory_id))
 
     def crash(self, node_id: int, keep: int = 0) -> None:
-        """Kill a voter; of its writes that were not synced the first ``keep`` survive."""
+        """Kill a replica; of its writes that were not synced the first ``keep`` survive."""
         node = self.nodes[node_id]
-        node.disk.sync(keep)
-        node.disk.pending.clear()
+        node.disk.lose_power(keep)
+        self.checker.check_disk(node_id, node)
         node.raft = None
-        node.applied.clear()
+        node.proposals.clear()
+
+    def wipe(self, node_id: int, directory_id: bytes) -> None:
+        """Replace the disk of a replica that is down by an empty one; it is another replica under the same id."""
+        node = self.nodes[node_id]
+        assert node.raft is None
+        node.disk = SimulatedDisk(directory_id=directory_id)
+        node.held_index = 0
 
     def restart(self, node_id: int) -> None:
-        """Start a voter from what its disk holds."""
+        """Start a replica from what its disk holds."""
         node = self.nodes[node_id]
-        node.raft = Raft(
+        disk = node.disk
+        raft = node.raft = Raft(
             node_id,
-            self.nodes,
+            self.configured,
             self._config,
-            self._random_ms,
-            hard_state=node.disk.hard_state,
-            entries=node.disk.entries,
+            self.random_of(node_id),
+            directory_id=disk.directory_id,
+            hard_state=disk.hard_state,
+            snapshot=disk.snapshot,
+            entries=disk.entries,
+            log_start=disk.log_start,
             now_ms=node.now_ms,
         )
+        node.state = ReplicaState(self.configured)
+        node.seen_commit, node.seen_applied, node.led_term = raft.commit_index, raft.applied_index, 0
+
+    def random_of(self, _node_id: int) -> RandomMs:
+        """Return what a replica draws its timeouts with."""
+        return self._random_ms
 
     def partition(self, *groups: Iterable[int]) -> None:
         """Cut all ways between the groups."""
@@ -210,84 +307,71 @@ class SimulatedCluster:
                 return
         raise AssertionError(f"still {len(self.network)} messages under way after {max_rounds} rounds")
 
-    def _do(self, node_id: int, node: SimulatedNode, command: Command) -> None:
-        match command:
-            case Send(to, message):
-                self.network.append(Letter(node_id, to, message))
-            case Persist():
-                self._checker.check_log_matching(node.disk, command)
-                node.disk.pending.append(command)
-            case Commit(entries):
-                self._checker.check_state_machine_safety(node.applied, entries)
-                node.applied += entries
-            case LeaderChanged():
-                self._checker.check_leader(node_id, command)
-            case ReadReady(request_id, index):
-                assert index >= self._read_floor[request_id], "a read misses what was committed before it was asked for"
-                node.reads[request_id] = index
-            case ReadFailed(request_id):
-                node.reads[request_id] = None
-            case ProposalAccepted() | ProposalRejected():
-                pass
-            case _:
-                assert_never(command)
+    def _take_disk_events(self, disk: SimulatedDisk, sequence: int | None) -> list[Event]:
+        """The good and the bad news of a sync in the order of the writes."""
+        damaged, disk.damaged = disk.damaged, []
+        events: list[tuple[int, Event]] = [(at, SnapshotDamaged(s.last_index, s.last_term)) for at, s in damaged]
+        if sequence is not None:
+            events.append((sequence, Persisted(sequence)))
+        return [event for _, event in sorted(events, key=lambda pair: pair[0])]
+
+    def _do_send(self, node_id: int, node: SimulatedNode, command: Send) -> None:
+        self.checker.check_send(node_id, node, command.to, command.message)
+        self.post(Letter(node_id, command.to, command.message, node.disk.directory_id))
+
+    def _do_persist(self, node_id: int, node: SimulatedNode, command: Persist) -> None:
+        self.checker.check_persist(node_id, node, command)
+        node.disk.write(command)
+
+    def _do_write(self, _node_id: int, node: SimulatedNode, command: CompactLog) -> None:
+        node.disk.write(command)
+
+    def _do_commit(self, node_id: int, node: SimulatedNode, command: Commit) -> None:
+        self.checker.check_commands_of_commit(node_id, node, command.entries)
+        if node.proposals:
+            for entry in command.entries:
+                proposal = node.proposals.pop(entry.index, None)
+                if proposal is not None and proposal[0] == entry.term:
+                    require(proposal[1] == entry.payload, "AcknowledgedEntryLost", f"{proposal} became {entry}")
+                    self.checker.acknowledge(entry)
+
+    def _do_leader_changed(self, node_id: int, _node: SimulatedNode, command: LeaderChanged) -> None:
+        self.checker.check_leader(node_id, command.leader_id, command.term)
+
+    def _do_read_ready(self, _node_id: int, node: SimulatedNode, command: ReadReady) -> None:
+        floor = self._read_floor[command.request_id]
+        if command.index < floor or node.state.index < command.index:
+            detail = f"a read at {command.index}, state {node.state.index}, misses what was committed before: {floor}"
+            raise PropertyViolatedError("LinearizableRead", detail)
+        require(command.request_id not in node.reads, "LinearizableRead", f"{command} answered twice")
+        node.reads[command.request_id] = command.index
+
+    def _do_read_failed(self, _node_id: int, node: SimulatedNode, command: ReadFailed) -> None:
+        node.reads[command.request_id] = None
+
+    def _do_send_snapshot(self, node_id: int, node: SimulatedNode, command: SendSnapshot) -> None:
+        content = node.disk.files.get(command.snapshot)
+        if content is not None:
+            chunk = content[command.position : command.position + self._chunk_bytes]
+            message = SnapshotRequest(node_id, command.term, command.snapshot, command.position, chunk)
+            self.post(Letter(node_id, command.to, message, node.disk.directory_id))
+
+    def _do_store_chunk(self, _node_id: int, node: SimulatedNode, command: StoreChunk) -> None:
+        node.disk.store_chunk(command)
+
+    def _do_install_snapshot(self, node_id: int, node: SimulatedNode, command: InstallSnapshot) -> None:
+        self.checker.check_snapshot(node_id, command.snapshot)
+        node.disk.write(command)
+
+    def _do_restore_snapshot(self, node_id: int, node: SimulatedNode, command: RestoreSnapshot) -> None:
+        self.checker.check_restore(node_id, node, command.snapshot)
+
+    def _do_answer(
+        self, _node_id: int, node: SimulatedNode, command: VoterChangeAccepted | TransferDone | RequestRefused
+    ) -> None:
+        require(command.request_id not in node.answers, "OneAnswer", f"{node.answers.get(command.request_id)} {command}")
+        node.answers[command.request_id] = command
 
 
-class SafetyChecker:
-    """The properties of the paper's figure 3, kept up with every event."""
-
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self.committed: list[Entry] = []
-        self._cluster = cluster
-        self._leaders: dict[int, int] = {}
-        self._history: dict[tuple[int, int], tuple[Entry, int]] = {}
-
-    def check_leader(self, node_id: int, change: LeaderChanged) -> None:
-        """Election Safety: one leader per term. Leader Completeness: it has all that was committed before."""
-        if change.leader_id is None:
-            return
-        assert self._leaders.setdefault(change.term, change.leader_id) == change.leader_id, "ElectionSafety"
-        raft = self._cluster.nodes[node_id].raft
-        if change.leader_id == node_id and raft is not None:
-            has = raft.log.slice(1, len(self.committed) + 1)
-            assert [e.term for e in has] == [e.term for e in self.committed], "LeaderCompleteness"
-
-    def check_log_matching(self, disk: SimulatedDisk, write: Persist) -> None:
-        """Log Matching: an index and a term name one entry, and one entry before it; so whole prefixes are equal."""
-        before = self._entry_before(disk, write)
-        for entry in write.entries:
-            known = self._history.setdefault((entry.index, entry.term), (entry, before))
-            assert known == (entry, before), "LogMatching"
-            before = entry.term
-
-    def check_commit(self, raft: Raft) -> None:
-        """Note what a leader newly counts as committed; it must be on the disks of a majority."""
-        if not isinstance(raft.role, Leadership) or not raft.commit_index:
-            return
-        self.committed += raft.log.slice(len(self.committed) + 1, raft.commit_index + 1)
-        assert self.committed[raft.commit_index - 1].term == raft.log.term_at(raft.commit_index), "StateMachineSafety"
-        self._check_durable(raft.commit_index)
-
-    def check_state_machine_safety(self, applied: list[Entry], entries: tuple[Entry, ...]) -> None:
-        """State Machine Safety: everybody applies the same entry at an index, and without gaps."""
-        start, end = len(applied), len(applied) + len(entries)
-        assert end <= len(self.committed), "applied before it was committed"
-        assert list(entries) == self.committed[start:end], "StateMachineSafety"
-
-    def _check_durable(self, index: int) -> None:
-        term = self.committed[index - 1].term
-        disks = [node.disk.entries for node in self._cluster.nodes.values()]
-        count = sum(len(entries) >= index and entries[index - 1].term == term for entries in disks)
-        assert count > len(disks) // 2, f"index {index} is committed but on {count} of {len(disks)} disks"
-
-    def _entry_before(self, disk: SimulatedDisk, write: Persist) -> int:
-        if not write.entries or write.entries[0].index == 1:
-            return 0
-        index = write.entries[0].index - 1
-        for pending in reversed(disk.pending):
-            for entry in reversed(pending.entries):
-                if entry.index == index:
-                    return entry.term
-            if pending.truncate_from is not None and pending.truncate_from <= index:
-                break
-        return disk.entries[index - 1].term
+def _do_nothing(_node_id: int, _node: SimulatedNode, _command: Command) -> None:
+    """Nothing is to be done."""

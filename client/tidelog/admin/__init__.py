@@ -1,8 +1,10 @@
 """The admin client, with confluent-kafka's API."""
 
 from tidelog.admin.admin_client import AdminClient
+from tidelog.admin.elections import ElectionType
 from tidelog.admin.log_dirs import LogDirDescription, ReplicaInfo, TopicPartitionReplica
 from tidelog.admin.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
+from tidelog.admin.reassignments import NewPartitionReassignment, PartitionReassignment
 from tidelog.admin.records import DeletedRecords
 from tidelog.admin.topics import (
     DescribeClusterResult,
@@ -19,10 +21,13 @@ __all__ = [
     "ClusterMetadata",
     "DeletedRecords",
     "DescribeClusterResult",
+    "ElectionType",
     "LogDirDescription",
+    "NewPartitionReassignment",
     "NewTopic",
     "Node",
     "PartitionMetadata",
+    "PartitionReassignment",
     "ReplicaInfo",
     "TopicCollection",
     "TopicDescription",

@@ -10,8 +10,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, 
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tidelog.admin.elections import ElectionType, election_outcomes, election_request
 from tidelog.admin.log_dirs import LogDirDescription, TopicPartitionReplica, describe_node, move_replicas
 from tidelog.admin.metadata import ClusterMetadata, list_topics
+from tidelog.admin.reassignments import (
+    NewPartitionReassignment,
+    PartitionReassignment,
+    alter_outcomes,
+    alter_request,
+    list_request,
+    ongoing_reassignments,
+)
 from tidelog.admin.records import DeletedRecords, RecordDeletion, deletion_offsets
 from tidelog.admin.topics import DescribeClusterResult, NewTopic, Node, TopicCollection, TopicDescription
 from tidelog.cluster import ClusterClient, Connection, Lifetime
@@ -192,6 +201,72 @@ class AdminClient:
         for broker_id, replicas in by_node.items():
             futures |= self._futures(list(replicas), move(broker_id))
         return futures
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+    ) -> Future[dict[TopicPartition, TidelogError | None]]:
+        """Elect leaders: the preferred ones or, where nobody leads, any replica that lives (KIP-183, KIP-460).
+
+        Of all partitions when none are given. The result has each partition with None, or with why it has no other
+        leader: ELECTION_NOT_NEEDED (left out when all are asked for), PREFERRED_LEADER_NOT_AVAILABLE,
+        ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION. Timeouts as in :meth:`create_topics`.
+        """
+        request = election_request(election_type, partitions, int(operation_timeout * 1000))
+
+        async def elect() -> Outcomes[str, dict[TopicPartition, TidelogError | None]]:
+            response = await self._change(lambda c, t: c.admin.ElectLeaders(request, timeout=t), request_timeout)
+            return {"": election_outcomes(response)}
+
+        return self._futures([""], elect())[""]
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, NewPartitionReassignment | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+    ) -> dict[TopicPartition, Future[None]]:
+        """Begin to move partitions to other nodes; None cancels what is under way (KIP-455).
+
+        A future is done when the reassignment has begun; :meth:`list_partition_reassignments` shows those that are not
+        over. Without ``allow_replication_factor_change`` a target of another size fails with
+        INVALID_REPLICATION_FACTOR (KIP-860). Timeouts as in :meth:`create_topics`.
+        """
+        timeout_ms = int(operation_timeout * 1000)
+        changes_factor = allow_replication_factor_change
+        request = alter_request(reassignments, timeout_ms, allow_replication_factor_change=changes_factor)
+
+        async def alter() -> Outcomes[TopicPartition, None]:
+            return alter_outcomes(
+                await self._change(
+                    lambda c, t: c.admin.AlterPartitionReassignments(request, timeout=t), request_timeout
+                )
+            )
+
+        return self._futures(list(reassignments), alter())
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, request_timeout: float | None = None
+    ) -> Future[dict[TopicPartition, PartitionReassignment]]:
+        """List the reassignments under way, of these partitions or of all (KIP-455)."""
+        wanted = None if partitions is None else list(partitions)
+
+        async def list_ongoing() -> Outcomes[str, dict[TopicPartition, PartitionReassignment]]:
+            if wanted == []:
+                return {"": {}}
+            request = list_request(wanted)
+            response = await self._ask(
+                lambda c, t: c.admin.ListPartitionReassignments(request, timeout=t), request_timeout
+            )
+            return {"": ongoing_reassignments(response)}
+
+        return self._futures([""], list_ongoing())[""]
 
     def close(self) -> None:
         """Close the connections; operations under way fail with _DESTROY. A second call does nothing."""

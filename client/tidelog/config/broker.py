@@ -32,7 +32,7 @@ _HOUR_MS = 60 * _MINUTE_MS
 
 @dataclass(frozen=True, slots=True)
 class BrokerSynonym:
-    """A node's setting that a topic's is taken from where the topic does not say; ``unit`` of it make one of its own."""
+    """A node's setting that a topic's is taken from where it does not say; one of it is ``unit`` of the topic's."""
 
     key: str
     unit: int = 1
@@ -280,6 +280,8 @@ class DynamicBrokerConfig:
 
 DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBrokerConfig)))
 """The keys that IncrementalAlterConfigs takes for nodes."""
+
+READ_ONLY_BROKER_KEYS: frozenset[str] = frozenset()
 
 
 def same_meaning(key: str) -> tuple[str, ...]:

@@ -23,61 +23,60 @@ _sym_db = _symbol_database.Default()
 
 
 from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
-from tidelog.v1 import metadata_record_pb2 as tidelog_dot_v1_dot_metadata__record__pb2
 from tidelog.v1 import raft_service_pb2 as tidelog_dot_v1_dot_raft__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#tidelog/v1/controller_service.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a tidelog/v1/metadata_record.proto\x1a\x1dtidelog/v1/raft_service.proto\"\xe9\x01\n\x15RegisterBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12&\n\x08\x65ndpoint\x18\x04 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x10\n\x08log_dirs\x18\x06 \x03(\x0c\x12\x1d\n\x15previous_broker_epoch\x18\x07 \x01(\x03\x12*\n\x08\x66\x65\x61tures\x18\x08 \x03(\x0b\x32\x18.tidelog.v1.FeatureRange\".\n\x16RegisterBrokerResponse\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x03\"\xa8\x01\n\x16\x42rokerHeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x1f\n\x17\x63urrent_metadata_offset\x18\x03 \x01(\x03\x12\x12\n\nwant_fence\x18\x04 \x01(\x08\x12\x16\n\x0ewant_shut_down\x18\x05 \x01(\x08\x12\x18\n\x10offline_log_dirs\x18\x06 \x03(\x0c\"\\\n\x17\x42rokerHeartbeatResponse\x12\x14\n\x0cis_caught_up\x18\x01 \x01(\x08\x12\x11\n\tis_fenced\x18\x02 \x01(\x08\x12\x18\n\x10should_shut_down\x18\x03 \x01(\x08\"q\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12/\n\x06topics\x18\x03 \x03(\x0b\x32\x1f.tidelog.v1.AlterPartitionTopic\"[\n\x13\x41lterPartitionTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x32\n\npartitions\x18\x02 \x03(\x0b\x32\x1e.tidelog.v1.AlterPartitionItem\"z\n\x12\x41lterPartitionItem\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x03 \x01(\x05\x12&\n\x07new_isr\x18\x04 \x03(\x0b\x32\x15.tidelog.v1.IsrMember\"4\n\tIsrMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"O\n\x16\x41lterPartitionResponse\x12\x35\n\x06topics\x18\x01 \x03(\x0b\x32%.tidelog.v1.AlterPartitionTopicResult\"g\n\x19\x41lterPartitionTopicResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x38\n\npartitions\x18\x02 \x03(\x0b\x32$.tidelog.v1.AlterPartitionItemResult\"\x9a\x01\n\x18\x41lterPartitionItemResult\x12\r\n\x05index\x18\x01 \x01(\x05\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\"|\n\x1b\x41ssignReplicasToDirsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x34\n\x0b\x64irectories\x18\x03 \x03(\x0b\x32\x1f.tidelog.v1.DirectoryAssignment\"a\n\x13\x44irectoryAssignment\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12\x34\n\x06topics\x18\x02 \x03(\x0b\x32$.tidelog.v1.DirectoryAssignmentTopic\"@\n\x18\x44irectoryAssignmentTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x03(\x05\"Z\n\x1c\x41ssignReplicasToDirsResponse\x12:\n\x06topics\x18\x01 \x03(\x0b\x32*.tidelog.v1.DirectoryAssignmentTopicResult\"m\n\x1e\x44irectoryAssignmentTopicResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x39\n\npartitions\x18\x02 \x03(\x0b\x32%.tidelog.v1.DirectoryAssignmentResult\"L\n\x19\x44irectoryAssignmentResult\x12\r\n\x05index\x18\x01 \x01(\x05\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\"U\n\x15\x46ollowMetadataRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x13\n\x0bobserver_id\x18\x02 \x01(\x05\x12\x13\n\x0b\x66rom_offset\x18\x03 \x01(\x03\"\xc9\x01\n\x16\x46ollowMetadataResponse\x12\x16\n\x0esnapshot_begin\x18\x01 \x01(\x08\x12\x14\n\x0csnapshot_end\x18\x02 \x01(\x08\x12*\n\x07\x65ntries\x18\x03 \x03(\x0b\x32\x19.tidelog.v1.MetadataEntry\x12\x18\n\x10\x63ommitted_offset\x18\x04 \x01(\x03\x12\x11\n\tleader_id\x18\x05 \x01(\x05\x12(\n\x06voters\x18\x06 \x01(\x0b\x32\x18.tidelog.v1.VotersRecord\"S\n\rMetadataEntry\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x0c\x12\x14\n\x0cis_continued\x18\x04 \x01(\x08\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"Q\n\x1b\x41llocateProducerIdsResponse\x12\x19\n\x11producer_id_start\x18\x01 \x01(\x03\x12\x17\n\x0fproducer_id_len\x18\x02 \x01(\x05\x32\xcf\x04\n\x11\x43ontrollerService\x12W\n\x0eRegisterBroker\x12!.tidelog.v1.RegisterBrokerRequest\x1a\".tidelog.v1.RegisterBrokerResponse\x12Z\n\x0f\x42rokerHeartbeat\x12\".tidelog.v1.BrokerHeartbeatRequest\x1a#.tidelog.v1.BrokerHeartbeatResponse\x12W\n\x0e\x41lterPartition\x12!.tidelog.v1.AlterPartitionRequest\x1a\".tidelog.v1.AlterPartitionResponse\x12i\n\x14\x41ssignReplicasToDirs\x12\'.tidelog.v1.AssignReplicasToDirsRequest\x1a(.tidelog.v1.AssignReplicasToDirsResponse\x12Y\n\x0e\x46ollowMetadata\x12!.tidelog.v1.FollowMetadataRequest\x1a\".tidelog.v1.FollowMetadataResponse0\x01\x12\x66\n\x13\x41llocateProducerIds\x12&.tidelog.v1.AllocateProducerIdsRequest\x1a\'.tidelog.v1.AllocateProducerIdsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#tidelog/v1/controller_service.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x1dtidelog/v1/raft_service.proto\"\xe9\x01\n\x15RegisterBrokerRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12&\n\x08\x65ndpoint\x18\x04 \x01(\x0b\x32\x14.tidelog.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x10\n\x08log_dirs\x18\x06 \x03(\x0c\x12\x1d\n\x15previous_broker_epoch\x18\x07 \x01(\x03\x12*\n\x08\x66\x65\x61tures\x18\x08 \x03(\x0b\x32\x18.tidelog.v1.FeatureRange\".\n\x16RegisterBrokerResponse\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x03\"\xa8\x01\n\x16\x42rokerHeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x1f\n\x17\x63urrent_metadata_offset\x18\x03 \x01(\x03\x12\x12\n\nwant_fence\x18\x04 \x01(\x08\x12\x16\n\x0ewant_shut_down\x18\x05 \x01(\x08\x12\x18\n\x10offline_log_dirs\x18\x06 \x03(\x0c\"\\\n\x17\x42rokerHeartbeatResponse\x12\x14\n\x0cis_caught_up\x18\x01 \x01(\x08\x12\x11\n\tis_fenced\x18\x02 \x01(\x08\x12\x18\n\x10should_shut_down\x18\x03 \x01(\x08\"q\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12/\n\x06topics\x18\x03 \x03(\x0b\x32\x1f.tidelog.v1.AlterPartitionTopic\"[\n\x13\x41lterPartitionTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x32\n\npartitions\x18\x02 \x03(\x0b\x32\x1e.tidelog.v1.AlterPartitionItem\"z\n\x12\x41lterPartitionItem\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x03 \x01(\x05\x12&\n\x07new_isr\x18\x04 \x03(\x0b\x32\x15.tidelog.v1.IsrMember\"4\n\tIsrMember\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"O\n\x16\x41lterPartitionResponse\x12\x35\n\x06topics\x18\x01 \x03(\x0b\x32%.tidelog.v1.AlterPartitionTopicResult\"g\n\x19\x41lterPartitionTopicResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x38\n\npartitions\x18\x02 \x03(\x0b\x32$.tidelog.v1.AlterPartitionItemResult\"\x9a\x01\n\x18\x41lterPartitionItemResult\x12\r\n\x05index\x18\x01 \x01(\x05\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\"|\n\x1b\x41ssignReplicasToDirsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x34\n\x0b\x64irectories\x18\x03 \x03(\x0b\x32\x1f.tidelog.v1.DirectoryAssignment\"a\n\x13\x44irectoryAssignment\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12\x34\n\x06topics\x18\x02 \x03(\x0b\x32$.tidelog.v1.DirectoryAssignmentTopic\"@\n\x18\x44irectoryAssignmentTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x03(\x05\"Z\n\x1c\x41ssignReplicasToDirsResponse\x12:\n\x06topics\x18\x01 \x03(\x0b\x32*.tidelog.v1.DirectoryAssignmentTopicResult\"m\n\x1e\x44irectoryAssignmentTopicResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x39\n\npartitions\x18\x02 \x03(\x0b\x32%.tidelog.v1.DirectoryAssignmentResult\"L\n\x19\x44irectoryAssignmentResult\x12\r\n\x05index\x18\x01 \x01(\x05\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\"U\n\x15\x46ollowMetadataRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x13\n\x0bobserver_id\x18\x02 \x01(\x05\x12\x13\n\x0b\x66rom_offset\x18\x03 \x01(\x03\"\xc9\x01\n\x16\x46ollowMetadataResponse\x12\x16\n\x0esnapshot_begin\x18\x01 \x01(\x08\x12\x14\n\x0csnapshot_end\x18\x02 \x01(\x08\x12*\n\x07\x65ntries\x18\x03 \x03(\x0b\x32\x19.tidelog.v1.MetadataEntry\x12\x18\n\x10\x63ommitted_offset\x18\x04 \x01(\x03\x12\x11\n\tleader_id\x18\x05 \x01(\x05\x12(\n\x06voters\x18\x06 \x01(\x0b\x32\x18.tidelog.v1.VotersRecord\"S\n\rMetadataEntry\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x0c\x12\x14\n\x0cis_continued\x18\x04 \x01(\x08\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"Q\n\x1b\x41llocateProducerIdsResponse\x12\x19\n\x11producer_id_start\x18\x01 \x01(\x03\x12\x17\n\x0fproducer_id_len\x18\x02 \x01(\x05\x32\xcf\x04\n\x11\x43ontrollerService\x12W\n\x0eRegisterBroker\x12!.tidelog.v1.RegisterBrokerRequest\x1a\".tidelog.v1.RegisterBrokerResponse\x12Z\n\x0f\x42rokerHeartbeat\x12\".tidelog.v1.BrokerHeartbeatRequest\x1a#.tidelog.v1.BrokerHeartbeatResponse\x12W\n\x0e\x41lterPartition\x12!.tidelog.v1.AlterPartitionRequest\x1a\".tidelog.v1.AlterPartitionResponse\x12i\n\x14\x41ssignReplicasToDirs\x12\'.tidelog.v1.AssignReplicasToDirsRequest\x1a(.tidelog.v1.AssignReplicasToDirsResponse\x12Y\n\x0e\x46ollowMetadata\x12!.tidelog.v1.FollowMetadataRequest\x1a\".tidelog.v1.FollowMetadataResponse0\x01\x12\x66\n\x13\x41llocateProducerIds\x12&.tidelog.v1.AllocateProducerIdsRequest\x1a\'.tidelog.v1.AllocateProducerIdsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.controller_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REGISTERBROKERREQUEST']._serialized_start=142
-  _globals['_REGISTERBROKERREQUEST']._serialized_end=375
-  _globals['_REGISTERBROKERRESPONSE']._serialized_start=377
-  _globals['_REGISTERBROKERRESPONSE']._serialized_end=423
-  _globals['_BROKERHEARTBEATREQUEST']._serialized_start=426
-  _globals['_BROKERHEARTBEATREQUEST']._serialized_end=594
-  _globals['_BROKERHEARTBEATRESPONSE']._serialized_start=596
-  _globals['_BROKERHEARTBEATRESPONSE']._serialized_end=688
-  _globals['_ALTERPARTITIONREQUEST']._serialized_start=690
-  _globals['_ALTERPARTITIONREQUEST']._serialized_end=803
-  _globals['_ALTERPARTITIONTOPIC']._serialized_start=805
-  _globals['_ALTERPARTITIONTOPIC']._serialized_end=896
-  _globals['_ALTERPARTITIONITEM']._serialized_start=898
-  _globals['_ALTERPARTITIONITEM']._serialized_end=1020
-  _globals['_ISRMEMBER']._serialized_start=1022
-  _globals['_ISRMEMBER']._serialized_end=1074
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=1076
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=1155
-  _globals['_ALTERPARTITIONTOPICRESULT']._serialized_start=1157
-  _globals['_ALTERPARTITIONTOPICRESULT']._serialized_end=1260
-  _globals['_ALTERPARTITIONITEMRESULT']._serialized_start=1263
-  _globals['_ALTERPARTITIONITEMRESULT']._serialized_end=1417
-  _globals['_ASSIGNREPLICASTODIRSREQUEST']._serialized_start=1419
-  _globals['_ASSIGNREPLICASTODIRSREQUEST']._serialized_end=1543
-  _globals['_DIRECTORYASSIGNMENT']._serialized_start=1545
-  _globals['_DIRECTORYASSIGNMENT']._serialized_end=1642
-  _globals['_DIRECTORYASSIGNMENTTOPIC']._serialized_start=1644
-  _globals['_DIRECTORYASSIGNMENTTOPIC']._serialized_end=1708
-  _globals['_ASSIGNREPLICASTODIRSRESPONSE']._serialized_start=1710
-  _globals['_ASSIGNREPLICASTODIRSRESPONSE']._serialized_end=1800
-  _globals['_DIRECTORYASSIGNMENTTOPICRESULT']._serialized_start=1802
-  _globals['_DIRECTORYASSIGNMENTTOPICRESULT']._serialized_end=1911
-  _globals['_DIRECTORYASSIGNMENTRESULT']._serialized_start=1913
-  _globals['_DIRECTORYASSIGNMENTRESULT']._serialized_end=1989
-  _globals['_FOLLOWMETADATAREQUEST']._serialized_start=1991
-  _globals['_FOLLOWMETADATAREQUEST']._serialized_end=2076
-  _globals['_FOLLOWMETADATARESPONSE']._serialized_start=2079
-  _globals['_FOLLOWMETADATARESPONSE']._serialized_end=2280
-  _globals['_METADATAENTRY']._serialized_start=2282
-  _globals['_METADATAENTRY']._serialized_end=2365
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=2367
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=2436
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=2438
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=2519
-  _globals['_CONTROLLERSERVICE']._serialized_start=2522
-  _globals['_CONTROLLERSERVICE']._serialized_end=3113
+  _globals['_REGISTERBROKERREQUEST']._serialized_start=108
+  _globals['_REGISTERBROKERREQUEST']._serialized_end=341
+  _globals['_REGISTERBROKERRESPONSE']._serialized_start=343
+  _globals['_REGISTERBROKERRESPONSE']._serialized_end=389
+  _globals['_BROKERHEARTBEATREQUEST']._serialized_start=392
+  _globals['_BROKERHEARTBEATREQUEST']._serialized_end=560
+  _globals['_BROKERHEARTBEATRESPONSE']._serialized_start=562
+  _globals['_BROKERHEARTBEATRESPONSE']._serialized_end=654
+  _globals['_ALTERPARTITIONREQUEST']._serialized_start=656
+  _globals['_ALTERPARTITIONREQUEST']._serialized_end=769
+  _globals['_ALTERPARTITIONTOPIC']._serialized_start=771
+  _globals['_ALTERPARTITIONTOPIC']._serialized_end=862
+  _globals['_ALTERPARTITIONITEM']._serialized_start=864
+  _globals['_ALTERPARTITIONITEM']._serialized_end=986
+  _globals['_ISRMEMBER']._serialized_start=988
+  _globals['_ISRMEMBER']._serialized_end=1040
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=1042
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=1121
+  _globals['_ALTERPARTITIONTOPICRESULT']._serialized_start=1123
+  _globals['_ALTERPARTITIONTOPICRESULT']._serialized_end=1226
+  _globals['_ALTERPARTITIONITEMRESULT']._serialized_start=1229
+  _globals['_ALTERPARTITIONITEMRESULT']._serialized_end=1383
+  _globals['_ASSIGNREPLICASTODIRSREQUEST']._serialized_start=1385
+  _globals['_ASSIGNREPLICASTODIRSREQUEST']._serialized_end=1509
+  _globals['_DIRECTORYASSIGNMENT']._serialized_start=1511
+  _globals['_DIRECTORYASSIGNMENT']._serialized_end=1608
+  _globals['_DIRECTORYASSIGNMENTTOPIC']._serialized_start=1610
+  _globals['_DIRECTORYASSIGNMENTTOPIC']._serialized_end=1674
+  _globals['_ASSIGNREPLICASTODIRSRESPONSE']._serialized_start=1676
+  _globals['_ASSIGNREPLICASTODIRSRESPONSE']._serialized_end=1766
+  _globals['_DIRECTORYASSIGNMENTTOPICRESULT']._serialized_start=1768
+  _globals['_DIRECTORYASSIGNMENTTOPICRESULT']._serialized_end=1877
+  _globals['_DIRECTORYASSIGNMENTRESULT']._serialized_start=1879
+  _globals['_DIRECTORYASSIGNMENTRESULT']._serialized_end=1955
+  _globals['_FOLLOWMETADATAREQUEST']._serialized_start=1957
+  _globals['_FOLLOWMETADATAREQUEST']._serialized_end=2042
+  _globals['_FOLLOWMETADATARESPONSE']._serialized_start=2045
+  _globals['_FOLLOWMETADATARESPONSE']._serialized_end=2246
+  _globals['_METADATAENTRY']._serialized_start=2248
+  _globals['_METADATAENTRY']._serialized_end=2331
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=2333
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=2402
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=2404
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=2485
+  _globals['_CONTROLLERSERVICE']._serialized_start=2488
+  _globals['_CONTROLLERSERVICE']._serialized_end=3079
 # @@protoc_insertion_point(module_scope)

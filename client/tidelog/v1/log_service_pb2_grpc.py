@@ -79,6 +79,11 @@ class LogServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsResponse.FromString,
                 _registered_method=True)
+        self.InitProducerId = channel.unary_unary(
+                '/tidelog.v1.LogService/InitProducerId',
+                request_serializer=tidelog_dot_v1_dot_log__service__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_log__service__pb2.InitProducerIdResponse.FromString,
+                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -149,6 +154,13 @@ class LogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InitProducerId(self, request, context):
+        """Gives an idempotent producer an id that no other producer has (KIP-98).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -196,6 +208,11 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.AlterReplicaLogDirs,
                     request_deserializer=tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsResponse.SerializeToString,
+            ),
+            'InitProducerId': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducerId,
+                    request_deserializer=tidelog_dot_v1_dot_log__service__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_log__service__pb2.InitProducerIdResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -441,6 +458,33 @@ class LogService(object):
             '/tidelog.v1.LogService/AlterReplicaLogDirs',
             tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsRequest.SerializeToString,
             tidelog_dot_v1_dot_log__service__pb2.AlterReplicaLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InitProducerId(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.LogService/InitProducerId',
+            tidelog_dot_v1_dot_log__service__pb2.InitProducerIdRequest.SerializeToString,
+            tidelog_dot_v1_dot_log__service__pb2.InitProducerIdResponse.FromString,
             options,
             channel_credentials,
             insecure,

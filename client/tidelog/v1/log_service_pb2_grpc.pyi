@@ -53,6 +53,8 @@ class LogServiceStub:
     """Moves replicas of this node to other log directories of it (KIP-113); answers when the moves
     have begun.
     """
+    InitProducerId: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.InitProducerIdRequest, _log_service_pb2.InitProducerIdResponse]
+    """Gives an idempotent producer an id that no other producer has (KIP-98)."""
 
 @_typing.type_check_only
 class LogServiceAsyncStub(LogServiceStub):
@@ -79,6 +81,8 @@ class LogServiceAsyncStub(LogServiceStub):
     """Moves replicas of this node to other log directories of it (KIP-113); answers when the moves
     have begun.
     """
+    InitProducerId: _aio.UnaryUnaryMultiCallable[_log_service_pb2.InitProducerIdRequest, _log_service_pb2.InitProducerIdResponse]  # type: ignore[assignment]
+    """Gives an idempotent producer an id that no other producer has (KIP-98)."""
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -156,5 +160,13 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         """Moves replicas of this node to other log directories of it (KIP-113); answers when the moves
         have begun.
         """
+
+    @_abc_1.abstractmethod
+    def InitProducerId(
+        self,
+        request: _log_service_pb2.InitProducerIdRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_service_pb2.InitProducerIdResponse, _abc.Awaitable[_log_service_pb2.InitProducerIdResponse]]:
+        """Gives an idempotent producer an id that no other producer has (KIP-98)."""
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,7 +12,7 @@ from typing import Protocol
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
-from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry
+from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
 
 LeaderHint = common_pb2.LeaderIdAndEpoch
 
@@ -94,6 +94,7 @@ class NodeContext:
     voters: Mapping[int, tuple[str, int]]
     clock: Clock
     fetch_max_bytes: int
+    throttles: ReplicationThrottles
 
     def partition(self, topic: str, index: int) -> Partition:
         """Return a partition that this node holds.

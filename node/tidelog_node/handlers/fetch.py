@@ -3,6 +3,9 @@
 Every partition is read once; when that gives less than ``min_bytes`` the request waits, and reads again only the
 partitions that changed. An error or a diverging epoch answers at once. The first partition with records returns
 at least one whole batch, all others together keep to ``max_bytes`` and to the node's ``fetch.max.bytes``.
+
+A throttled replica that is not in sync gets nothing while the leader's limit is exceeded; its fetch counts as an
+acknowledgement nevertheless, and what it waits for does not end the poll (KIP-73).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ class _Item:
     partition: Partition | None = None
     read: ReadResult | None = None
     error: TidelogError | None = None
+    is_limited: bool = False
 
     @property
     def size(self) -> int:
@@ -120,6 +124,9 @@ class _Fetch:
         try:
             item.partition = self._partition(item)
             max_bytes = min(item.request.partition_max_bytes, max(0, remaining))
+            item.is_limited = self._is_limited(item.partition)
+            if item.is_limited:
+                max_bytes = min(max_bytes, self._throttled_bytes())
             item.read = self._read_partition(item, item.partition, max_bytes)
             item.error = None
         except TidelogError as error:
@@ -137,11 +144,26 @@ class _Fetch:
             self._is_read_committed,
             LeaderEpoch(asked.last_fetched_epoch) if asked.HasField("last_fetched_epoch") else None,
             asked.log_start_offset,
+            is_held_back=item.is_limited and max_bytes <= 0,
         )
         same_rack = self._request.rack_id and self._request.rack_id == self._context.rack
         if self._follower is None and same_rack and partition.state.leader is None:
             return partition.read_as_replica(request)
         return partition.read_as_leader(request, self._follower)
+
+    def _is_limited(self, partition: Partition) -> bool:
+        """Whether the reader is a throttled follower that is not in sync: one that is could leave the ISR by it."""
+        if self._follower is None or not partition.is_leader_throttled:
+            return False
+        leader = partition.state.leader
+        return leader is not None and self._follower.replica_id not in leader.isr.members
+
+    def _throttled_bytes(self) -> int:
+        """Return what limited followers may still get in this response."""
+        throttle = self._context.throttles.leader
+        if throttle.is_exceeded:
+            return 0
+        return throttle.transfer_bytes - sum(item.size for item in self._items if item.is_limited)
 
     def _partition(self, item: _Item) -> Partition:
         topic, index = item.topic, item.request.index
@@ -152,6 +174,7 @@ class _Fetch:
         return partition
 
     def _response(self) -> pb.FetchResponse:
+        self._record_throttled()
         response = pb.FetchResponse()
         results: pb.FetchTopicResult | None = None
         topic: pb.FetchTopic | None = None
@@ -160,6 +183,13 @@ class _Fetch:
                 topic, results = item.topic, response.topics.add(name=item.topic.name)
             self._fill(results.partitions.add(index=item.request.index), item)
         return response
+
+    def _record_throttled(self) -> None:
+        if self._follower is None:
+            return
+        size = sum(item.size for item in self._items if item.partition and item.partition.is_leader_throttled)
+        if size:
+            self._context.throttles.leader.record(size)
 
     def _fill(self, result: pb.FetchPartitionResult, item: _Item) -> None:
         result.high_watermark = result.last_stable_offset = result.log_start_offset = -1

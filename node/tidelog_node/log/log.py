@@ -23,6 +23,7 @@ from tidelog_node.log.deletion import condemn_directory, delete_directory
 from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
 from tidelog_node.log.expiry import find_expired_segments
 from tidelog_node.log.files import OS_FILES, Buffer, Files, storage_errors
+from tidelog_node.log.founding import Founding
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producer_replay import ProducerReplay
@@ -46,7 +47,7 @@ class PartitionLog(LogReader):
     call raises it.
     """
 
-    __slots__ = ("_appender", "_files", "_unflushed_since_ms", "recovery")
+    __slots__ = ("_appender", "_files", "_founding", "_unflushed_since_ms", "recovery")
 
     def __init__(
         self,
@@ -56,10 +57,12 @@ class PartitionLog(LogReader):
         files: Files,
         recovery: RecoveryReport,
         log_start_offset: int,
+        founding: Founding | None = None,
     ) -> None:
         super().__init__(local, epochs, producers, log_start_offset)
         self.recovery = recovery
         self._files = files
+        self._founding = founding
         self._unflushed_since_ms: int | None = None
         self._appender = Appender(local, epochs, producers)
 
@@ -75,19 +78,22 @@ class PartitionLog(LogReader):
         log_start_offset: int = 0,
         producer_id_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         now_ms: int = 0,
+        founding: Founding | None = None,
     ) -> PartitionLog:
         """Open the log in a directory, which is created when missing, and repair what a crash left.
 
         ``clean`` says that the log was closed and its directory's clean-shutdown marker found; otherwise every batch
         from ``recovery_point`` on is checked. ``recovery`` then tells what was cut. ``log_start_offset`` is the
-        checkpointed one; a log that ends below it has nothing that may be read, and begins there anew.
+        checkpointed one; a log that ends below it has nothing that may be read, and begins there anew. With ``founding``
+        the directory is new and empty, and not on the disk yet.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk refuses.
         """
-        known = RecoveryInput(files, directory, config, clean, recovery_point, log_start_offset, now_ms)
+        is_new = founding is not None
+        known = RecoveryInput(files, directory, config, clean, recovery_point, log_start_offset, now_ms, is_new)
         with storage_errors("Opening the log", directory):
-            names = _names_in(files, directory)
+            names = () if is_new else _names_in(files, directory)
             epochs = LeaderEpochCache(files, directory, exists=EPOCH_CHECKPOINT in names)
             producers = ProducerReplay(ProducerStates(files, directory, producer_id_expiration_ms), now_ms)
             segments, report = load_segments(known, names, epochs, producers)
@@ -96,7 +102,7 @@ class PartitionLog(LogReader):
             point = active.next_offset if clean else recovery_point
             local = LocalLog(files, directory, config, segments, epochs, point, is_untouched)
             log_start = max(log_start_offset, segments[0].base_offset)
-            log = cls(local, epochs, producers, files, report, log_start)
+            log = cls(local, epochs, producers, files, report, log_start, founding)
             producers.states.retain_snapshots(local.segments.base_offsets)
         if log_start > log.log_end_offset:
             logger.warning("%s ends at offset %d and begins anew at %d", directory, log.log_end_offset, log_start)
@@ -126,6 +132,8 @@ class PartitionLog(LogReader):
                 INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE; FENCED_LEADER_EPOCH when the log has records of a later
                 epoch; KAFKA_STORAGE_ERROR. The log is then as it was.
         """
+        if self._founding is not None:
+            self.complete_founding()
         info = self._appender.append_as_leader(records, leader_epoch, now_ms)
         self._appended(now_ms)
         return info
@@ -141,9 +149,22 @@ class PartitionLog(LogReader):
                 predecessor's; nothing is appended.
             TidelogError: KAFKA_STORAGE_ERROR.
         """
+        if self._founding is not None:
+            self.complete_founding()
         info = self._appender.append_as_follower(records, now_ms)
         self._appended(now_ms)
         return info
+
+    def complete_founding(self) -> None:
+        """Put the new directory on the disk, with whose it is; safe in a thread, and done before the first append.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        founding = self._founding
+        if founding is not None:
+            founding.complete()
+            self._founding = None
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment, unless it is empty, and begin another one.
@@ -297,6 +318,8 @@ class PartitionLog(LogReader):
                 for every log that is offline.
         """
         if not self._local.is_closed:
+            if self.failure is None:
+                self.complete_founding()
             self._local.close()
             if self.log_end_offset > self._local.segments.first.base_offset or len(self._producers.states):
                 self._producers.states.take_snapshot(self.log_end_offset, durable=True)
@@ -318,13 +341,19 @@ class PartitionLog(LogReader):
 
     def condemn(self) -> Path:
         """Close the files and rename the directory to ``topic-N.<uuid>-delete``, for it to be removed later."""
+        self._give_up_founding()
         self._local.close_files()
         return condemn_directory(self._files, self.directory)
 
     def delete(self) -> None:
         """Close the files and remove the directory."""
+        self._give_up_founding()
         self._local.close_files()
         delete_directory(self._files, self.directory)
+
+    def _give_up_founding(self) -> None:
+        if self._founding is not None:
+            self._founding.give_up()
 
     def _appended(self, now_ms: int) -> None:
         if self._unflushed_since_ms is None:

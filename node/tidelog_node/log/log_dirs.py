@@ -33,6 +33,7 @@ from tidelog_node.log.cleaner import CleanerCheckpoint
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.deletion import condemn_directory, remove_deleted, remove_directory
 from tidelog_node.log.files import OS_FILES, Files, storage_errors
+from tidelog_node.log.founding import Founding
 from tidelog_node.log.log import PartitionLog
 from tidelog_node.log.meta_properties import (
     META_PROPERTIES,
@@ -157,17 +158,27 @@ class LogDirectory:
         """
         return read_topic_id(self._files, self.partition_path(topic, partition))
 
-    def open_log(self, topic: str, partition: int, topic_id: TopicId, config: LogConfig) -> PartitionLog:
+    def open_log(
+        self, topic: str, partition: int, topic_id: TopicId, config: LogConfig, *, may_found_later: bool = False
+    ) -> PartitionLog:
         """Open or create the log of a partition, recovering it unless the last stop was clean.
+
+        With ``may_found_later`` a new one is not on the disk when this returns, but before its first record.
 
         Raises:
             TidelogError: INCONSISTENT_TOPIC_ID when the directory is of an earlier topic of that name;
                 KAFKA_STORAGE_ERROR.
         """
         path, key = self.partition_path(topic, partition), (topic, partition)
+        is_known = key in self._held
         with storage_errors("Creating", path):
             self._files.mkdir(path)
-        self._held.add(key)
+            self._held.add(key)
+            is_new = not is_known and not self._files.listdir(path)
+        if is_new and may_found_later:
+            self._forget_checkpoints(key)
+            founding = Founding(self._files, path, topic_id)
+            return self._open(path, config, self._files, path.name, PartitionCheckpoint(0, 0, 0), founding)
         if read_topic_id(self._files, path) is None:
             self._forget_checkpoints(key)
         ensure_topic_id(self._files, path, topic_id)
@@ -265,7 +276,13 @@ class LogDirectory:
             self._files.close(lock)
 
     def _open(
-        self, path: Path, config: LogConfig, files: Files, name: str, checkpoint: PartitionCheckpoint
+        self,
+        path: Path,
+        config: LogConfig,
+        files: Files,
+        name: str,
+        checkpoint: PartitionCheckpoint,
+        founding: Founding | None = None,
     ) -> PartitionLog:
         is_clean = name in self._clean
         self._clean.discard(name)
@@ -278,6 +295,7 @@ class LogDirectory:
             log_start_offset=checkpoint.log_start_offset,
             producer_id_expiration_ms=self.producer_id_expiration_ms,
             now_ms=time.time_ns() // 1_000_000,
+            founding=founding,
         )
 
     def _write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:

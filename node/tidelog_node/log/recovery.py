@@ -57,7 +57,10 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryInput:
-    """What is known of a log that is opened; the offsets come from the checkpoints of its log directory."""
+    """What is known of a log that is opened; the offsets come from the checkpoints of its log directory.
+
+    ``is_new`` says that the directory is empty, and need not be on the disk before the first append.
+    """
 
     files: Files
     directory: Path
@@ -66,6 +69,7 @@ class RecoveryInput:
     recovery_point: int
     log_start_offset: int
     now_ms: int
+    is_new: bool = False
 
 
 def load_segments(
@@ -77,18 +81,16 @@ def load_segments(
     disk refuses; what was opened by then is closed.
     """
     files, directory, config = known.files, known.directory, known.config
+    if known.is_new:
+        return [_first_segment(known, epochs, producers)], RecoveryReport()
     names = finish_swaps(files, directory, config, names)
     bases = _tidy(files, directory, names)
     producers.names = [name for name in names if not name.endswith(TEMPORARY_SUFFIX)]
     segments: list[Segment] = []
     try:
         if not bases:
-            start = known.log_start_offset
-            segments.append(Segment.create(files, directory, start, config))
-            segments[0].created_ms = known.now_ms
+            segments.append(_first_segment(known, epochs, producers))
             files.fsync_directory(directory)
-            epochs.clear()
-            producers.load(segments, start, start)
             return segments, RecoveryReport()
         for base in bases:
             segment = Segment.open(files, directory, base, config)
@@ -101,6 +103,15 @@ def load_segments(
         for segment in segments:
             segment.close()
         raise
+
+
+def _first_segment(known: RecoveryInput, epochs: LeaderEpochCache, producers: ProducerReplay) -> Segment:
+    start = known.log_start_offset
+    segment = Segment.create(known.files, known.directory, start, known.config, is_alone=known.is_new)
+    segment.created_ms = known.now_ms
+    epochs.clear()
+    producers.load([segment], start, start)
+    return segment
 
 
 class _Recovery:

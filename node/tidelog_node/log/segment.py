@@ -79,12 +79,22 @@ class Segment:
         return cls(files, directory, base_offset, config, BatchFile.open(files, path), suffix)
 
     @classmethod
-    def create(cls, files: Files, directory: Path, base_offset: int, config: LogConfig, suffix: str = "") -> Segment:
+    def create(
+        cls,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        suffix: str = "",
+        *,
+        is_alone: bool = False,
+    ) -> Segment:
         """Create an empty segment in place of what an earlier attempt left under its name.
 
-        With ``preallocate`` the file has its full size at once, unless it is a cleaner's.
+        With ``preallocate`` the file has its full size at once, unless it is a cleaner's. ``is_alone`` says that the
+        directory is empty.
         """
-        for index_suffix in INDEX_SUFFIXES:
+        for index_suffix in () if is_alone else INDEX_SUFFIXES:
             remove_if_there(files, directory / segment_name(base_offset, index_suffix + suffix))
         path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
         allocated = config.segment_bytes if config.preallocate and not suffix else 0

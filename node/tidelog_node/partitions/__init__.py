@@ -6,6 +6,7 @@ from tidelog_node.partitions.metadata_cache import MetadataCache
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.reads import FollowerIdentity, ReadRequest, ReadResult
 from tidelog_node.partitions.registry import PartitionRegistry
+from tidelog_node.partitions.throttles import ReplicationThrottles
 
 __all__ = [
     "Clock",
@@ -16,5 +17,6 @@ __all__ = [
     "PartitionRegistry",
     "ReadRequest",
     "ReadResult",
+    "ReplicationThrottles",
     "SystemClock",
 ]

@@ -2,7 +2,8 @@
 
 The fetch of an offset acknowledges everything below it, so the next fetch leaves as soon as the last answer is in the
 logs. A partition with an error waits alone, longer each time; the others go on. A new partition interrupts the
-poll, which then leaves again with it.
+poll, which then leaves again with it. While the node's limit is exceeded, throttled partitions that are not in sync
+are left out (KIP-73); they are when they have reached the leader's high watermark.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.throttles import ReplicationThrottle
 from tidelog_node.partitions.transport import ReplicaTransport
 from tidelog_node.replication import EpochEnd
 
@@ -49,7 +51,7 @@ class FetcherSettings:
 class _Fetched:
     """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with errors in a row.
 
-    ``failing_with`` is the last of these errors, None after a success.
+    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync``: it had all that was committed.
     """
 
     partition: Partition
@@ -57,6 +59,12 @@ class _Fetched:
     pause_until_ms: int = 0
     backoff_ms: int = 0
     failing_with: ErrorCode | None = None
+    is_in_sync: bool = False
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it waits while the node's limit is exceeded."""
+        return self.partition.is_follower_throttled and not self.is_in_sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class LeaderFetcher:
         transport: ReplicaTransport,
         settings: FetcherSettings,
         clock: Clock,
+        throttle: ReplicationThrottle,
     ) -> None:
         self.leader_id = leader_id
         self._identity = identity
@@ -85,6 +94,7 @@ class LeaderFetcher:
         self._transport = transport
         self._settings = settings
         self._clock = clock
+        self._throttle = throttle
         self._partitions: dict[Partition, _Fetched] = {}
         self._added = asyncio.Event()
         self._failures = 0
@@ -118,8 +128,7 @@ class LeaderFetcher:
                 await self._back_off(TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
 
     async def _wait_for_work(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        pauses = [f.pause_until_ms - now_ms for f in self._partitions.values()]
+        pauses = self._pauses()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._added.wait(), max(1, min(pauses)) / 1000 if pauses else None)
 
@@ -148,14 +157,22 @@ class LeaderFetcher:
 
     def _ready(self) -> dict[tuple[str, int], _Sent]:
         now_ms = self._clock.monotonic_ms()
+        is_exceeded = self._throttle.is_exceeded
         return {
             (p.topic, p.index): _Sent(fetched, p.log.log_end_offset)
             for p, fetched in self._partitions.items()
-            if fetched.pause_until_ms <= now_ms
+            if fetched.pause_until_ms <= now_ms and not (is_exceeded and fetched.is_limited)
         }
+
+    def _pauses(self) -> list[int]:
+        """Return in how many milliseconds each partition may be fetched; 0 or less: now."""
+        now_ms, throttled_ms = self._clock.monotonic_ms(), self._throttle.wait_ms()
+        return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._partitions.values()]
 
     def _request(self, sent: dict[tuple[str, int], _Sent]) -> pb.FetchRequest:
         topics: dict[str, pb.FetchTopic] = {}
+        limited = sum(item.fetched.is_limited for item in sent.values())
+        limited_bytes = min(self._throttle.transfer_bytes // max(limited, 1), self._settings.partition_max_bytes)
         for item in sent.values():
             partition = item.fetched.partition
             topic = topics.get(partition.topic)
@@ -166,7 +183,9 @@ class LeaderFetcher:
                 pb.FetchPartition(
                     index=partition.index,
                     fetch_offset=item.offset,
-                    partition_max_bytes=self._settings.partition_max_bytes,
+                    partition_max_bytes=(
+                        limited_bytes if item.fetched.is_limited else self._settings.partition_max_bytes
+                    ),
                     current_leader_epoch=item.fetched.leader_epoch,
                     last_fetched_epoch=None if latest_epoch == NO_EPOCH else latest_epoch,
                     log_start_offset=partition.log.log_start_offset,
@@ -183,9 +202,7 @@ class LeaderFetcher:
 
     def _wait_ms(self) -> int:
         """A poll ends in time for the partitions that are paused."""
-        now_ms = self._clock.monotonic_ms()
-        pauses = [f.pause_until_ms - now_ms for f in self._partitions.values() if f.pause_until_ms > now_ms]
-        return max(1, min([self._settings.max_wait_ms, *pauses]))
+        return min([self._settings.max_wait_ms, *(pause_ms for pause_ms in self._pauses() if pause_ms > 0)])
 
     async def _take(self, response: pb.FetchResponse, sent: dict[tuple[str, int], _Sent]) -> None:
         for topic in response.topics:
@@ -216,6 +233,9 @@ class LeaderFetcher:
         )
         fetched.backoff_ms = 0
         fetched.failing_with = None
+        fetched.is_in_sync = partition.log.log_end_offset >= result.high_watermark
+        if partition.is_follower_throttled and result.records:
+            self._throttle.record(len(result.records))
 
     def _pause(self, fetched: _Fetched, error: TidelogError) -> None:
         """Leave a partition alone for a while; of failures in a row for one reason only the first is worth a line."""
@@ -245,6 +265,7 @@ class FetcherPool:
         transport: ReplicaTransport,
         settings: FetcherSettings,
         clock: Clock,
+        throttle: ReplicationThrottle,
     ) -> None:
         self._tasks = tasks
         self._broker_id = broker_id
@@ -254,6 +275,7 @@ class FetcherPool:
         self._transport = transport
         self._settings = settings
         self._clock = clock
+        self._throttle = throttle
         self._leader_of: dict[Partition, BrokerId] = {}
         self._running: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
 
@@ -292,6 +314,7 @@ class FetcherPool:
                 self._transport,
                 self._settings,
                 self._clock,
+                self._throttle,
             )
             task = self._tasks.create_task(fetcher.run(), name=f"fetcher-of-node-{leader_id}")
             self._running[leader_id] = (fetcher, task)

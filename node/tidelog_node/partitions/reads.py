@@ -25,7 +25,8 @@ class ReadRequest:
     """A fetch of one partition.
 
     ``leader_epoch`` is the one that the reader believes in, None for "do not check" (KIP-320). The last two are a
-    follower's: the epoch of its last record, None when it has none, and where its log starts.
+    follower's: the epoch of its last record, None when it has none, and where its log starts. One that
+    ``is_held_back`` gets no records now.
     """
 
     fetch_offset: int
@@ -34,6 +35,7 @@ class ReadRequest:
     is_read_committed: bool = False
     last_fetched_epoch: LeaderEpoch | None = None
     log_start_offset: int = -1
+    is_held_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def epoch_end(answer: tuple[int, int]) -> EpochEnd | None:
 
 
 def _read(log: PartitionLog, request: ReadRequest, limit: int) -> bytes:
-    if request.fetch_offset == limit:
+    if request.fetch_offset == limit or request.is_held_back:
         return b""
     return log.read(request.fetch_offset, request.max_bytes, limit)
 

@@ -4,6 +4,7 @@ from tidelog_node.replication.commands import Command
 from tidelog_node.replication.events import Event
 from tidelog_node.replication.follower import FollowerState
 from tidelog_node.replication.leader import LeaderState
+from tidelog_node.replication.quota import ReplicationQuota, is_throttled
 from tidelog_node.replication.state import PartitionState
 from tidelog_node.replication.truncation import EpochEnd, find_divergence, truncation_offset
 
@@ -14,6 +15,8 @@ __all__ = [
     "FollowerState",
     "LeaderState",
     "PartitionState",
+    "ReplicationQuota",
     "find_divergence",
+    "is_throttled",
     "truncation_offset",
 ]

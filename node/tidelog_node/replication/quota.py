@@ -4,14 +4,15 @@ A node has one quota as a leader and one as a follower. Both say only when a thr
 was transferred is told to them in any case, also for replicas that do not wait because they are in sync, so that the
 limit is one on all the traffic of the throttled replicas.
 
-The rate is measured as Kafka does: over samples of one second, eleven at most, the one that grows included, and never over
-less than one second. A transfer is allowed while that rate is not above the limit; how large it will be is not known
-beforehand. So, of the transfers that asked first, never more than eleven seconds' bytes and one transfer begin within any
-ten seconds, also after an idle time.
+The rate is measured as Kafka does: over samples of one second, eleven at most, the one that grows included, and never
+over less than one second. A transfer is allowed while that rate is not above the limit; how large it will be is not
+known beforehand. So, of the transfers that asked first, never more than eleven seconds' bytes and one transfer begin
+within any ten seconds, also after an idle time.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterable
@@ -69,9 +70,9 @@ class ReplicationQuota:
         """Return after how many milliseconds, if nothing more is transferred, the limit is kept again; 0 if it is."""
         if not self.is_exceeded(now_ms):
             return 0
-        total, since_ms = self._total, now_ms
+        total, since_ms, rate = self._total, now_ms, max(self._bytes_per_second, 1 / SPAN_MS)
         for begin_ms, size in self._samples:
-            kept_ms = begin_ms + max(SAMPLE_MS, math.ceil(total * 1000 / self._bytes_per_second))
+            kept_ms = begin_ms + max(SAMPLE_MS, math.ceil(total * 1000 / rate))
             if kept_ms < begin_ms + SPAN_MS:
                 return max(kept_ms, since_ms) - now_ms
             # The others alone count when this one is forgotten.
@@ -84,7 +85,7 @@ class ReplicationQuota:
         assert self._total == sum(size for _, size in self._samples)
         assert len(self._samples) <= SAMPLES, self._samples
         begins = [begin for begin, _ in self._samples]
-        assert all(later - earlier >= SAMPLE_MS for earlier, later in zip(begins, begins[1:], strict=False)), begins
+        assert all(later - earlier >= SAMPLE_MS for earlier, later in itertools.pairwise(begins)), begins
 
     def _forget(self, now_ms: int) -> None:
         while self._samples and now_ms - self._samples[0][0] >= SPAN_MS:

@@ -25,7 +25,13 @@ from tidelog.transport.binding import bind_port
 from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from tidelog_node.handlers import NodeContext
-from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
+from tidelog_node.partitions import (
+    LogDirectories,
+    MetadataCache,
+    PartitionRegistry,
+    ReplicationThrottles,
+    SystemClock,
+)
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
@@ -90,6 +96,7 @@ class Node:
         self._directories = directories
         self._previous_broker_epoch = directories.previous_broker_epoch
         self._clock = SystemClock()
+        self._throttles = ReplicationThrottles(self._clock)
         self._broker_id = BrokerId(config.node_id)
         self._controller = ControllerClient(config.voters)
         self._cache = MetadataCache()
@@ -180,6 +187,7 @@ class Node:
             self._transport,
             _fetcher_settings(config),
             self._clock,
+            self._throttles.follower,
         )
         isr_changes = IsrChanges(self._controller, self._broker_id, self._broker_epoch)
         assignments = DirectoryAssignments(self._controller, self._broker_id, self._broker_epoch)
@@ -217,6 +225,7 @@ class Node:
             self._config.voters,
             self._clock,
             self._config.fetch_max_bytes,
+            self._throttles,
         )
         budget = ByteBudget(self._config.queued_max_request_bytes)
         add_LogServiceServicer_to_server(LogService(context, budget), self._server)

@@ -1,6 +1,7 @@
 """The controller: decides on requests against the metadata image, without I/O, clock or randomness."""
 
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.controller.state_machine import Controller, ControllerConfig
+from tidelog_quorum.controller.state_machine import Controller
 
 __all__ = ["Controller", "ControllerConfig", "Result"]

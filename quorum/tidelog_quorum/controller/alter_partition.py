@@ -1,20 +1,40 @@
-"""A leader's change of its partition's ISR, as compare-and-set on both epochs (KIP-497, 841, 858, 903)."""
+"""A leader's change of its partition's ISR, as compare-and-set on both epochs (KIP-497, 841, 858, 903).
+
+The checks of one partition, in Kafka's order; the first that fails is the answer:
+
+=========================== ==========================================================================================
+UNKNOWN_TOPIC_ID            no topic has the id
+UNKNOWN_TOPIC_OR_PARTITION  the topic has no such partition
+NOT_CONTROLLER              an epoch is ahead: another controller must have given it out
+FENCED_LEADER_EPOCH         the leader epoch has passed
+INVALID_REQUEST             somebody else leads
+INVALID_UPDATE_VERSION      the partition epoch has passed
+INVALID_REQUEST             the ISR is empty, has a stranger or a member twice, or does not have the leader
+INELIGIBLE_REPLICA          a member is unknown, shutting down, fenced, of another broker epoch, or on a failed directory
+NEW_LEADER_ELECTED          the change is made, and completes a reassignment that takes the leader away
+=========================== ==========================================================================================
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidelog.config import TopicConfig
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId, TopicId, topic_id_text
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller.brokers import check_broker_epoch
+from tidelog_quorum.controller.elections import rules_of
+from tidelog_quorum.controller.partition_change import PartitionTarget, partition_change
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
-from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord
+from tidelog_quorum.metadata.records import MetadataRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 
-def alter_partition(image: MetadataImage, request: pb.AlterPartitionRequest) -> Result[pb.AlterPartitionResponse]:
+def alter_partition(
+    image: MetadataImage, own: TopicConfig, request: pb.AlterPartitionRequest
+) -> Result[pb.AlterPartitionResponse]:
     """Change the ISR of partitions that the asking broker leads; each answer is the partition's new state or an error.
 
     Raises:
@@ -27,7 +47,7 @@ def alter_partition(image: MetadataImage, request: pb.AlterPartitionRequest) -> 
     topics = []
     for item in request.topics:
         topic = image.topic_by_id(TopicId(item.topic_id))
-        results = [_alter(image, topic, item, p, broker.broker_id, records) for p in item.partitions]
+        results = [_alter(image, own, topic, item, p, broker.broker_id, records) for p in item.partitions]
         topics.append(pb.AlterPartitionTopicResult(topic_id=item.topic_id, partitions=results))
     return Result(records, pb.AlterPartitionResponse(topics=topics))
 
@@ -40,6 +60,7 @@ def _check_unique(request: pb.AlterPartitionRequest) -> None:
 
 def _alter(
     image: MetadataImage,
+    own: TopicConfig,
     topic: TopicImage | None,
     item: pb.AlterPartitionTopic,
     asked: pb.AlterPartitionItem,
@@ -47,22 +68,22 @@ def _alter(
     records: list[MetadataRecord],
 ) -> pb.AlterPartitionItemResult:
     try:
-        if topic is None:
-            topic_id = topic_id_text(TopicId(item.topic_id))
-            raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id}")
-        partition = topic.partitions.get(asked.index)
-        if partition is None:
-            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{asked.index}")
-        name = f"{topic.name}-{asked.index}"
-        _check_epochs(name, partition, asked, broker_id)
-        _check_isr(image, name, partition, asked)
+        topic, partition = _checked(image, topic, item, asked, broker_id)
+        change = partition_change(
+            image.brokers,
+            rules := rules_of(image, topic.name, own),
+            topic.topic_id,
+            asked.index,
+            partition,
+            PartitionTarget(isr=tuple(BrokerId(m.broker_id) for m in asked.new_isr)),
+            rules.election,
+        )
+        if change is not None:
+            records.append(change)
+            partition = partition.changed_by(change)
+        _check_still_leads(f"{topic.name}-{asked.index}", partition, broker_id)
     except TidelogError as error:
         return pb.AlterPartitionItemResult(index=asked.index, error=error_message(error))
-    isr = tuple(BrokerId(m.broker_id) for m in asked.new_isr)
-    if isr != partition.isr:
-        change = PartitionChangeRecord(topic.topic_id, asked.index, isr=isr)
-        records.append(change)
-        partition = partition.changed_by(change)
     return pb.AlterPartitionItemResult(
         index=asked.index,
         leader_id=partition.leader,
@@ -70,6 +91,33 @@ def _alter(
         partition_epoch=partition.partition_epoch,
         isr=partition.isr,
     )
+
+
+def _checked(
+    image: MetadataImage,
+    topic: TopicImage | None,
+    item: pb.AlterPartitionTopic,
+    asked: pb.AlterPartitionItem,
+    broker_id: BrokerId,
+) -> tuple[TopicImage, PartitionRegistration]:
+    """Return what is to be changed, unless one of the rules above is against it."""
+    if topic is None:
+        topic_id = topic_id_text(TopicId(item.topic_id))
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id}")
+    partition = topic.partitions.get(asked.index)
+    if partition is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{asked.index}")
+    name = f"{topic.name}-{asked.index}"
+    _check_epochs(name, partition, asked, broker_id)
+    _check_isr(image, name, partition, asked)
+    return topic, partition
+
+
+def _check_still_leads(name: str, partition: PartitionRegistration, broker_id: BrokerId) -> None:
+    """Unlike all other errors this one comes with a record; the leader learns the rest from the metadata log."""
+    if partition.leader != broker_id:
+        text = f"the change completed the reassignment of {name}, which {partition.leader} leads now"
+        raise error_for(ErrorCode.NEW_LEADER_ELECTED, text)
 
 
 def _check_epochs(

@@ -2,18 +2,22 @@
 
 The broker decides where its replicas are; the controller only needs to know, in order to elect another leader when a
 directory fails. An assignment to a directory that is offline, or lost, does just that; one to a directory that is
-online may make a replica eligible that was not, and so end a time without a leader.
+online may make a replica eligible that was not, and so end a time without a leader. A replica that gets another
+directory while its own is offline is a new and empty one: where the ELR is in use it is no member of it any more, nor of
+the ISR (KIP-966).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidelog.config import TopicConfig
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import DirectoryId, TopicId, topic_id_text
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_quorum.controller.brokers import ID_BYTES, check_broker_epoch
-from tidelog_quorum.controller.elections import change_of
+from tidelog_quorum.controller.brokers import check_broker_epoch
+from tidelog_quorum.controller.elections import NOBODY, rules_of, settled
+from tidelog_quorum.controller.registration import ID_BYTES
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord
@@ -21,7 +25,7 @@ from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 
 def assign_replicas_to_directories(
-    image: MetadataImage, request: pb.AssignReplicasToDirsRequest
+    image: MetadataImage, own: TopicConfig, request: pb.AssignReplicasToDirsRequest
 ) -> Result[pb.AssignReplicasToDirsResponse]:
     """Note where replicas of the asking broker are; each that cannot be gets its own error.
 
@@ -36,7 +40,7 @@ def assign_replicas_to_directories(
     for directory, topic_id, index in _assignments(request):
         result = results.setdefault(topic_id, pb.DirectoryAssignmentTopicResult(topic_id=topic_id))
         try:
-            records += _assign(image, broker, directory, image.topic_by_id(topic_id), topic_id, index)
+            records += _assign(image, own, broker, directory, image.topic_by_id(topic_id), topic_id, index)
             result.partitions.append(pb.DirectoryAssignmentResult(index=index))
         except TidelogError as error:
             result.partitions.append(pb.DirectoryAssignmentResult(index=index, error=error_message(error)))
@@ -60,6 +64,7 @@ def _check_request(request: pb.AssignReplicasToDirsRequest) -> None:
 
 def _assign(
     image: MetadataImage,
+    own: TopicConfig,
     broker: BrokerRegistration,
     directory: DirectoryId,
     topic: TopicImage | None,
@@ -74,10 +79,16 @@ def _assign(
     if broker.broker_id not in partition.replicas:
         text = f"broker {broker.broker_id} is no replica of {topic.name}-{index}: {partition.replicas}"
         raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
-    if partition.directory_of(broker.broker_id) == directory:
+    present = partition.directory_of(broker.broker_id)
+    if present == directory:
         return []
-    gone = frozenset() if broker.has_online(directory) else frozenset({broker.broker_id})
-    change = change_of(
-        image, topic_id, index, partition, gone, directories=partition.in_directory(broker.broker_id, directory)
+    change = settled(
+        image.brokers,
+        rules_of(image, topic.name, own),
+        topic_id,
+        index,
+        partition,
+        unclean_shutdown=NOBODY if broker.has_online(present) else frozenset({broker.broker_id}),
+        directories={broker.broker_id: directory},
     )
     return [] if change is None else [change]

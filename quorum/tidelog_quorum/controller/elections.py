@@ -1,103 +1,121 @@
-"""Who leads a partition when brokers come and go (Kafka's PartitionChangeBuilder with elections ``ONLINE``).
+"""Which partitions an event concerns, and by which rules each of them changes (``partition_change``).
 
-Rules:
-
-- a leader is a member of the ISR that is neither fenced nor shutting down, and whose log directory is online
-  (KIP-858); never anybody else (no unclean election);
-- the present leader stays while it is eligible; else the first eligible one in the order of the replicas follows;
-- a broker that goes away leaves the ISR, as a replica does whose log directory fails, but the ISR never becomes empty:
-  its last member stays, with leader -1. When
-  all members go at once the one that led stays, for it has whatever was acknowledged;
-- the leader epoch grows with a change of leader; a mere shrink of the ISR grows the partition epoch alone (since
-  Kafka 3.6, KAFKA-15021).
+A partition is *settled* when its ISR has only replicas that can serve, or none but a last one (see there), and when it
+has a leader if one can be elected. Brokers that come and go, log directories that fail and settings that change unsettle
+it; :func:`settled` says what settles it again. It depends only on the brokers as they will be, not on what happened.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
-from tidelog.ids import NO_BROKER, BrokerId, DirectoryId, TopicId
-from tidelog_quorum.metadata.image import MetadataImage
+from tidelog.config import TopicConfig
+from tidelog.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, TopicId
+from tidelog_quorum.controller.partition_change import ElectionRules, PartitionTarget, partition_change
+from tidelog_quorum.metadata.features import uses_elr
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord
-from tidelog_quorum.metadata.registrations import PartitionRegistration
+from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
+from tidelog_quorum.metadata.topic_config import min_insync_replicas, unclean_leader_election_enable
+
+Brokers: TypeAlias = Mapping[BrokerId, BrokerRegistration]
+Candidate: TypeAlias = tuple[TopicImage, int, PartitionRegistration]
+NOBODY: frozenset[BrokerId] = frozenset()
 
 
-def changes_without(image: MetadataImage, gone: frozenset[BrokerId]) -> list[MetadataRecord]:
-    """Return the changes after which none of ``gone`` leads, or is in an ISR that has another member."""
-    return _changes(image, lambda p: gone.intersection(p.isr) or None)
-
-
-def changes_without_directories(
-    image: MetadataImage, broker_id: BrokerId, lost: frozenset[DirectoryId]
-) -> list[MetadataRecord]:
-    """Return the changes after which no replica of a broker in one of ``lost`` leads, or is in an ISR with others."""
-    gone = frozenset({broker_id})
-    return _changes(image, lambda p: gone if broker_id in p.isr and p.directory_of(broker_id) in lost else None)
-
-
-def changes_with(image: MetadataImage, returned: BrokerId) -> list[MetadataRecord]:
-    """Return the elections that become possible when ``returned`` is unfenced: of partitions without a leader."""
-    broker = image.brokers[returned]
-    after = dataclasses.replace(image, brokers={**image.brokers, returned: dataclasses.replace(broker, fenced=False)})
-    return _changes(after, lambda p: frozenset() if p.leader == NO_BROKER else None)
-
-
-def change_of(
-    image: MetadataImage,
-    topic_id: TopicId,
-    index: int,
-    partition: PartitionRegistration,
-    gone: frozenset[BrokerId],
-    directories: tuple[DirectoryId, ...] | None = None,
-) -> PartitionChangeRecord | None:
-    """Return the change that leaves ``gone`` out and elects who can lead; None when nothing changes.
-
-    With ``directories`` the election is by these, and they are part of the change.
-    """
-    moved = partition if directories is None else dataclasses.replace(partition, directories=directories)
-    isr = tuple(b for b in partition.isr if b not in gone)
-    leader = _elect(partition, isr, lambda b: b not in gone and image.can_serve(moved, b))
-    isr = isr or _last_member(partition)
-    if (leader, isr, moved) == (partition.leader, partition.isr, partition):
-        return None
-    return PartitionChangeRecord(
-        topic_id,
-        index,
-        leader=None if leader == partition.leader else leader,
-        isr=None if isr == partition.isr else isr,
-        directories=directories,
+def rules_of(image: MetadataImage, topic_name: str, own: TopicConfig) -> ElectionRules:
+    """Return by what a topic's partitions elect; ``own`` are the settings of the controller's properties file."""
+    return ElectionRules(
+        min_isr=min_insync_replicas(image, topic_name, own),
+        uses_elr=uses_elr(image),
+        allows_unclean=unclean_leader_election_enable(image, topic_name, own),
     )
 
 
 def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
     """Return whether a broker leads at least one partition."""
-    return any(partition.leader == broker_id for _, _, partition in image.partitions())
+    return any(broker_id in topic.leaders for topic in image.topics.values())
 
 
-def _changes(
-    image: MetadataImage, gone_from: Callable[[PartitionRegistration], frozenset[BrokerId] | None]
-) -> list[MetadataRecord]:
-    """Return the changes of the partitions for which ``gone_from`` says who goes, if only nobody; None skips one."""
-    records: list[MetadataRecord] = []
-    for topic, index, partition in image.partitions():
-        gone = gone_from(partition)
-        if gone is None:
+def held_by(image: MetadataImage, brokers: frozenset[BrokerId]) -> Iterator[Candidate]:
+    """Yield the partitions in whose ISR or ELR one of ``brokers`` is."""
+    for topic in image.topics.values():
+        if brokers.isdisjoint(topic.members):
             continue
-        change = change_of(image, topic.topic_id, index, partition, gone)
-        if change is not None:
-            records.append(change)
+        for index, partition in topic.partitions.items():
+            if not brokers.isdisjoint(partition.isr) or not brokers.isdisjoint(partition.eligible_leader_replicas):
+                yield topic, index, partition
+
+
+def held_in(image: MetadataImage, broker_id: BrokerId, lost: frozenset[DirectoryId]) -> Iterator[Candidate]:
+    """Yield the partitions in whose ISR or ELR a broker is with a replica in one of the directories ``lost``."""
+    for topic, index, partition in held_by(image, frozenset({broker_id})):
+        if partition.directory_of(broker_id) in lost:
+            yield topic, index, partition
+
+
+def without_leader(image: MetadataImage) -> Iterator[Candidate]:
+    """Yield the partitions that nobody leads."""
+    for topic in image.topics.values():
+        if NO_BROKER in topic.leaders:
+            yield from ((topic, i, p) for i, p in topic.partitions.items() if p.leader == NO_BROKER)
+
+
+def doubtful(image: MetadataImage) -> Iterator[Candidate]:
+    """Yield all partitions that are not settled and perhaps some that are: what an earlier leader may have left."""
+    active = {b.broker_id for b in image.brokers.values() if b.is_active}
+    online = {UNASSIGNED_DIRECTORY, *(d for b in image.brokers.values() for d in b.log_dirs)}
+    for topic, index, partition in image.partitions():
+        is_served = active.issuperset(partition.isr) and online.issuperset(partition.directories)
+        if partition.leader == NO_BROKER or not is_served:
+            yield topic, index, partition
+
+
+def settled(
+    brokers: Brokers,
+    rules: ElectionRules,
+    topic_id: TopicId,
+    index: int,
+    partition: PartitionRegistration,
+    unclean_shutdown: frozenset[BrokerId] = NOBODY,
+    directories: Mapping[BrokerId, DirectoryId] | None = None,
+) -> PartitionChangeRecord | None:
+    """Return the change that settles a partition, or None if it is.
+
+    ``brokers`` is who is registered after the change. ``unclean_shutdown`` are brokers that may have lost records;
+    their replicas leave the ISR and the ELR where that is in use. ``directories`` are those of replicas that move.
+    """
+    moved = directories or {}
+    places = zip(partition.replicas, partition.directories, strict=True)
+    serving = {r for r, d in places if _can_serve(brokers, r, moved.get(r, d))}
+    gone = unclean_shutdown if rules.uses_elr else NOBODY
+    target = PartitionTarget(
+        isr=tuple(b for b in partition.isr if b in serving and b not in gone),
+        directories=moved,
+        unclean_shutdown=gone,
+    )
+    return partition_change(brokers, rules, topic_id, index, partition, target, rules.election)
+
+
+def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[str]) -> list[MetadataRecord]:
+    """Return the changes of ELRs that follow when the rules of ``topics`` have become those of ``image``.
+
+    They belong into the same entry as the change of ``min.insync.replicas`` or of the feature: once the high watermark
+    may advance with fewer replicas, one that was eligible does not hold all that is committed any more (KIP-966).
+    """
+    records: list[MetadataRecord] = []
+    for name in topics:
+        topic, rules = image.topics[name], rules_of(image, name, own)
+        for index, partition in topic.partitions.items():
+            if partition.isr and not partition.eligible_leader_replicas and not partition.last_known_elr:
+                continue
+            change = settled(image.brokers, rules, topic.topic_id, index, partition)
+            if change is not None:
+                records.append(change)
     return records
 
 
-def _elect(
-    partition: PartitionRegistration, isr: tuple[BrokerId, ...], eligible: Callable[[BrokerId], bool]
-) -> BrokerId:
-    candidates = [b for b in partition.replicas if b in isr and eligible(b)]
-    if partition.leader in candidates:
-        return partition.leader
-    return candidates[0] if candidates else NO_BROKER
-
-
-def _last_member(partition: PartitionRegistration) -> tuple[BrokerId, ...]:
-    return partition.isr[:1] if partition.leader == NO_BROKER else (partition.leader,)
+def _can_serve(brokers: Brokers, replica: BrokerId, directory: DirectoryId) -> bool:
+    broker = brokers.get(replica)
+    return broker is not None and broker.is_active and broker.has_online(directory)

@@ -1,11 +1,151 @@
-"""The features of the cluster with their levels (KIP-584)."""
+"""The features of the cluster with their levels (KIP-584), and the first records of a new cluster.
+
+Rules for a change, all of a request or nothing:
+
+- the level is one that this controller and every registered broker know; one that named no range knows level 0 alone;
+- a lower level needs a downgrade, a higher one an upgrade; ``metadata.version`` never falls below 1;
+- turning eligible leader replicas on writes the cluster-wide ``min.insync.replicas`` that they need and removes those
+  of single brokers (KIP-966); turning them off drops them, and is safe only while no partition depends on them.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
+from tidelog.config import TopicConfig
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_quorum.controller.configs import rule_changes
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import (
+    ConfigRecord,
+    ConfigResourceType,
+    FeatureLevelRecord,
+    FeatureRange,
+    MetadataRecord,
+)
+from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS, broker_settings
+
+_UPGRADE = pb.FEATURE_UPGRADE_TYPE_UPGRADE
+_UNSAFE = pb.FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE
+_KINDS = (_UPGRADE, pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE, _UNSAFE)
+
+
+def bootstrap(image: MetadataImage, own: TopicConfig) -> Result[None]:
+    """Return what a controller writes first that leads a cluster without ``metadata.version``; nothing when it has one.
+
+    A new cluster begins with all features at their highest levels; one that has brokers already was begun by a version
+    without features, and gets the least.
+    """
+    if METADATA_VERSION in image.feature_levels:
+        return Result([], None)
+    metadata = SUPPORTED_FEATURES[METADATA_VERSION]
+    if image.brokers:
+        return Result([FeatureLevelRecord(METADATA_VERSION, metadata.min_level)], None)
+    elr = SUPPORTED_FEATURES[ELIGIBLE_LEADER_REPLICAS_VERSION]
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(METADATA_VERSION, metadata.max_level),
+        FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, elr.max_level),
+        *_elr_settings(image, own),
+    ]
+    return Result(records, None)
 
 
 def describe_features(image: MetadataImage) -> pb.DescribeFeaturesResponse:
-    """Describe the features."""
-    return pb.DescribeFeaturesResponse(finalized_epoch=image.offset)
+    """Describe the features that every process of the cluster knows, with the levels in use."""
+    described = []
+    for name in SUPPORTED_FEATURES:
+        ranges = [feature_range for _, feature_range in _ranges(image, name)]
+        described.append(
+            pb.FeatureDescription(
+                name=name,
+                min_level=max(r.min_level for r in ranges),
+                max_level=min(r.max_level for r in ranges),
+                finalized_level=image.feature_levels.get(name, 0),
+            )
+        )
+    return pb.DescribeFeaturesResponse(features=described, finalized_epoch=image.offset)
+
+
+def update_features(
+    image: MetadataImage, own: TopicConfig, request: pb.UpdateFeaturesRequest
+) -> Result[pb.UpdateFeaturesResponse]:
+    """Change levels, all or none. ``own`` are the settings of topics that do not say, in this controller's own file.
+
+    Raises:
+        TidelogError: INVALID_REQUEST, no update or a feature twice; INVALID_UPDATE_VERSION, a level that may not be;
+            FEATURE_UPDATE_FAILED, a downgrade that is not safe now.
+    """
+    counts = Counter(u.name for u in request.updates)
+    if not counts:
+        raise error_for(ErrorCode.INVALID_REQUEST, "no feature is named")
+    for name, count in counts.items():
+        if count > 1:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"feature {name!r} is named {count} times")
+    records: list[MetadataRecord] = []
+    for update in request.updates:
+        _check(image, update)
+        records += _records(image, own, update)
+    records += rule_changes(image, own, records)
+    return Result([] if request.validate_only else records, pb.UpdateFeaturesResponse())
+
+
+def _check(image: MetadataImage, update: pb.FeatureUpdate) -> None:
+    kind, present = update.upgrade_type or _UPGRADE, image.feature_levels.get(update.name, 0)
+    if update.name not in SUPPORTED_FEATURES:
+        raise _invalid(update, f"this version knows no such feature, but {', '.join(SUPPORTED_FEATURES)}")
+    if kind not in _KINDS:
+        raise _invalid(update, f"there is no type {kind} of a change")
+    for who, known in _ranges(image, update.name):
+        if not known.min_level <= update.level <= known.max_level:
+            raise _invalid(update, f"{who} knows {known.min_level} to {known.max_level}")
+    if update.level < present and kind == _UPGRADE:
+        raise _invalid(update, f"it has {present}, so this is a downgrade and must be asked for as one")
+    if update.level > present and kind != _UPGRADE:
+        raise _invalid(update, f"it has {present}, so this is no downgrade")
+
+
+def _records(image: MetadataImage, own: TopicConfig, update: pb.FeatureUpdate) -> Iterator[MetadataRecord]:
+    present = image.feature_levels.get(update.name, 0)
+    if update.level == present:
+        return
+    if update.name == ELIGIBLE_LEADER_REPLICAS_VERSION:
+        if update.level > present:
+            yield from _elr_settings(image, own)
+        elif update.upgrade_type != _UNSAFE:
+            _check_independent_of_elr(image)
+    yield FeatureLevelRecord(update.name, update.level)
+
+
+def _elr_settings(image: MetadataImage, own: TopicConfig) -> Iterator[MetadataRecord]:
+    if MIN_INSYNC_REPLICAS not in broker_settings(image):
+        value = str(own.min_insync_replicas)
+        yield ConfigRecord(ConfigResourceType.BROKER, "", MIN_INSYNC_REPLICAS, value)
+    for resource, settings in image.configs.items():
+        if resource.type is ConfigResourceType.BROKER and resource.name and MIN_INSYNC_REPLICAS in settings:
+            yield ConfigRecord(resource.type, resource.name, MIN_INSYNC_REPLICAS, None)
+
+
+def _check_independent_of_elr(image: MetadataImage) -> None:
+    for topic, index, partition in image.partitions():
+        if not partition.isr:
+            text = (
+                f"{topic.name}-{index} has no in-sync replica, only eligible ones "
+                f"{partition.eligible_leader_replicas}: bring one back first, or ask for an unsafe downgrade"
+            )
+            raise error_for(ErrorCode.FEATURE_UPDATE_FAILED, text)
+
+
+def _ranges(image: MetadataImage, name: str) -> Iterator[tuple[str, FeatureRange]]:
+    yield "this controller", SUPPORTED_FEATURES[name]
+    for broker in image.brokers.values():
+        known = next((f for f in broker.features if f.name == name), FeatureRange(name, 0, 0))
+        yield f"broker {broker.broker_id}", known
+
+
+def _invalid(update: pb.FeatureUpdate, reason: str) -> TidelogError:
+    text = f"feature {update.name!r} cannot get level {update.level}: {reason}"
+    return error_for(ErrorCode.INVALID_UPDATE_VERSION, text)

@@ -1,13 +1,195 @@
-"""Moves partitions to other replicas (KIP-455)."""
+"""Moves partitions to other replicas (KIP-455), with an error per partition.
+
+Let the *original* replicas be those without the ones that a reassignment under way is adding. A reassignment to a
+target
+
+1. makes the replicas the target followed by the original ones that are not in it, ``adding`` what is in the target and
+   not original, ``removing`` what is original and not in the target;
+2. waits until the ISR has the whole target: new replicas fetch from the leader like any other that is behind;
+3. is completed by the change that brings the last of them into the ISR (``partition_change``): what was to be removed
+   leaves replicas and ISR, and a leader among it makes way for the first of the target.
+
+Where the ISR has the target already, because it only drops replicas or changes their order, 2 and 3 happen at once. A
+new target in place of one under way starts from the original replicas again; what the earlier one was adding, and the
+new one does not, leaves at once (steps U1 to U3 of KIP-455). Its cancellation makes the original ones the replicas
+again. So ``adding`` and ``removing`` have no common member, and after any number of changes a cancellation leads back
+to where the first one began.
+
+What leaves at once may be all there is of the ISR. Then the original members of the ELR still have all that is
+committed (KIP-966). If there are none either, records would be lost, and it is done only where the topic's
+``unclean.leader.election.enable`` says so.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerId
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.controller.partition_change import Election, ElectionRules, PartitionTarget, partition_change
+from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.records import PartitionChangeRecord
+from tidelog_quorum.metadata.registrations import PartitionRegistration
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+
+TopicRules = Callable[[str], ElectionRules]
+"""The rules of elections that hold for a topic, by its name."""
+_Replicas = tuple[BrokerId, ...]
+
+
+def alter_partition_reassignments(
+    image: MetadataImage, rules_of: TopicRules, request: pb.AlterPartitionReassignmentsRequest
+) -> Result[pb.AlterPartitionReassignmentsResponse]:
+    """Begin, replace or cancel reassignments. All that can be are one entry, each of the others gets its own error.
+
+    Errors: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT for a target that is empty, names a broker twice or
+    one that is not registered (a fenced one may be named: the reassignment waits for it), or that would lose records;
+    INVALID_REPLICATION_FACTOR for another number of replicas where the request refuses that (KIP-860);
+    NO_REASSIGNMENT_IN_PROGRESS for a cancellation of none; INVALID_REQUEST for a partition that is named twice.
+
+    Raises:
+        TidelogError: POLICY_VIOLATION when the request is for too many partitions at once.
+    """
+    counts = Counter((t.name, p.index) for t in request.topics for p in t.partitions)
+    if counts.total() > MAX_PARTITIONS_PER_REQUEST:
+        text = f"{counts.total()} partitions in one request, more than {MAX_PARTITIONS_PER_REQUEST}"
+        raise error_for(ErrorCode.POLICY_VIOLATION, text)
+    records: list[PartitionChangeRecord] = []
+    response = pb.AlterPartitionReassignmentsResponse()
+    for topic in request.topics:
+        results = response.topics.add(name=topic.name)
+        for asked in topic.partitions:
+            result = results.partitions.add(index=asked.index)
+            try:
+                _check_named_once(topic.name, asked.index, counts)
+                refuses = request.refuse_replication_factor_change
+                change = _alter(image, rules_of, topic.name, asked, refuses)
+            except TidelogError as error:
+                result.error.CopyFrom(error_message(error))
+                continue
+            if change is not None:
+                records.append(change)
+    return Result(records, response)
 
 
 def list_partition_reassignments(
     image: MetadataImage, request: pb.ListPartitionReassignmentsRequest
 ) -> pb.ListPartitionReassignmentsResponse:
-    """List the reassignments under way."""
-    return pb.ListPartitionReassignmentsResponse()
+    """List the reassignments under way: of the named partitions, or all. Others, also unknown ones, are left out."""
+    response = pb.ListPartitionReassignmentsResponse()
+    for topic, indexes in _asked_for(image, request):
+        ongoing = [(i, topic.partitions[i]) for i in indexes if i in topic.partitions]
+        partitions = [_ongoing(i, p) for i, p in ongoing if p.is_reassigning]
+        if partitions:
+            response.topics.add(name=topic.name, partitions=partitions)
+    return response
+
+
+def _asked_for(
+    image: MetadataImage, request: pb.ListPartitionReassignmentsRequest
+) -> Iterable[tuple[TopicImage, Iterable[int]]]:
+    if not request.topics:
+        for _, topic in sorted(image.topics.items()):
+            yield topic, sorted(topic.partitions)
+    for asked in request.topics:
+        named = image.topics.get(asked.name)
+        if named is not None:
+            yield named, asked.partitions
+
+
+def _ongoing(index: int, partition: PartitionRegistration) -> pb.OngoingPartitionReassignment:
+    return pb.OngoingPartitionReassignment(
+        index=index,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+    )
+
+
+def _check_named_once(name: str, index: int, counts: Counter[tuple[str, int]]) -> None:
+    if counts[name, index] > 1:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{name}-{index} is named {counts[name, index]} times")
+
+
+def _alter(
+    image: MetadataImage,
+    rules_of: TopicRules,
+    name: str,
+    asked: pb.ReassignablePartition,
+    refuses_factor_change: bool,
+) -> PartitionChangeRecord | None:
+    topic = image.topics.get(name)
+    partition = None if topic is None else topic.partitions.get(asked.index)
+    if topic is None or partition is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{asked.index}")
+    where = f"{name}-{asked.index}"
+    if asked.HasField("replicas"):
+        wanted = tuple(BrokerId(b) for b in asked.replicas.ids)
+        _check_target(image, where, wanted)
+        if refuses_factor_change:
+            _check_factor(where, partition, wanted)
+    elif partition.is_reassigning:
+        wanted = _original(partition)
+    else:
+        raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"no reassignment of {where} is in progress")
+    return _change(image, rules_of(name), topic, asked.index, partition, wanted)
+
+
+def _check_target(image: MetadataImage, where: str, wanted: _Replicas) -> None:
+    unknown = [b for b in wanted if b not in image.brokers]
+    if not wanted:
+        raise _bad_target(where, "it has no replica")
+    if unknown:
+        raise _bad_target(where, f"it names brokers that are not registered: {unknown}")
+    if len(set(wanted)) != len(wanted):
+        raise _bad_target(where, f"it names a broker twice: {list(wanted)}")
+
+
+def _check_factor(where: str, partition: PartitionRegistration, wanted: _Replicas) -> None:
+    # Of a reassignment under way, what it leads to counts.
+    factor = len(partition.replicas) - len(partition.removing_replicas)
+    if len(wanted) != factor:
+        text = f"{where} has replication factor {factor}, the target {list(wanted)} would change it to {len(wanted)}"
+        raise error_for(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+
+
+def _change(
+    image: MetadataImage,
+    rules: ElectionRules,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    wanted: _Replicas,
+) -> PartitionChangeRecord | None:
+    original = _original(partition)
+    removing = tuple(sorted(set(original).difference(wanted)))
+    replicas = (*wanted, *removing)
+    isr = tuple(b for b in partition.isr if b in replicas)
+    election = rules.election
+    if partition.isr and not isr and not _has_eligible(rules, partition, original):
+        if not rules.allows_unclean:
+            where = f"{topic.name}-{index}"
+            raise _bad_target(where, f"the whole ISR, {list(partition.isr)}, would leave at once")
+        # An original one, which has something, rather than one that is new.
+        survivors = [b for b in original if image.can_serve(partition, b)] or original
+        isr, election = (survivors[0],), Election.ONLINE
+    target = PartitionTarget(
+        isr=isr, replicas=replicas, adding=tuple(sorted(set(wanted).difference(original))), removing=removing
+    )
+    return partition_change(image.brokers, rules, topic.topic_id, index, partition, target, election)
+
+
+def _original(partition: PartitionRegistration) -> _Replicas:
+    return tuple(b for b in partition.replicas if b not in partition.adding_replicas)
+
+
+def _has_eligible(rules: ElectionRules, partition: PartitionRegistration, original: _Replicas) -> bool:
+    return rules.uses_elr and not set(partition.eligible_leader_replicas).isdisjoint(original)
+
+
+def _bad_target(where: str, problem: str) -> TidelogError:
+    return error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"reassignment of {where}: {problem}")

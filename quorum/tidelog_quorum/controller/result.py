@@ -15,10 +15,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
-    """``records`` form one atomic entry; without any, ``response`` still depends on all entries written before."""
+    """``records`` form one atomic entry; without any, ``response`` still depends on all entries written before.
+
+    Records that are not ``atomic`` may be written as several entries, in order: each is right without the later ones.
+    """
 
     records: Sequence[MetadataRecord]
     response: R
+    atomic: bool = True
 
 
 def error_message(error: TidelogError) -> common_pb2.Error:

@@ -18,6 +18,7 @@ from tidelog_quorum.metadata.registrations import BrokerRegistration
 class _Session:
     broker_epoch: BrokerEpoch
     last_contact_ms: int
+    registered_offset: int
     metadata_offset: int = UNKNOWN_OFFSET
     shutdown_offset: int | None = None
 
@@ -28,10 +29,15 @@ class BrokerSessions:
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
         self._sessions: dict[BrokerId, _Session] = {}
+        self._first_offset = 0
 
-    def restart(self, brokers: Iterable[BrokerRegistration], now_ms: int) -> None:
-        """Forget everything and give each unfenced broker a session that begins now."""
-        self._sessions = {b.broker_id: _Session(b.broker_epoch, now_ms) for b in brokers if not b.fenced}
+    def restart(self, brokers: Iterable[BrokerRegistration], now_ms: int, offset: int = 0) -> None:
+        """Forget everything and give each unfenced broker a session that begins now.
+
+        ``offset`` is the end of what others wrote: all registrations so far are in entries up to there.
+        """
+        self._first_offset = offset
+        self._sessions = {b.broker_id: _Session(b.broker_epoch, now_ms, offset) for b in brokers if not b.fenced}
 
     def prolong(self, now_ms: int) -> None:
         """Let every session begin now: this process did not listen for a while."""
@@ -40,13 +46,20 @@ class BrokerSessions:
 
     def begin(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> None:
         """Begin the session of a broker that has just registered."""
-        self._sessions[broker_id] = _Session(broker_epoch, now_ms)
+        self._sessions[broker_id] = _Session(broker_epoch, now_ms, max(broker_epoch, self._first_offset))
+
+    def note_registered(self, broker_id: BrokerId, offset: int) -> None:
+        """Note in which entry a registration was written: the broker's epoch, or later (``Controller.append``)."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.registered_offset = offset
 
     def touch(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, metadata_offset: int, now_ms: int) -> None:
         """Note a heartbeat and how much of the metadata the broker has applied."""
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
-            session = self._sessions[broker_id] = _Session(broker_epoch, now_ms)
+            offset = max(broker_epoch, self._first_offset)
+            session = self._sessions[broker_id] = _Session(broker_epoch, now_ms, offset)
         session.last_contact_ms = now_ms
         session.metadata_offset = metadata_offset
 
@@ -60,6 +73,11 @@ class BrokerSessions:
         if session is None or session.broker_epoch != broker.broker_epoch:
             return False
         return now_ms - session.last_contact_ms < self._timeout_ms
+
+    def is_caught_up(self, broker_id: BrokerId) -> bool:
+        """Return whether a broker, of which there was a heartbeat, has applied the metadata with its registration."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.metadata_offset >= session.registered_offset
 
     def begin_shutdown(self, broker_id: BrokerId, offset: int) -> int:
         """Return the offset that the others must reach before the broker may stop; ``offset`` if none is set yet."""

@@ -6,7 +6,7 @@ State, and who changes it:
 - ``latest``: ``committed`` plus the entries that this controller wrote as leader and that are not committed yet, so
   that the next request sees them and requests need not wait for each other. :meth:`Controller.append` adds to it;
   losing the leadership drops it. An answer may go out only when all that ``latest`` held when it was made is committed.
-- the brokers' sessions: soft, of the leader alone.
+- the brokers' sessions, and the partitions that are still to be settled: soft, of the leader alone.
 
 An entry is handled, then proposed, then appended: :attr:`Controller.next_offset` is the offset it must get, because it
 is inside of the records (a broker's epoch).
@@ -15,49 +15,28 @@ is inside of the records (a broker's epoch).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-from tidelog.config import at_least, not_empty, setting
+from tidelog.config import TopicConfig, at_least, not_empty, setting
 from tidelog.ids import BrokerId, TopicId
 from tidelog.v1 import admin_service_pb2, controller_service_pb2
-from tidelog_quorum.controller import alter_partition, brokers, directories, topics
+from tidelog_quorum.controller import alter_partition, brokers, directories, features, registration, topics
+from tidelog_quorum.controller.configs import incremental_alter_configs
+from tidelog_quorum.controller.create_partitions import create_partitions
+from tidelog_quorum.controller.elect_leaders import elect_leaders
+from tidelog_quorum.controller.elections import rules_of
+from tidelog_quorum.controller.leader_balance import LeaderBalance
+from tidelog_quorum.controller.partition_change import ElectionRules
+from tidelog_quorum.controller.placement import ClusterLoad
+from tidelog_quorum.controller.producer_ids import allocate_producer_ids
+from tidelog_quorum.controller.reassignment import alter_partition_reassignments
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions
+from tidelog_quorum.controller.settling import Settling
+from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import MetadataImage
-from tidelog_quorum.metadata.records import MetadataRecord
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerConfig:
-    """What a controller decides by."""
-
-    cluster_id: str = setting(check=not_empty, doc="The cluster's id: who has another one is refused.")
-    broker_session_timeout_ms: int = setting(
-        9_000, check=at_least(1), doc="A node that is silent for longer is fenced, in milliseconds."
-    )
-    num_partitions: int = setting(1, check=at_least(1), doc="The partitions of a topic that does not say how many.")
-    default_replication_factor: int = setting(
-        1, check=at_least(1), doc="The replicas of a topic that does not say how many."
-    )
-    delete_topic_enable: bool = setting(True, doc="Whether topics may be deleted.")
-    min_insync_replicas: int = setting(
-        1, check=at_least(1), doc="The in-sync replicas that acks=all needs, where neither topic nor cluster says."
-    )
-    unclean_leader_election_enable: bool = setting(
-        False, doc="Whether a replica that was not in sync may lead, where neither topic nor cluster says."
-    )
-    auto_leader_rebalance_enable: bool = setting(
-        True, doc="Whether the leadership returns to the preferred replicas by itself."
-    )
-    leader_imbalance_check_interval_seconds: int = setting(
-        300, check=at_least(1), doc="How often that is looked after."
-    )
-    leader_imbalance_per_broker_percentage: int = setting(
-        10,
-        check=at_least(0),
-        doc="A broker leads too few when more than so many percent of the partitions that prefer it have other leaders.",
-    )
+from tidelog_quorum.metadata.records import MetadataRecord, RegisterBrokerRecord
 
 
 class Controller:
@@ -65,9 +44,16 @@ class Controller:
 
     def __init__(self, config: ControllerConfig, new_topic_id: Callable[[], TopicId]) -> None:
         self._config = config
-        self._defaults = topics.TopicDefaults(config.num_partitions, config.default_replication_factor)
+        self._own = config.topic_config()
+        self._defaults = topics.TopicDefaults(config.num_partitions, config.default_replication_factor, self._own)
+        self._load = ClusterLoad()
         self._new_topic_id = new_topic_id
+        self._own = config.topic_defaults()
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self._settling = Settling(self._own)
+        self._balance = LeaderBalance(
+            config.leader_imbalance_check_interval_seconds * 1_000, config.leader_imbalance_per_broker_percentage
+        )
         self._pending: deque[MetadataImage] = deque()
         self._committed = MetadataImage()
         self._active_epoch: int | None = None
@@ -97,93 +83,183 @@ class Controller:
         assert self._committed.epoch == epoch, f"led by {self._committed.epoch}, activated in {epoch}"
         assert not self._pending
         self._active_epoch = epoch
-        self._sessions.restart(self._committed.brokers.values(), now_ms)
+        self._balance.restart(now_ms)
+        self._sessions.restart(self._committed.brokers.values(), now_ms, self._committed.offset)
+        self._settling.restart(self._committed)
 
     def resign(self) -> None:
         """Stop leading: what is not committed may never be, and others hear the heartbeats."""
         self._active_epoch = None
         self._pending.clear()
         self._sessions.restart((), 0)
+        self._settling.forget()
 
     def append(self, offset: int, epoch: int, records: Sequence[MetadataRecord]) -> None:
-        """Let the following requests see an entry that was written and is not committed yet."""
-        assert epoch == self._active_epoch, f"epoch {epoch} is not led: {self._active_epoch}"
-        assert offset == self.next_offset, f"entry {offset} written, {self.next_offset} expected"
-        self._pending.append(self.latest.apply(offset, epoch, records))
+        """Let the following requests see an entry that was written and is not committed yet.
 
-    def replay(self, offset: int, epoch: int, records: Sequence[MetadataRecord]) -> None:
-        """Apply a committed entry. The only way in which the durable state changes.
+        Its offset is above :attr:`next_offset` when the Raft engine has written entries of its own in between.
+        """
+        assert epoch == self._active_epoch, f"epoch {epoch} is not led: {self._active_epoch}"
+        assert offset >= self.next_offset, f"entry {offset} written, {self.next_offset} expected"
+        self._pending.append(self.latest.apply(offset, epoch, records))
+        for record in records:
+            if isinstance(record, RegisterBrokerRecord):
+                self._sessions.note_registered(record.broker_id, offset)
+
+    def replay(self, offset: int, epoch: int, records: Iterable[MetadataRecord]) -> None:
+        """Apply a committed entry. With :meth:`restore` the only way in which the durable state changes.
+
+        ``records`` are not looked at when this leader wrote the entry itself.
 
         Raises:
             TidelogError: UNKNOWN_SERVER_ERROR when the entry does not fit; the state is as before.
         """
-        if self._pending and (self._pending[0].offset, self._pending[0].epoch) == (offset, epoch):
+        own = self._pending[0] if self._pending else None
+        if own is not None and (own.offset, own.epoch) == (offset, epoch):
             self._committed = self._pending.popleft()
             return
-        assert not self._pending, f"entry {offset} of epoch {epoch} is not what this leader wrote"
+        records = list(records)
+        is_engines_own = not records and own is not None and offset < own.offset
+        assert own is None or is_engines_own, f"entry {offset} of epoch {epoch} is not what this leader wrote"
         self._committed = self._committed.apply(offset, epoch, records)
+
+    def restore(self, image: MetadataImage) -> None:
+        """Put the state of a snapshot in place of the log up to it."""
+        assert not self.is_active, "a leader has all that is committed"
+        assert image.offset > self._committed.offset, f"a snapshot of {image.offset} after {self._committed.offset}"
+        self._pending.clear()
+        self._committed = image
+
+    def bootstrap(self) -> Result[None]:
+        """Return the records that a new cluster begins with; none once it has a ``metadata.version``."""
+        return features.bootstrap(self.latest, self._own)
+
+    def tick(self, now_ms: int) -> Iterator[Result[object]]:
+        """Yield what is due by now. Each result is to be written before the next one is asked for."""
+        yield self.expire_sessions(now_ms)
+        yield self.balance_leaders(now_ms)
 
     def handle_register_broker(
         self, request: controller_service_pb2.RegisterBrokerRequest, now_ms: int
     ) -> Result[controller_service_pb2.RegisterBrokerResponse]:
-        """See :func:`~tidelog_quorum.controller.brokers.register_broker`."""
-        return brokers.register_broker(self.latest, self._sessions, self._config.cluster_id, request, now_ms)
+        """See :func:`~tidelog_quorum.controller.registration.register_broker`."""
+        return registration.register_broker(
+            self.latest, self._sessions, self._settling, self._config.cluster_id, request, now_ms
+        )
+
+    def handle_unregister_broker(
+        self, request: admin_service_pb2.UnregisterBrokerRequest, now_ms: int
+    ) -> Result[admin_service_pb2.UnregisterBrokerResponse]:
+        """See :func:`~tidelog_quorum.controller.registration.unregister_broker`."""
+        return registration.unregister_broker(self.latest, self._sessions, self._settling, request)
 
     def handle_broker_heartbeat(
         self, request: controller_service_pb2.BrokerHeartbeatRequest, now_ms: int
     ) -> Result[controller_service_pb2.BrokerHeartbeatResponse]:
         """See :func:`~tidelog_quorum.controller.brokers.heartbeat`."""
-        return brokers.heartbeat(self.latest, self._sessions, request, now_ms)
+        return brokers.heartbeat(self.latest, self._sessions, self._settling, request, now_ms)
 
     def handle_alter_partition(
         self, request: controller_service_pb2.AlterPartitionRequest, now_ms: int
     ) -> Result[controller_service_pb2.AlterPartitionResponse]:
         """See :func:`~tidelog_quorum.controller.alter_partition.alter_partition`."""
-        return alter_partition.alter_partition(self.latest, request)
+        return alter_partition.alter_partition(self.latest, self._own, request)
 
     def handle_assign_replicas_to_dirs(
         self, request: controller_service_pb2.AssignReplicasToDirsRequest, now_ms: int
     ) -> Result[controller_service_pb2.AssignReplicasToDirsResponse]:
         """See :func:`~tidelog_quorum.controller.directories.assign_replicas_to_directories`."""
-        return directories.assign_replicas_to_directories(self.latest, request)
+        return directories.assign_replicas_to_directories(self.latest, self._own, request)
 
     def handle_create_topics(
         self, request: admin_service_pb2.CreateTopicsRequest, now_ms: int
     ) -> Result[admin_service_pb2.CreateTopicsResponse]:
         """See :func:`~tidelog_quorum.controller.topics.create_topics`."""
-        return topics.create_topics(self.latest, self._defaults, self._new_topic_id, request)
+        return topics.create_topics(self.latest, self._defaults, self._load, self._new_topic_id, request)
 
     def handle_delete_topics(
         self, request: admin_service_pb2.DeleteTopicsRequest, now_ms: int
     ) -> Result[admin_service_pb2.DeleteTopicsResponse]:
         """See :func:`~tidelog_quorum.controller.topics.delete_topics`."""
-        return topics.delete_topics(self.latest, request)
+        return topics.delete_topics(self.latest, request, self._config.delete_topic_enable)
+
+    def handle_create_partitions(
+        self, request: admin_service_pb2.CreatePartitionsRequest, now_ms: int
+    ) -> Result[admin_service_pb2.CreatePartitionsResponse]:
+        """See :func:`~tidelog_quorum.controller.create_partitions.create_partitions`."""
+        return create_partitions(self.latest, self._load, request)
+
+    def handle_incremental_alter_configs(
+        self, request: admin_service_pb2.IncrementalAlterConfigsRequest, now_ms: int
+    ) -> Result[admin_service_pb2.IncrementalAlterConfigsResponse]:
+        """See :func:`~tidelog_quorum.controller.configs.incremental_alter_configs`."""
+        return incremental_alter_configs(self.latest, self._own, request)
+
+    def handle_elect_leaders(
+        self, request: admin_service_pb2.ElectLeadersRequest, now_ms: int
+    ) -> Result[admin_service_pb2.ElectLeadersResponse]:
+        """See :func:`~tidelog_quorum.controller.elect_leaders.elect_leaders`."""
+        return elect_leaders(self.latest, self._rules_of, request)
+
+    def handle_alter_partition_reassignments(
+        self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, now_ms: int
+    ) -> Result[admin_service_pb2.AlterPartitionReassignmentsResponse]:
+        """See :func:`~tidelog_quorum.controller.reassignment.alter_partition_reassignments`."""
+        return alter_partition_reassignments(self.latest, self._rules_of, request)
+
+    def handle_update_features(
+        self, request: admin_service_pb2.UpdateFeaturesRequest, now_ms: int
+    ) -> Result[admin_service_pb2.UpdateFeaturesResponse]:
+        """See :func:`~tidelog_quorum.controller.features.update_features`."""
+        return features.update_features(self.latest, self._own, request)
+
+    def handle_allocate_producer_ids(
+        self, request: controller_service_pb2.AllocateProducerIdsRequest, now_ms: int
+    ) -> Result[controller_service_pb2.AllocateProducerIdsResponse]:
+        """See :func:`~tidelog_quorum.controller.producer_ids.allocate_producer_ids`."""
+        return allocate_producer_ids(self.latest, request)
 
     def expire_sessions(self, now_ms: int) -> Result[frozenset[BrokerId]]:
         """Fence the brokers that were silent for too long; the response names them."""
-        return brokers.expire_sessions(self.latest, self._sessions, now_ms)
+        return brokers.expire_sessions(self.latest, self._sessions, self._settling, now_ms)
+
+    def balance_leaders(self, now_ms: int) -> Result[None]:
+        """Go on to return leaderships to the preferred replicas (``auto.leader.rebalance.enable``)."""
+        if not self._config.auto_leader_rebalance_enable:
+            return Result([], None)
+        return Result(self._balance.step(self.latest, self._rules_of, now_ms), None, atomic=False)
 
     def prolong_sessions(self, now_ms: int) -> None:
         """Give every broker a full session from now on, because this process could not listen for a while."""
         self._sessions.prolong(now_ms)
 
+    def _rules_of(self, topic_name: str) -> ElectionRules:
+        return rules_of(self.latest, topic_name, self._own)
+
     def check_invariants(self) -> None:
         """Assert what holds between any two events."""
         offset = self._committed.offset
         for image in self._pending:
-            assert image.offset == offset + 1
+            assert image.offset > offset
             assert image.epoch == self._active_epoch
             offset = image.offset
         for image in (self._committed, self.latest):
             image.check_invariants()
-            check_membership(image)
+        if self.is_active:
+            check_settled(self.latest, self._settling.waiting)
 
 
-def check_membership(image: MetadataImage) -> None:
-    """Assert that only replicas that can serve lead, and that an ISR of several members has only such."""
+def check_settled(image: MetadataImage, waiting: Container[tuple[TopicId, int]] = ()) -> None:
+    """Assert that only replicas that can serve lead, or are in an ISR of several, where none ``waiting`` is in doubt."""
+    elr_in_use = uses_elr(image)
     for topic, index, partition in image.partitions():
+        if (topic.topic_id, index) in waiting:
+            continue
         active = {b for b in partition.replicas if image.can_serve(partition, b)}
+        isr, elr = set(partition.isr), set(partition.eligible_leader_replicas)
         where = f"{topic.name}-{index}: {partition}, active {active}"
+        assert isr or elr_in_use, f"the ISR is empty: {where}"
+        assert elr_in_use or not elr, f"an ELR that is not in use: {where}"
         assert partition.leader in active | {-1}, f"an inactive leader: {where}"
-        assert len(partition.isr) == 1 or set(partition.isr) <= active, f"an inactive ISR member: {where}"
-        assert partition.leader != -1 or not active & set(partition.isr), f"a leader was possible: {where}"
+        assert isr <= active or (len(isr) == 1 and not elr_in_use), f"an inactive ISR member: {where}"
+        assert partition.leader != -1 or not active & (isr or elr), f"a leader was possible: {where}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tidelog.config import TopicConfig
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import (
     NO_BROKER,
@@ -17,7 +18,8 @@ from tidelog.ids import (
 )
 from tidelog.topic_names import collision_key, validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_quorum.controller.placement import place_replicas
+from tidelog_quorum.controller.config_values import check_value_size
+from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import (
@@ -28,7 +30,7 @@ from tidelog_quorum.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from tidelog_quorum.metadata.topic_config import override_topic_config
+from tidelog_quorum.metadata.topic_config import DEFAULT_TOPIC_CONFIG, cluster_topic_defaults, override_topic_config
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 _MAX_REPLICATION_FACTOR = 32_767
@@ -37,15 +39,18 @@ _DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What -1 stands for in a request."""
+    """What -1 stands for in a request, and what stands behind a topic's settings."""
 
     num_partitions: int
     replication_factor: int
+    topic_config: TopicConfig = DEFAULT_TOPIC_CONFIG
+    """The settings of topics that do not say, in this controller's own file."""
 
 
 def create_topics(
     image: MetadataImage,
     defaults: TopicDefaults,
+    load: ClusterLoad,
     new_topic_id: Callable[[], TopicId],
     request: pb.CreateTopicsRequest,
 ) -> Result[pb.CreateTopicsResponse]:
@@ -61,7 +66,10 @@ def create_topics(
     _check_size(defaults, request)
     _check_request_id(request)
     counts = Counter(t.name for t in request.topics)
-    taken = {collision_key(name): name for name in image.topics}
+    creation = _Creation(image, defaults, load)
+    # Names collide only where one of the request does: no need to look at the others.
+    wanted = {collision_key(t.name) for t in request.topics}
+    taken = {key: name for name in image.topics if (key := collision_key(name)) in wanted}
     records: list[MetadataRecord] = []
     results: dict[str, pb.CreatableTopicResult] = {}
     for topic in request.topics:
@@ -71,7 +79,7 @@ def create_topics(
             continue
         try:
             _check_name(topic.name, counts[topic.name], taken)
-            created = _create(image, defaults, topic, topic_id_of_request(request.request_id, new_topic_id()))
+            created = creation.create(topic, topic_id_of_request(request.request_id, new_topic_id()))
         except TidelogError as error:
             results[topic.name] = pb.CreatableTopicResult(name=topic.name, error=error_message(error))
             continue
@@ -81,8 +89,16 @@ def create_topics(
     return Result([] if request.validate_only else records, pb.CreateTopicsResponse(topics=results.values()))
 
 
-def delete_topics(image: MetadataImage, request: pb.DeleteTopicsRequest) -> Result[pb.DeleteTopicsResponse]:
-    """Delete the topics that exist; each of the others gets its own error."""
+def delete_topics(
+    image: MetadataImage, request: pb.DeleteTopicsRequest, is_enabled: bool = True
+) -> Result[pb.DeleteTopicsResponse]:
+    """Delete the topics that exist; each of the others gets its own error.
+
+    Raises:
+        TidelogError: TOPIC_DELETION_DISABLED when ``delete.topic.enable`` is false.
+    """
+    if not is_enabled:
+        raise error_for(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic can be deleted")
     counts = Counter(request.topic_names)
     records: list[MetadataRecord] = []
     results = []
@@ -130,73 +146,60 @@ def _check_name(name: str, count: int, taken: dict[str, str]) -> None:
         raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with existing topic {other!r}")
 
 
-def _create(
-    image: MetadataImage, defaults: TopicDefaults, topic: pb.CreatableTopic, topic_id: TopicId
-) -> list[MetadataRecord]:
-    settings = {c.name: c.value for c in topic.configs}
-    if len(settings) != len(topic.configs):
-        raise error_for(ErrorCode.INVALID_CONFIG, f"a configuration of topic {topic.name!r} is named twice")
-    override_topic_config(settings)
-    if topic.assignments:
-        placements = _manual_placements(image, topic)
-    else:
-        placements = _automatic_placements(image, defaults, topic)
-    records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
-    records += [ConfigRecord(ConfigResourceType.TOPIC, topic.name, n, v) for n, v in settings.items()]
-    records += [_partition(image, topic.name, topic_id, i, replicas) for i, replicas in enumerate(placements)]
-    return records
+class _Creation:
+    """What the topics of one request share. ``load`` grows with each, so that they are spread together."""
+
+    def __init__(self, image: MetadataImage, defaults: TopicDefaults, load: ClusterLoad) -> None:
+        self._image = image
+        self._defaults = defaults
+        self._topic_config = cluster_topic_defaults(image, defaults.topic_config)
+        load.follow(image)
+        self._load = load.copy()
+
+    def create(self, topic: pb.CreatableTopic, topic_id: TopicId) -> list[MetadataRecord]:
+        """Return the records of a topic; raises TidelogError when it cannot be."""
+        settings = self._settings(topic)
+        placements = _manual_placements(self._image, topic) if topic.assignments else self._automatic(topic)
+        records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
+        records += [ConfigRecord(ConfigResourceType.TOPIC, topic.name, n, v) for n, v in settings.items()]
+        records += [new_partition(self._image, topic.name, topic_id, i, r) for i, r in enumerate(placements)]
+        self._load.add(placements)
+        return records
+
+    def _settings(self, topic: pb.CreatableTopic) -> dict[str, str]:
+        settings = {c.name: c.value for c in topic.configs}
+        if len(settings) != len(topic.configs):
+            raise error_for(ErrorCode.INVALID_CONFIG, f"a configuration of topic {topic.name!r} is named twice")
+        for name, value in settings.items():
+            check_value_size(name, value)
+        override_topic_config(settings, self._topic_config)
+        return settings
+
+    def _automatic(self, topic: pb.CreatableTopic) -> list[Replicas]:
+        defaults = self._defaults
+        count = defaults.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+        factor = defaults.replication_factor if topic.replication_factor == _DEFAULT else topic.replication_factor
+        if count < 1:
+            raise error_for(
+                ErrorCode.INVALID_PARTITIONS, f"{count} partitions for topic {topic.name!r}: must be at least 1, or -1"
+            )
+        if not 1 <= factor <= _MAX_REPLICATION_FACTOR:
+            raise error_for(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"replication factor {factor} for topic {topic.name!r}: must be from 1 to {_MAX_REPLICATION_FACTOR}, "
+                f"or -1",
+            )
+        return place_replicas(self._image, count, factor, load=self._load)
 
 
-def _automatic_placements(
-    image: MetadataImage, defaults: TopicDefaults, topic: pb.CreatableTopic
-) -> list[tuple[BrokerId, ...]]:
-    count = defaults.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
-    factor = defaults.replication_factor if topic.replication_factor == _DEFAULT else topic.replication_factor
-    if count < 1:
-        raise error_for(
-            ErrorCode.INVALID_PARTITIONS, f"{count} partitions for topic {topic.name!r}: must be at least 1, or -1"
-        )
-    if not 1 <= factor <= _MAX_REPLICATION_FACTOR:
-        raise error_for(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor} for topic {topic.name!r}: must be from 1 to {_MAX_REPLICATION_FACTOR}, or -1",
-        )
-    return place_replicas(image, count, factor)
-
-
-def _manual_placements(image: MetadataImage, topic: pb.CreatableTopic) -> list[tuple[BrokerId, ...]]:
-    if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
-        raise error_for(
-            ErrorCode.INVALID_REQUEST,
-            f"topic {topic.name!r} has a manual assignment: its partitions and replication factor must be -1, "
-            f"not {topic.num_partitions} and {topic.replication_factor}",
-        )
-    by_index = {a.partition_index: tuple(BrokerId(b) for b in a.broker_ids) for a in topic.assignments}
-    if sorted(by_index) != list(range(len(topic.assignments))):
-        raise _bad_assignment(topic, f"the partitions {sorted(by_index)} are not 0, 1, 2, ... without a gap")
-    placements = [by_index[i] for i in sorted(by_index)]
-    for index, replicas in enumerate(placements):
-        _check_assignment(image, topic, index, replicas, len(placements[0]))
-    return placements
-
-
-def _check_assignment(
-    image: MetadataImage, topic: pb.CreatableTopic, index: int, replicas: tuple[BrokerId, ...], factor: int
-) -> None:
-    unknown = [b for b in replicas if b not in image.brokers]
-    if not replicas:
-        raise _bad_assignment(topic, f"partition {index} has no replica")
-    if unknown:
-        raise _bad_assignment(topic, f"partition {index} names brokers that are not registered: {unknown}")
-    if len(set(replicas)) != len(replicas):
-        raise _bad_assignment(topic, f"partition {index} names a broker twice: {list(replicas)}")
-    if len(replicas) != factor:
-        raise _bad_assignment(topic, f"partition {index} has {len(replicas)} replicas, partition 0 has {factor}")
-
-
-def _partition(
-    image: MetadataImage, name: str, topic_id: TopicId, index: int, replicas: tuple[BrokerId, ...]
+def new_partition(
+    image: MetadataImage, name: str, topic_id: TopicId, index: int, replicas: Replicas
 ) -> PartitionRecord:
+    """Return the record of a new partition, led by the first replica that may lead.
+
+    Raises:
+        TidelogError: INVALID_REPLICA_ASSIGNMENT when none of them may.
+    """
     isr = tuple(b for b in replicas if image.brokers[b].is_active)
     if not isr:
         raise error_for(
@@ -205,6 +208,38 @@ def _partition(
         )
     directories = tuple(image.brokers[b].default_directory for b in replicas)
     return PartitionRecord(topic_id, index, replicas=replicas, isr=isr, leader=isr[0], directories=directories)
+
+
+def check_assignment(image: MetadataImage, name: str, index: int, replicas: Sequence[int], factor: int) -> Replicas:
+    """Return the replicas that a request names for one partition.
+
+    Raises:
+        TidelogError: INVALID_REPLICA_ASSIGNMENT: none, one that is not registered or twice, or another number of them.
+    """
+    unknown = [b for b in replicas if b not in image.brokers]
+    if not replicas:
+        raise _bad_assignment(name, f"partition {index} has no replica")
+    if unknown:
+        raise _bad_assignment(name, f"partition {index} names brokers that are not registered: {unknown}")
+    if len(set(replicas)) != len(replicas):
+        raise _bad_assignment(name, f"partition {index} names a broker twice: {list(replicas)}")
+    if len(replicas) != factor:
+        raise _bad_assignment(name, f"partition {index} has {len(replicas)} replicas, partition 0 has {factor}")
+    return tuple(BrokerId(b) for b in replicas)
+
+
+def _manual_placements(image: MetadataImage, topic: pb.CreatableTopic) -> list[Replicas]:
+    if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
+        raise error_for(
+            ErrorCode.INVALID_REQUEST,
+            f"topic {topic.name!r} has a manual assignment: its partitions and replication factor must be -1, "
+            f"not {topic.num_partitions} and {topic.replication_factor}",
+        )
+    by_index = {a.partition_index: a.broker_ids for a in topic.assignments}
+    if sorted(by_index) != list(range(len(topic.assignments))):
+        raise _bad_assignment(topic.name, f"the partitions {sorted(by_index)} are not 0, 1, 2, ... without a gap")
+    factor = len(by_index[0])
+    return [check_assignment(image, topic.name, i, by_index[i], factor) for i in sorted(by_index)]
 
 
 def _created(name: str, records: list[MetadataRecord], validate_only: bool) -> pb.CreatableTopicResult:
@@ -227,5 +262,5 @@ def _created_earlier(topic: TopicImage) -> pb.CreatableTopicResult:
     )
 
 
-def _bad_assignment(topic: pb.CreatableTopic, problem: str) -> TidelogError:
-    return error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assignment of topic {topic.name!r}: {problem}")
+def _bad_assignment(name: str, problem: str) -> TidelogError:
+    return error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"assignment of topic {name!r}: {problem}")

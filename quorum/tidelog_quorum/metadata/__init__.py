@@ -1,6 +1,14 @@
 """The metadata of a cluster: the records of its log, their codec, and the image they add up to."""
 
 from tidelog.config import TopicConfig
+from tidelog_quorum.metadata.batches import (
+    MAX_BATCH_BYTES,
+    cut_batch,
+    encode_batches,
+    frame_batches,
+    image_from_batches,
+    read_frames,
+)
 from tidelog_quorum.metadata.codec import decode_batch, encode_batch, from_message, to_message
 from tidelog_quorum.metadata.delta import MetadataDelta, PartitionChange, delta_between
 from tidelog_quorum.metadata.features import (
@@ -9,7 +17,8 @@ from tidelog_quorum.metadata.features import (
     SUPPORTED_FEATURES,
     uses_elr,
 )
-from tidelog_quorum.metadata.image import ConfigResource, MetadataImage, TopicImage
+from tidelog_quorum.metadata.image import ConfigResource, MetadataImage, MetadataImageBuilder, TopicImage
+from tidelog_quorum.metadata.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -40,6 +49,7 @@ from tidelog_quorum.metadata.topic_config import (
 
 __all__ = [
     "ELIGIBLE_LEADER_REPLICAS_VERSION",
+    "MAX_BATCH_BYTES",
     "METADATA_VERSION",
     "SUPPORTED_FEATURES",
     "BrokerRegistration",
@@ -50,8 +60,10 @@ __all__ = [
     "Endpoint",
     "FeatureLevelRecord",
     "FeatureRange",
+    "LastingObjects",
     "MetadataDelta",
     "MetadataImage",
+    "MetadataImageBuilder",
     "MetadataRecord",
     "NoOpRecord",
     "PartitionChange",
@@ -66,14 +78,20 @@ __all__ = [
     "TopicRecord",
     "UnregisterBrokerRecord",
     "broker_settings",
+    "building_lasting_objects",
     "cluster_topic_defaults",
+    "cut_batch",
     "decode_batch",
     "delta_between",
     "effective_topic_config",
     "encode_batch",
+    "encode_batches",
+    "frame_batches",
     "from_message",
+    "image_from_batches",
     "min_insync_replicas",
     "override_topic_config",
+    "read_frames",
     "to_message",
     "topic_config",
     "unclean_leader_election_enable",

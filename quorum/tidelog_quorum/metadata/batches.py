@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidelog.errors import CorruptRecordError
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.metadata.codec import decode_batch, to_message
 from tidelog_quorum.metadata.image import MetadataImage, MetadataImageBuilder
 from tidelog_quorum.metadata.records import MetadataRecord
@@ -39,7 +39,7 @@ def cut_batch(batch: bytes, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[bytes]
     """Yield a batch in parts, each a batch of at most ``max_bytes`` or of a single larger record.
 
     Raises:
-        CorruptRecordError: the bytes are no batch.
+        TidelogError: CORRUPT_MESSAGE, the bytes are no batch.
     """
     start = end = 0
     while end < len(batch):
@@ -74,7 +74,7 @@ def read_frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the batches of a snapshot's payload, which is given in chunks cut anywhere.
 
     Raises:
-        CorruptRecordError: it ends within a frame.
+        TidelogError: CORRUPT_MESSAGE, it ends within a frame.
     """
     buffer = bytearray()
     for chunk in chunks:
@@ -85,7 +85,7 @@ def read_frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
             position = end
         del buffer[:position]
     if buffer:
-        raise CorruptRecordError(f"a snapshot ends within a frame, {len(buffer)} bytes behind the one before")
+        raise _corrupt(f"a snapshot ends within a frame, {len(buffer)} bytes behind the one before")
 
 
 def _frame_end(buffer: bytearray, position: int) -> int | None:
@@ -105,7 +105,7 @@ def _item(record: bytes) -> bytes:
 def _item_end(batch: bytes, position: int) -> int:
     """Return the end of the record whose tag is at a position (protobuf's encoding of a repeated message)."""
     if batch[position : position + 1] != _RECORD_TAG:
-        raise CorruptRecordError(f"no metadata record at byte {position} of a batch of {len(batch)} bytes")
+        raise _corrupt(f"no metadata record at byte {position} of a batch of {len(batch)} bytes")
     size = shift = 0
     for index in range(position + 1, min(position + 6, len(batch))):
         size |= (batch[index] & 0x7F) << shift
@@ -115,4 +115,8 @@ def _item_end(batch: bytes, position: int) -> int:
             if end <= len(batch):
                 return end
             break
-    raise CorruptRecordError(f"the metadata record at byte {position} is longer than its batch of {len(batch)} bytes")
+    raise _corrupt(f"the metadata record at byte {position} is longer than its batch of {len(batch)} bytes")
+
+
+def _corrupt(problem: str) -> TidelogError:
+    return error_for(ErrorCode.CORRUPT_MESSAGE, problem)

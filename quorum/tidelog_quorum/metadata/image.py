@@ -48,6 +48,26 @@ class TopicImage:
     name: str
     topic_id: TopicId
     partitions: Mapping[int, PartitionRegistration] = field(default_factory=_empty_map)
+    _leaders: frozenset[BrokerId] | None = field(default=None, init=False, repr=False, compare=False)
+    _members: frozenset[BrokerId] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def leaders(self) -> frozenset[BrokerId]:
+        """Who leads a partition; ``NO_BROKER`` is in it when nobody leads one. Found at the first use."""
+        if self._leaders is None:
+            object.__setattr__(self, "_leaders", frozenset(p.leader for p in self.partitions.values()))
+        assert self._leaders is not None
+        return self._leaders
+
+    @property
+    def members(self) -> frozenset[BrokerId]:
+        """Who is in the ISR or the ELR of a partition. Found at the first use."""
+        if self._members is None:
+            lists = {(p.isr, p.eligible_leader_replicas) for p in self.partitions.values()}
+            members = frozenset(b for isr, elr in lists for b in (*isr, *elr))
+            object.__setattr__(self, "_members", members)
+        assert self._members is not None
+        return self._members
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +156,17 @@ class MetadataImage:
         return cls().apply(offset, epoch, records)
 
     def check_invariants(self) -> None:
-        """Assert what holds for every image (see ``PartitionRegistration``)."""
+        """Assert what holds for every image (see ``PartitionRegistration``); the controller asserts more."""
         assert {t.topic_id: t.name for t in self.topics.values()} == dict(self.topic_names)
         for topic, index, partition in self.partitions():
             where = f"{topic.name}-{index}: {partition}"
-            assert partition.isr, f"the ISR is empty: {where}"
-            assert set(partition.isr) <= set(partition.replicas), f"the ISR has a stranger: {where}"
-            assert len(set(partition.replicas)) == len(partition.replicas), f"a replica is named twice: {where}"
+            isr, elr, replicas = partition.isr, partition.eligible_leader_replicas, partition.replicas
+            moving = (*partition.adding_replicas, *partition.removing_replicas)
+            assert set((*isr, *elr, *partition.last_known_elr, *moving)) <= set(replicas), f"a stranger: {where}"
+            assert len(set((*isr, *elr))) == len((*isr, *elr)), f"the ISR and the ELR overlap: {where}"
+            assert len(set(moving)) == len(moving), f"a replica is added and removed: {where}"
+            assert len(set(replicas)) == len(replicas), f"a replica is named twice: {where}"
+            assert partition.leader == NO_BROKER or not partition.last_known_elr, f"a leader besides: {where}"
             assert partition.leader == NO_BROKER or partition.leader in partition.isr, f"bad leader: {where}"
             assert partition.partition_epoch >= partition.leader_epoch >= 0, f"bad epochs: {where}"
             assert len(partition.directories) == len(partition.replicas), f"bad directories: {where}"

@@ -57,7 +57,7 @@ def override_topic_config(settings: Mapping[str, str], defaults: TopicConfig = D
 
 
 def cluster_topic_defaults(image: MetadataImage, own: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
-    """Return what holds for topics that do not say, as a controller knows it: all brokers' settings over its ``own``."""
+    """Return what holds for topics that do not say, as a controller knows it: all brokers' over its ``own``."""
     settings = broker_settings(image)
     changed = {
         topic_key: str(int(settings[s.key]) * s.unit) if s.unit != 1 else settings[s.key]

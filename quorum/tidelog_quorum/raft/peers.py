@@ -1,172 +1,236 @@
-"""The gRPC streams between voters: one out to each other voter, one in from each.
+"""The other controllers: whom to connect to, who may connect, and what both say of themselves.
 
-Messages may be lost, which Raft expects, but nothing here ever waits on the core's side: each way out has a
-bounded queue that drops its oldest message when the peer does not keep up.
+There is a link to every voter, to every bootstrap address that is none of the voters', and back to every replica
+without a vote while it is connected. Links to voters follow the voter set. Each controller says hello with its
+cluster, id, directory id and address; one of another cluster, one that is not the receiver that was meant, and one that
+has begun with a new metadata log under the id of a voter are refused with an error that says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import grpc
-import grpc.aio
-
-from tidelog.config.endpoints import format_address
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import CHANNEL_OPTIONS, abort_with, error_from_rpc
+from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
-from tidelog.v1.raft_service_pb2_grpc import RaftServiceServicer, RaftServiceStub
-from tidelog_quorum.raft.codec import decode_message, encode_message
-from tidelog_quorum.raft.core import AppendRequest, Message
+from tidelog_quorum.raft.core import Message
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.links import PeerLink, Resolve
+from tidelog_quorum.raft.log_format import DIRECTORY_ID_SIZE
 
-if TYPE_CHECKING:
-    from tidelog.v1.raft_service_pb2_grpc import RaftServiceAsyncStub
-
-logger = logging.getLogger(__name__)
-_QUEUE_LENGTH = 256
-_MAX_FRAME_BYTES = 4 * 1024 * 1024
-_RETRY_PAUSE_S = 0.05
-_MAX_BACKOFF_KEY = "grpc.max_reconnect_backoff_ms"
-_OPTIONS = [*(option for option in CHANNEL_OPTIONS if option[0] != _MAX_BACKOFF_KEY), (_MAX_BACKOFF_KEY, 250)]
+ANY_RECEIVER = -1
+"""The receiver in a hello to a bootstrap address, whose id is not known yet."""
 
 
-class PeerLink:
-    """The way out to one other voter; :meth:`run` is a task of the engine's and lives until it is cancelled."""
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a controller says of itself."""
 
-    def __init__(self, hello: pb.RaftHello, address: tuple[str, int]) -> None:
-        self._hello = hello
-        self._address = format_address(*address)
-        self._queue: deque[Message] = deque(maxlen=_QUEUE_LENGTH)
-        self._wake = asyncio.Event()
-        self._last_error: ErrorCode | None = None
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+    address: tuple[str, int]
 
-    def send(self, message: Message) -> None:
-        """Queue a message; the oldest one is dropped when the queue is full."""
-        self._queue.append(message)
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Keep a stream to the peer and write to it what is queued."""
-        async with grpc.aio.insecure_channel(self._address, options=_OPTIONS) as channel:
-            stub: RaftServiceAsyncStub = RaftServiceStub(channel)
-            while True:
-                try:
-                    await self._exchange(stub)
-                except grpc.aio.AioRpcError as error:
-                    self._note_failure(error_from_rpc(error))
-                except asyncio.InvalidStateError:
-                    # The stream ended between two writes; the next one tells why.
-                    pass
-                except Exception:
-                    # Without this task the peer would never hear of this voter again.
-                    logger.exception("the stream to controller %s met a defect", self._hello.receiver_id)
-                await asyncio.sleep(_RETRY_PAUSE_S)
-
-    async def _exchange(self, stub: RaftServiceAsyncStub) -> None:
-        call = stub.Exchange(wait_for_ready=True)
-        call.add_done_callback(lambda _: self._wake.set())
-        try:
-            await call.write(pb.ExchangeRequest(hello=self._hello))
-            if await call.read() is grpc.aio.EOF:
-                return
-            self._last_error = None
-            logger.info("connected to controller %s at %s", self._hello.receiver_id, self._address)
-            while not call.done():
-                await self._wake.wait()
-                self._wake.clear()
-                while self._queue:
-                    await call.write(self._next_frame())
-        finally:
-            call.cancel()
-
-    def _next_frame(self) -> pb.ExchangeRequest:
-        request, size = pb.ExchangeRequest(), 0
-        while self._queue and size < _MAX_FRAME_BYTES:
-            message = self._queue.popleft()
-            if isinstance(message, AppendRequest):
-                size += sum(len(entry.payload) for entry in message.entries)
-            request.messages.append(encode_message(message))
-        return request
-
-    def _note_failure(self, error: TidelogError) -> None:
-        """Log the first of a row of equal failures: a peer that is down is tried again many times a second."""
-        if error.code is not self._last_error:
-            self._last_error = error.code
-            logger.warning("no stream to controller %s at %s: %s", self._hello.receiver_id, self._address, error)
+    def hello_to(self, receiver_id: int) -> pb.RaftHello:
+        """Return the first message of a stream, or the answer to it."""
+        host, port = self.address
+        return pb.RaftHello(
+            cluster_id=self.cluster_id,
+            sender_id=self.node_id,
+            receiver_id=receiver_id,
+            sender_directory_id=self.directory_id,
+            sender_endpoint=common_pb2.Endpoint(host=host, port=port),
+        )
 
 
-class RaftReceiver(RaftServiceServicer):
-    """The ways in: checks who speaks and hands each message to ``deliver``, on the event loop."""
+class Peers:
+    """The links of one controller, from its start to its stop; all on the event loop."""
 
     def __init__(
         self,
-        cluster_id: str,
-        node_id: int,
-        voters: Mapping[int, tuple[str, int]],
-        deliver: Callable[[Message], None],
+        me: Introduction,
+        bootstrap: Sequence[tuple[str, int]],
+        max_observers: int,
+        leader_id: Callable[[], int | None],
+        resolve: Resolve,
     ) -> None:
-        self._cluster_id = cluster_id
-        self._node_id = node_id
-        self._voters = voters
-        self._deliver = deliver
-        self._streams: set[asyncio.Task[object]] = set()
+        self.voters = VoterSet()
+        self._me = me
+        self._leader_id = leader_id
+        self._bootstrap = [address for address in dict.fromkeys(bootstrap) if address != me.address]
+        self._max_observers = max_observers
+        self._resolve = resolve
+        self._links: dict[int, PeerLink] = {}
+        self._observers: dict[int, tuple[tuple[str, int], int]] = {}
+        self._bootstrap_links: dict[tuple[str, int], PeerLink] = {}
+        self._bootstrap_ids: dict[tuple[str, int], int] = {}
+        self._tasks: dict[PeerLink, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
-    async def Exchange(  # noqa: N802
-        self,
-        request_iterator: AsyncIterator[pb.ExchangeRequest],
-        context: grpc.aio.ServicerContext[object, object],
-    ) -> AsyncIterator[pb.ExchangeResponse]:
-        """Take messages from one other voter until it or this one ends the stream."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams.add(task)
-        try:
-            sender_id = self._check(await anext(request_iterator, pb.ExchangeRequest()))
-            hello = pb.RaftHello(cluster_id=self._cluster_id, sender_id=self._node_id, receiver_id=sender_id)
-            yield pb.ExchangeResponse(hello=hello)
-            async for request in request_iterator:
-                for frame in request.messages:
-                    self._deliver(_decode_from(sender_id, frame))
-        except TidelogError as error:
-            logger.warning("refused a stream from %s: %s", context.peer(), error)
-            await abort_with(context, error)
-        finally:
-            self._streams.discard(task)
+    def set_voters(self, voters: VoterSet) -> None:
+        """Connect to these voters; links to others stay only while those are connected to this controller."""
+        self.voters = voters
+        self._follow()
 
-    async def stop(self) -> None:
-        """End all streams, so that the server need not wait for the peers to do it."""
-        streams = list(self._streams)
-        for task in streams:
-            task.cancel()
-        await asyncio.gather(*streams, return_exceptions=True)
+    def send(self, to: int, message: Message) -> None:
+        """Send a message, or lose it when there is no link to the receiver."""
+        link = self._links.get(to)
+        if link is not None:
+            link.send(message)
 
-    def _check(self, request: pb.ExchangeRequest) -> int:
-        hello = request.hello
-        if hello.cluster_id != self._cluster_id:
-            raise error_for(
-                ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f'controller {self._node_id} is of cluster "{self._cluster_id}", the caller of "{hello.cluster_id}"',
-            )
-        if (
-            hello.receiver_id != self._node_id
-            or hello.sender_id not in self._voters
-            or hello.sender_id == self._node_id
-        ):
+    def send_to_bootstrap(self, message: Message) -> None:
+        """Send a message to the bootstrap controllers that are no voters as far as this one knows."""
+        for link in self._bootstrap_links.values():
+            link.send(message)
+
+    def address_of(self, node_id: int) -> tuple[str, int]:
+        """Return where a controller listens; an empty host when it is not known."""
+        voter = self.voters.get(node_id)
+        if voter is not None:
+            return voter.host, voter.port
+        if node_id == self._me.node_id:
+            return self._me.address
+        return self._observers[node_id][0] if node_id in self._observers else ("", 0)
+
+    def directory_of(self, node_id: int) -> bytes:
+        """Return a voter's directory id; empty while it is not known."""
+        voter = self.voters.get(node_id)
+        return b"" if voter is None else voter.directory_id
+
+    def check_hello(self, hello: pb.RaftHello) -> None:
+        """Refuse a caller that must not take part here.
+
+        Raises:
+            TidelogError: INCONSISTENT_CLUSTER_ID; INCONSISTENT_VOTER_SET, this is not the controller that is meant, or
+                the caller has its id, or another metadata log than the voter of its id; INVALID_REQUEST, its hello is
+                incomplete, or there are too many observers.
+        """
+        me, sender_id = self._me, hello.sender_id
+        self._check_cluster(hello)
+        if hello.receiver_id not in (me.node_id, ANY_RECEIVER) or sender_id == me.node_id or sender_id < 0:
             raise error_for(
                 ErrorCode.INCONSISTENT_VOTER_SET,
-                f"controller {hello.sender_id} calls controller {hello.receiver_id}, but this is controller "
-                f"{self._node_id} of the voters {sorted(self._voters)}",
+                f"controller {sender_id} calls controller {hello.receiver_id}, but this is controller {me.node_id} "
+                f"of the voters {list(self.voters.ids)}",
             )
-        return hello.sender_id
+        if len(hello.sender_directory_id) not in (0, DIRECTORY_ID_SIZE):
+            raise error_for(ErrorCode.INVALID_REQUEST, f"controller {sender_id} has a directory id of another size")
+        self._check_directory(sender_id, hello.sender_directory_id)
+        if sender_id in self.voters:
+            return
+        if not hello.sender_endpoint.host:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"controller {sender_id} is no voter and has no address")
+        others = [i for i in self._observers if i != sender_id and i not in self.voters]
+        if len(others) >= self._max_observers:
+            raise error_for(
+                ErrorCode.INVALID_REQUEST,
+                f"controller {sender_id} is one more than the {self._max_observers} observers that are taken",
+            )
+
+    def connected(self, hello: pb.RaftHello) -> None:
+        """Note that a controller has opened a stream to this one; link back to it."""
+        address = hello.sender_endpoint.host, hello.sender_endpoint.port
+        if address[0]:
+            _, streams = self._observers.get(hello.sender_id, (address, 0))
+            self._observers[hello.sender_id] = address, streams + 1
+            self._follow()
+
+    def disconnected(self, hello: pb.RaftHello) -> None:
+        """Note that a stream of :meth:`connected` has ended."""
+        if hello.sender_id not in self._observers or not hello.sender_endpoint.host:
+            return
+        address, streams = self._observers[hello.sender_id]
+        if streams > 1:
+            self._observers[hello.sender_id] = address, streams - 1
+        else:
+            del self._observers[hello.sender_id]
+        self._follow()
+
+    async def stop(self) -> None:
+        """End all links."""
+        for link in list(self._tasks):
+            self._end(link)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _follow(self) -> None:
+        """Open the links that are missing and end those that are not wanted."""
+        wanted = {i: address for i, (address, _) in self._observers.items()}
+        wanted |= {voter.voter_id: (voter.host, voter.port) for voter in self.voters}
+        wanted.pop(self._me.node_id, None)
+        for node_id in [i for i, link in self._links.items() if wanted.get(i) != link.address]:
+            self._end(self._links.pop(node_id))
+        for node_id, address in wanted.items():
+            if node_id not in self._links:
+                self._links[node_id] = self._begin(node_id, address)
+        self._follow_bootstrap(set(wanted.values()))
+
+    def _follow_bootstrap(self, linked: set[tuple[str, int]]) -> None:
+        for address in self._bootstrap:
+            known_id = self._bootstrap_ids.get(address, ANY_RECEIVER)
+            wanted = address not in linked and known_id not in self._links and known_id != self._me.node_id
+            link = self._bootstrap_links.get(address)
+            if wanted and link is None:
+                self._bootstrap_links[address] = self._begin(ANY_RECEIVER, address)
+            elif link is not None and not wanted:
+                self._end(self._bootstrap_links.pop(address))
+
+    def _begin(self, node_id: int, address: tuple[str, int]) -> PeerLink:
+        def on_hello(hello: pb.RaftHello) -> None:
+            self._on_answer(hello, node_id, address)
+
+        link = PeerLink(self._me.hello_to(node_id), address, on_hello, self._resolve)
+        self._tasks[link] = asyncio.get_running_loop().create_task(link.run(), name=f"raft-peer-{node_id}")
+        return link
+
+    def _end(self, link: PeerLink) -> None:
+        task = self._tasks.pop(link)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        task.cancel()
+
+    def _on_answer(self, hello: pb.RaftHello, expected_id: int, address: tuple[str, int]) -> None:
+        self._check_cluster(hello)
+        if expected_id == ANY_RECEIVER:
+            # Later: this is called by a link that may be ended by it.
+            asyncio.get_running_loop().call_soon(self._note_bootstrap_id, address, hello.sender_id)
+        elif hello.sender_id != expected_id:
+            raise error_for(
+                ErrorCode.INCONSISTENT_VOTER_SET, f"controller {hello.sender_id} answers for {expected_id}"
+            )
+        else:
+            self._check_directory(hello.sender_id, hello.sender_directory_id)
+
+    def _note_bootstrap_id(self, address: tuple[str, int], node_id: int) -> None:
+        if self._bootstrap_ids.get(address) != node_id and address in self._bootstrap_links:
+            self._bootstrap_ids[address] = node_id
+            self._follow()
+
+    def _check_cluster(self, hello: pb.RaftHello) -> None:
+        if hello.cluster_id != self._me.cluster_id:
+            raise error_for(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f'controller {self._me.node_id} is of cluster "{self._me.cluster_id}", '
+                f'controller {hello.sender_id} of "{hello.cluster_id}"',
+            )
+
+    def _check_directory(self, node_id: int, directory_id: bytes) -> None:
+        """Refuse another log than the voter's.
+
+        Not while no leader is known, nor the leader itself: this controller may have missed that the voter was removed
+        and added again, and hears of it from just that one. What the core makes of its messages is the core's.
+        """
+        voter = self.voters.get(node_id)
+        if voter is None or self._leader_id() in (None, node_id):
+            return
+        if not self.voters.is_voter(node_id, directory_id):
+            raise _another_directory(voter, directory_id)
 
 
-def _decode_from(sender_id: int, frame: pb.RaftMessage) -> Message:
-    if frame.sender_id != sender_id:
-        raise error_for(
-            ErrorCode.INVALID_REQUEST, f"the stream of controller {sender_id} has a message of {frame.sender_id}"
-        )
-    return decode_message(frame)
+def _another_directory(voter: Voter, directory_id: bytes) -> TidelogError:
+    return error_for(
+        ErrorCode.INCONSISTENT_VOTER_SET,
+        f"controller {voter.voter_id} has a metadata log with the directory id {directory_id.hex()}, but the voter's has "
+        f"{voter.directory_id.hex()}: it must be removed from the voters before it can follow with a new log",
+    )

@@ -1,7 +1,8 @@
 """A second :class:`~tidelog_quorum.raft.protocol.RaftEngine`, on the library pysyncobj: for development on one machine.
 
-pysyncobj replicates a queue of our own bytes, its frames; the log that the listener sees is made of them here, by a
-rule that every replica applies to every frame alike, so that its ambiguous outcomes cannot become wrong ones:
+pysyncobj replicates a queue of our own bytes, the frames; the log that the listener sees is made of them by a rule
+(:class:`~tidelog_quorum.raft.pysyncobj_log.LogState`) that every replica applies to every frame alike, so that an
+ambiguous outcome cannot become a wrong one:
 
 - a ``CLAIM`` of a new leader is an entry without payload if its term is above the log's, and begins that term;
 - a ``DATA`` frame is an entry if it names the log's term, its leader and the index after the last one;
@@ -15,21 +16,13 @@ the event loop in order. What that rule cannot repair is in :data:`LIMITS`.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import itertools
 import logging
-import queue
 import random
 import socket
-import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
-
-from pysyncobj import SyncObj, SyncObjConf, SyncObjConsumer, replicated
-from pysyncobj.transport import TCPTransport
+from typing import NoReturn
 
 from tidelog.config.endpoints import format_address
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
@@ -42,47 +35,19 @@ from tidelog_quorum.raft.protocol import (
     RaftListener,
     ReplicaDescription,
 )
-from tidelog_quorum.raft.pysyncobj_files import (
-    BARRIER,
-    CLAIM,
-    DATA,
-    Frame,
-    LogState,
-    check_identity,
-    read_dump,
-    write_dump,
-)
+from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, check_identity
+from tidelog_quorum.raft.pysyncobj_thread import PySyncObjThread, SnapshotPolicy, View
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 LIMITS = (
     "controller.quorum.engine=pysyncobj is for development on one machine: it can lose acknowledged commands when "
     "controllers crash, never syncs its files, ends with SIGBUS when the disk is full, unpickles what anybody on this "
     "machine sends to its port (who can connect can run code), has no pre-vote and cannot change its voters"
 )
-_TICK_S = 0.05
-_NEVER_S = 10.0 * 365 * 86_400
-_SUCCESS = 0
-_LEADER = 2
+"""What an operator must know, logged at every start."""
 
-
-@dataclass(frozen=True, slots=True)
-class SnapshotPolicy:
-    """A snapshot is taken after so many bytes of payload, and after so long (0: never by time)."""
-
-    max_bytes: int = 20_971_520
-    max_interval_ms: int = 3_600_000
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """What the thread saw after its latest tick; indexes are pysyncobj's own."""
-
-    commit_index: int = 0
-    last_index: int = 0
-    snapshot_index: int = -1
-    match_index: Mapping[int, int] = frozenset()  # type: ignore[assignment]
+_PAUSE_S = 0.02
 
 
 class PySyncObjRaft:
@@ -121,7 +86,7 @@ class PySyncObjRaft:
         self._failure: TidelogError | None = None
         self._failed = asyncio.Event()
         self._stopped = False
-        self._thread = _TickThread(self, node_id, addresses, self._directory, config, policy or SnapshotPolicy())
+        self._thread = PySyncObjThread(self, node_id, addresses, self._directory, config, policy or SnapshotPolicy())
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -164,21 +129,25 @@ class PySyncObjRaft:
     def propose(self, payload: bytes, epoch: int) -> int:
         """Queue ``payload`` for the leader's log and return its index; see :class:`RaftEngine`."""
         self._check_leading()
-        if epoch != self._leader.epoch or self._transferring:
-            raise self._not_controller(f" in epoch {epoch}" if not self._transferring else ": it is handing over")
+        if epoch != self._leader.epoch:
+            raise self._not_controller(f" in epoch {epoch}")
+        if self._transferring:
+            raise self._not_controller(": it is handing over")
         index = self._next_index
         self._next_index += 1
-        self._thread.append(Frame(DATA, epoch, self._node_id, index, payload))
+        self._thread.append(Frame(FrameKind.DATA, epoch, self._node_id, index, payload))
         return index
 
     async def read_barrier(self) -> int:
         """Return an index that covers all that was committed before the call: a frame goes through the log."""
         self._check_leading()
+        if self._transferring:
+            raise self._not_controller(": it is handing over")
         barrier_id = next(self._barrier_ids)
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._barriers[barrier_id] = future
         try:
-            self._thread.append(Frame(BARRIER, self._leader.epoch, self._node_id, barrier_id, b""))
+            self._thread.append(Frame(FrameKind.BARRIER, self._leader.epoch, self._node_id, barrier_id, b""))
             return await future
         finally:
             self._barriers.pop(barrier_id, None)
@@ -254,12 +223,12 @@ class PySyncObjRaft:
         if future is not None and not future.done():
             future.set_result(index)
 
-    def capture(self) -> Any:
+    def capture(self) -> Iterable[bytes]:
         """Return the listener's state in chunks; called by the thread's hand-over."""
         assert self._listener is not None
         return self._listener.capture()
 
-    def restore(self, state: LogState, chunks: Any) -> Callable[[], None]:
+    def restore(self, state: LogState, chunks: Iterable[bytes]) -> Callable[[], None]:
         """Return what puts a snapshot's state in place; in the thread."""
         assert self._listener is not None
         install = self._listener.read_snapshot(state.last_index, state.term, chunks)
@@ -298,12 +267,15 @@ class PySyncObjRaft:
             raise self._not_controller()
 
     async def _hand_over(self, to: int | None) -> int:
+        # pysyncobj goes on with what is queued: the heir would lack it, and lose the election.
+        while self._leader.is_self and (self._last_index + 1 < self._next_index or self._barriers):
+            await asyncio.sleep(_PAUSE_S)
         while self._leader.is_self:
             changed = self._leadership_changed
             accepted = await self._thread.run(lambda: self._thread.transfer(to))
             try:
                 # A voter that lacks entries is refused and asked again soon; one that was told may need an election.
-                async with asyncio.timeout(self._election_timeout_s if accepted else 2 * _TICK_S):
+                async with asyncio.timeout(self._election_timeout_s if accepted else _PAUSE_S):
                     await changed.wait()
             except TimeoutError:
                 continue
@@ -311,10 +283,10 @@ class PySyncObjRaft:
             await self._leadership_changed.wait()
         return self._leader.leader_id
 
-    def _describe_replica(self, voter: Voter, view: _View) -> ReplicaDescription:
+    def _describe_replica(self, voter: Voter, view: View) -> ReplicaDescription:
         if voter.voter_id == self._node_id:
             return ReplicaDescription(voter.voter_id, b"", voter.host, voter.port, self._last_index, 0, 0)
-        lag = max(0, view.commit_index - view.match_index.get(voter.voter_id, 0)) if view.match_index else 0
+        lag = max(0, view.commit_index - view.match_index.get(voter.voter_id, 0))
         end = max(0, self._last_index - lag)
         heard, caught_up = self._thread.ages_ms(voter.voter_id)
         return ReplicaDescription(voter.voter_id, b"", voter.host, voter.port, end, heard, caught_up)
@@ -329,3 +301,25 @@ class PySyncObjRaft:
         known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
         text = f"controller {self._node_id} does not lead the quorum{where}; {known} (epoch {self._leader.epoch})"
         return error_for(ErrorCode.NOT_CONTROLLER, text)
+
+
+def _check_loopback(addresses: Mapping[int, tuple[str, int]]) -> None:
+    for voter_id, (host, port) in addresses.items():
+        if host != "localhost" and not host.startswith("127."):
+            raise ConfigError(
+                f"voter {voter_id} at {format_address(host, port)}: controller.quorum.engine=pysyncobj takes loopback "
+                "addresses (127.0.0.1) alone, because it unpickles what it receives: who can connect can run code"
+            )
+
+
+def _check_port_is_free(address: tuple[str, int]) -> None:
+    try:
+        with socket.create_server(address, reuse_port=False):
+            pass
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {format_address(*address)}: {error.strerror or error}") from error
+
+
+def _cannot_change_voters() -> TidelogError:
+    text = "controller.quorum.engine=pysyncobj cannot change its voters: its guard against two changes at once fails"
+    return error_for(ErrorCode.UNSUPPORTED_VERSION, text)

@@ -197,7 +197,7 @@ class SnapshotReader:
         path = snapshot_path(self._directory, snapshot.last_index, snapshot.last_term)
         with _storage_errors("read", path):
             descriptor = self._descriptor(path)
-            return None if descriptor is None else os.pread(descriptor, min(size, snapshot.size - position), position)
+            return None if descriptor is None else os.pread(descriptor, max(0, min(size, snapshot.size - position)), position)
 
     def close(self) -> None:
         """Let go of all files."""

@@ -113,9 +113,13 @@ class RaftStorage:
             case Persist():
                 self._set_hard_state(write.hard_state)
                 self._append(batch, write.truncate_from, write.entries)
-            case CompactLog():
-                self._set_snapshot(batch, write.snapshot)
-                self._drop_before(batch, write.first_index, self._term_at(write.first_index - 1))
+            case CompactLog(_, snapshot, first_index):
+                if self._snapshot is not None and snapshot.last_index <= self._snapshot.last_index:
+                    # One was installed while this one was being written.
+                    remove_snapshot(self._directory, snapshot.last_index, snapshot.last_term)
+                    return
+                self._set_snapshot(batch, snapshot)
+                self._drop_before(batch, first_index, self._term_at(first_index - 1))
             case InstallSnapshot(_, hard_state, snapshot, keep_following):
                 self._set_hard_state(hard_state)
                 self._set_snapshot(batch, snapshot)

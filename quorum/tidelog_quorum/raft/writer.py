@@ -1,87 +1,110 @@
-"""Runs the blocking writes of a voter's storage in one thread, with group commit.
+"""Runs the blocking writes of a replica's storage in one thread, with group commit.
 
-While a write is being synced, further ones queue up; they then share the next sync.
+While a write is being synced, further ones queue up; they then share the next sync. The thread is a daemon's, so that a
+disk which never answers cannot keep the process from ending.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import queue
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.core import Persist
-from tidelog_quorum.raft.storage import RaftStorage, StoredState, open_storage
+from tidelog_quorum.raft.storage import RaftStorage, StoredState, Write, Written
 
 logger = logging.getLogger(__name__)
+_CLOSE_TIMEOUT_S = 10
 
 
 class StorageWriter:
     """Owns the storage from :meth:`open` to :meth:`close`; the callbacks run on the event loop.
 
-    ``on_persisted`` gets the sequence of the last write of each sync. After ``on_error`` nothing more is written.
+    ``on_written`` is told of each sync. After ``on_error`` nothing more is written.
     """
 
-    def __init__(self, on_persisted: Callable[[int], None], on_error: Callable[[TidelogError], None]) -> None:
-        self._on_persisted = on_persisted
+    def __init__(self, on_written: Callable[[Written], None], on_error: Callable[[TidelogError], None]) -> None:
+        self._on_written = on_written
         self._on_error = on_error
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raft-storage")
-        self._storage: RaftStorage | None = None
-        self._queue: list[Persist] = []
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._closing = False
+        self._closed: asyncio.Future[None] | None = None
 
-    async def open(self, directory: Path, cluster_id: str, node_id: int) -> StoredState:
-        """Open the storage and return what it holds.
+    async def open(self, open_storage: Callable[[], tuple[RaftStorage, StoredState]]) -> StoredState:
+        """Open the storage and return what it holds; what ``open_storage`` raises is raised.
 
         Raises:
             TidelogError: see :func:`tidelog_quorum.raft.storage.open_storage`.
         """
         loop = asyncio.get_running_loop()
-        try:
-            opened = await loop.run_in_executor(self._executor, open_storage, directory, cluster_id, node_id)
-        except BaseException:
-            self._executor.shutdown(wait=False)
-            raise
-        self._storage, state = opened
-        self._task = loop.create_task(self._run(self._storage), name="raft-storage")
+        storage, state = await loop.run_in_executor(None, open_storage)
+        self._closed = loop.create_future()
+        threading.Thread(target=self._run, args=(storage, loop), name="raft-storage", daemon=True).start()
         return state
 
-    def submit(self, write: Persist) -> None:
+    def submit(self, write: Write) -> None:
         """Queue a write."""
-        self._queue.append(write)
-        self._wake.set()
+        self._queue.put(write)
 
     async def close(self) -> None:
         """Let the write under way finish, drop those that queue, and release the folder."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._storage is not None:
-            storage, self._storage = self._storage, None
-            try:
-                # The executor's one thread comes to this after the write under way.
-                await asyncio.get_running_loop().run_in_executor(self._executor, storage.close)
-            except TidelogError as error:
-                # Nothing depends on it: what was acknowledged is on disk, the rest never will be.
-                logger.error("%s", error)
-        self._executor.shutdown(wait=False)
+        self._closing = True
+        self._queue.put(None)
+        if self._closed is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._closed
+        except TimeoutError:
+            logger.error("the disk of the metadata log has not answered for %s s", _CLOSE_TIMEOUT_S)
 
-    async def _run(self, storage: RaftStorage) -> None:
-        loop = asyncio.get_running_loop()
+    def _run(self, storage: RaftStorage, loop: asyncio.AbstractEventLoop) -> None:
+        error: TidelogError | None = None
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            writes, self._queue = self._queue, []
+            writes = self._take()
+            if self._closing:
+                break
+            if error is not None:
+                continue
             try:
-                await loop.run_in_executor(self._executor, storage.write, writes)
-            except TidelogError as error:
-                self._on_error(error)
-                return
-            except Exception as error:
+                written = storage.write(writes)
+            except TidelogError as raised:
+                error = raised
+            except Exception as raised:
                 logger.exception("the Raft storage met a defect")
-                self._on_error(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the Raft storage met a defect: {error!r}"))
-                return
-            self._on_persisted(writes[-1].sequence)
+                error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the Raft storage met a defect: {raised!r}")
+            else:
+                _call(loop, self._on_written, written)
+            if error is not None:
+                _call(loop, self._on_error, error)
+        self._close(storage, loop)
+
+    def _take(self) -> list[Write]:
+        """Wait for a write and return it with all that queue behind it."""
+        writes = [self._queue.get()]
+        while not self._queue.empty():
+            writes.append(self._queue.get_nowait())
+        return [write for write in writes if write is not None]
+
+    def _close(self, storage: RaftStorage, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            storage.close()
+        except TidelogError as error:
+            # Nothing depends on it: what was acknowledged is on disk, the rest never will be.
+            logger.error("%s", error)
+        _call(loop, self._note_closed)
+
+    def _note_closed(self) -> None:
+        assert self._closed is not None
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: object) -> None:
+    try:
+        loop.call_soon_threadsafe(callback, *arguments)
+    except RuntimeError:
+        # The loop has closed: a stop did not wait for a disk that hangs.
+        logger.warning("nobody waits for the metadata log any more")

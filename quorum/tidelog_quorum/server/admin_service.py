@@ -11,17 +11,16 @@ from tidelog_quorum.controller.reassignment import list_partition_reassignments
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS, cluster_brokers, topic_metadata, unknown_topic
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.service import Responder, RpcContext, Voters
+from tidelog_quorum.server.service import Responder, RpcContext
 
 
 class AdminService(AdminServiceServicer):
     """What administrators ask. Any controller describes the cluster; the rest is the leader's."""
 
-    def __init__(self, cluster_id: str, quorum: QuorumController, voters: Voters) -> None:
+    def __init__(self, cluster_id: str, quorum: QuorumController) -> None:
         self._cluster_id = cluster_id
         self._quorum = quorum
-        self._voters = voters
-        self._responder = Responder(quorum, voters)
+        self._responder = Responder(quorum)
 
     async def CreateTopics(  # noqa: N802, D102
         self, request: admin_service_pb2.CreateTopicsRequest, context: RpcContext
@@ -108,8 +107,10 @@ class AdminService(AdminServiceServicer):
             controller_id=_id_or_none(self._quorum.leader.leader_id),
             brokers=cluster_brokers(self._quorum.image),
             voters=[
-                admin_service_pb2.QuorumVoter(voter_id=i, endpoint=common_pb2.Endpoint(host=host, port=port))
-                for i, (host, port) in sorted(self._voters.items())
+                admin_service_pb2.QuorumVoter(
+                    voter_id=v.voter_id, endpoint=common_pb2.Endpoint(host=v.host, port=v.port)
+                )
+                for v in self._quorum.voters
             ],
         )
 

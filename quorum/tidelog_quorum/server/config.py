@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tidelog.config import at_least, not_empty, one_of, setting
 from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
-from tidelog_quorum.controller.state_machine import ControllerConfig
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 

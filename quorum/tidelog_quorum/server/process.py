@@ -55,6 +55,7 @@ async def serve(config: QuorumConfig) -> None:
         server,
     )
     feed = MetadataFeed()
+    feed.set_voters(config.voters)
     controller = Controller(config.controller_config(), _new_topic_id)
     quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
     _add_services(server, config, quorum, feed)
@@ -70,10 +71,9 @@ async def serve(config: QuorumConfig) -> None:
 
 
 def _add_services(server: grpc.aio.Server, config: QuorumConfig, quorum: QuorumController, feed: MetadataFeed) -> None:
-    voters = {v.voter_id: (v.host, v.port) for v in config.voters}
-    controller_service = ControllerService(config.cluster_id, quorum, feed, voters)
+    controller_service = ControllerService(config.cluster_id, quorum, feed)
     add_ControllerServiceServicer_to_server(controller_service, server)
-    add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum, voters), server)
+    add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum), server)
     health_service = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
 

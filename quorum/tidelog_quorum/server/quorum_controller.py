@@ -1,39 +1,61 @@
 """Joins the controller to the Raft log: requests become proposals, committed entries become state and answers.
 
-The order of a request, without an await in between: handle, propose, append. Then the answer waits until everything
-that the request could see is committed; if the leadership ends first, it fails with NOT_CONTROLLER, and whether the
-entry commits after all is open. A new leader writes an entry of its own first and handles requests when that is
-committed, because only then has it seen all that its predecessors answered.
+The order of a request: handle, propose, append, with no other request in between. Then the answer waits until
+everything that the request could see is committed; if the leadership ends first, it fails with NOT_CONTROLLER, and
+whether the entry commits after all is open. A new leader writes an entry of its own first and handles requests when
+that is committed, because only then has it seen all that its predecessors answered. What it writes next, in a new
+cluster, are the records that a cluster begins with.
+
+No entry is larger than what the log and its messages take: a user's operation that needs more is refused whole,
+what may be split becomes several entries, between which the event loop turns and no request is handled. A snapshot is
+the image in batches: taken from an unchanging value and read in other threads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.v1 import controller_service_pb2 as pb
-from tidelog.v1 import metadata_record_pb2
+from tidelog.ids import BrokerId
 from tidelog_quorum.controller import Controller, Result
-from tidelog_quorum.metadata import MetadataImage, MetadataRecord, NoOpRecord, encode_batch, from_message
+from tidelog_quorum.metadata import (
+    BrokerRegistration,
+    LastingObjects,
+    MetadataImage,
+    MetadataRecord,
+    NoOpRecord,
+    building_lasting_objects,
+    decode_batch,
+    encode_batch,
+    encode_batches,
+    frame_batches,
+    image_from_batches,
+    read_frames,
+)
+from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
+from tidelog_quorum.server.commit_waiters import Backlog, CommitWaiters
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
-
-@dataclass(frozen=True, slots=True)
-class _Waiter:
-    offset: int
-    done: asyncio.Future[None]
+MAX_RECORDS_PER_OPERATION = 20_000
+"""Of one atomic entry. Kafka's MAX_RECORDS_PER_USER_OP is 10,000, which it allows of partitions too; here each
+of these may come with a topic of its own, so that 2,000 topics of 5 partitions are one request."""
+MAX_ENTRY_BYTES = 8 * 1024 * 1024
+"""Of an atomic entry: far below what gRPC carries, with what its neighbours in a message may have."""
+_RECORDS_PER_SLICE = 1_000
+_MAX_UNCOMMITTED_ENTRIES = 10_000
+_MAX_UNCOMMITTED_BYTES = 32 * 1024 * 1024
+_BYTES_PER_OBJECT = 32
 
 
 class QuorumController:
-    """The listener of the Raft engine; lives as long as the process, all on its event loop."""
+    """The listener of the Raft engine; lives as long as the process, on its event loop where nothing else is said."""
 
     def __init__(
         self,
@@ -50,8 +72,12 @@ class QuorumController:
         self._late_ms = self._tick_ms + session_timeout_ms // 4
         self._clock_ms = clock_ms
         self._announcement: tuple[int, int] | None = None
+        self._serves = False
         self._leadership_changed = asyncio.Event()
-        self._waiters: list[_Waiter] = []
+        self._writing = asyncio.Lock()
+        self._waiters = CommitWaiters()
+        self._backlog = Backlog(_MAX_UNCOMMITTED_ENTRIES, _MAX_UNCOMMITTED_BYTES)
+        self._lasting = LastingObjects()
         self._failed = asyncio.Event()
         self._failure: Exception | None = None
 
@@ -65,23 +91,26 @@ class QuorumController:
         """The leader of the quorum as this controller knows it."""
         return self._engine.leader
 
-    def log_end_offsets(self) -> Mapping[int, int]:
-        """The last offset known to be in each voter's log; of the others only what the engine tells."""
-        leader = self._engine.leader
-        if not leader.is_self or leader.leader_id is None:
-            return {}
-        return {leader.leader_id: self._controller.latest.offset}
+    @property
+    def voters(self) -> VoterSet:
+        """Who has a vote now."""
+        return self._feed.voters
 
     async def submit(self, handle: Callable[[Controller, int], Result[R]]) -> R:
         """Handle a request as leader and return its answer once it is committed.
 
+        A caller that goes away may leave a result that is not atomic written in part.
+
         Raises:
-            TidelogError: NOT_CONTROLLER when this controller does not lead, or ceases to; what the handler raises.
+            TidelogError: NOT_CONTROLLER when this controller does not lead, or ceases to; POLICY_VIOLATION, the request
+                is for more than one entry can hold; what the handler raises.
         """
-        await self._wait_active()
-        result = handle(self._controller, self._clock_ms())
-        self._write(result.records)
-        await self._wait_committed(self._controller.latest.offset)
+        async with self._writing:
+            await self._wait_serving()
+            result = handle(self._controller, self._clock_ms())
+            await self._write(result)
+            offset = self._controller.latest.offset
+        await self._wait_committed(offset)
         return result.response
 
     async def read(self, view: Callable[[MetadataImage], R]) -> R:
@@ -94,7 +123,7 @@ class QuorumController:
         return view(self._controller.committed)
 
     async def run(self) -> None:
-        """Fence silent brokers until cancelled; ends with the exception of an entry that could not be applied."""
+        """Do what time demands until cancelled; ends with the exception of an entry that could not be applied."""
         last_ms = self._clock_ms()
         while not await self._wait_failed(self._tick_ms / 1000):
             now_ms = self._clock_ms()
@@ -102,9 +131,23 @@ class QuorumController:
                 # A process that was paused has not heard the heartbeats that were sent meanwhile.
                 self._controller.prolong_sessions(now_ms)
             last_ms = now_ms
-            self._expire_sessions(now_ms)
+            await self._tick(now_ms)
         assert self._failure is not None
         raise self._failure
+
+    def capture(self) -> Iterable[bytes]:
+        """Return the committed image in chunks, encoded as they are taken; in any thread."""
+        return frame_batches(encode_batches(self._controller.committed.iterate_records()))
+
+    def read_snapshot(self, last_index: int, last_term: int, chunks: Iterable[bytes]) -> Callable[[], None]:
+        """Build the image of a snapshot, in any thread, and return what puts it in place, on the event loop.
+
+        Raises:
+            TidelogError: CORRUPT_MESSAGE, UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR: not what a controller wrote.
+        """
+        with building_lasting_objects():
+            image = image_from_batches(last_index, last_term, read_frames(chunks))
+        return lambda: self._restore(image)
 
     def on_commit(self, entries: Sequence[CommittedEntry]) -> None:
         """Apply committed entries in order, and let the answers go that waited for them."""
@@ -117,18 +160,21 @@ class QuorumController:
         self._feed.wake()
         self._release()
 
+    def on_voters_change(self, voters: VoterSet) -> None:
+        """Tell the nodes who the controllers are now."""
+        self._feed.set_voters(voters)
+
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Begin or cease to lead."""
         if leader.leader_id is not None:
             logger.info("the quorum is led by controller %s in epoch %s", leader.leader_id, leader.epoch)
         self._announcement = None
+        self._serves = False
         self._controller.resign()
         self._feed.set_leader(-1 if leader.leader_id is None else leader.leader_id)
         self._notify_leadership()
-        for waiter in self._waiters:
-            if not waiter.done.done():
-                waiter.done.set_exception(self._not_controller())
-        self._waiters.clear()
+        self._backlog.clear()
+        self._waiters.fail(self._not_controller)
         if leader.is_self:
             # Later: the engine is in the middle of a step.
             asyncio.get_running_loop().call_soon(self._announce, leader)
@@ -143,34 +189,67 @@ class QuorumController:
         self._announcement = (index, leader.epoch)
 
     def _apply(self, entry: CommittedEntry) -> None:
-        batch = metadata_record_pb2.MetadataRecordBatch.FromString(entry.payload)
-        self._controller.replay(entry.index, entry.term, [from_message(m) for m in batch.records])
-        message = pb.MetadataEntry(offset=entry.index, epoch=entry.term, records=batch.records)
-        self._feed.publish(message, self._controller.committed)
+        before = self._controller.committed
+        self._controller.replay(entry.index, entry.term, _records_of(entry.payload))
+        after = self._controller.committed
+        self._feed.publish(entry.index, entry.term, entry.payload, after)
+        self._lasting.add(len(entry.payload) // _BYTES_PER_OBJECT)
+        if self._serves and before.brokers is not after.brokers:
+            _log_brokers(before, after)
         if self._announcement == (entry.index, entry.term):
             self._announcement = None
             self._controller.activate(entry.term, self._clock_ms())
-            self._notify_leadership()
+            asyncio.get_running_loop().call_soon(self._begin_to_serve, entry.term)
             logger.info("this controller leads the quorum in epoch %s from offset %s on", entry.term, entry.index)
 
-    def _write(self, records: Sequence[MetadataRecord]) -> None:
-        if not records:
+    def _begin_to_serve(self, epoch: int) -> None:
+        if not self._controller.is_active or self._engine.leader.epoch != epoch:
             return
-        epoch = self._engine.leader.epoch
-        offset = self._engine.propose(encode_batch(records), epoch)
-        self._controller.append(offset, epoch, records)
-
-    def _expire_sessions(self, now_ms: int) -> None:
-        if not self._controller.is_active:
-            return
-        expired = self._controller.expire_sessions(now_ms)
-        for broker_id in sorted(expired.response):
-            logger.info("broker %s is fenced: its session has ended", broker_id)
+        records = self._controller.bootstrap().records
         try:
-            self._write(expired.records)
+            if records:
+                self._propose(records, encode_batch(records), epoch)
         except TidelogError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
-                raise
+                self._fail(error)
+            return
+        self._serves = True
+        self._notify_leadership()
+
+    def _restore(self, image: MetadataImage) -> None:
+        self._controller.restore(image)
+        self._feed.restore(image)
+        self._release()
+        logger.info("the metadata is that of a snapshot of offset %s, epoch %s", image.offset, image.epoch)
+
+    async def _write(self, result: Result[R]) -> None:
+        """Write a result's records, while holding ``_writing``; those that may be split with pauses in between."""
+        records, epoch = result.records, self._engine.leader.epoch
+        if result.atomic:
+            if records:
+                self._propose(records, await _encode_atomic(records), epoch)
+            return
+        for start in range(0, len(records), _RECORDS_PER_SLICE):
+            part = records[start : start + _RECORDS_PER_SLICE]
+            await self._wait_for_room()
+            self._propose(part, encode_batch(part), epoch)
+            await asyncio.sleep(0)
+
+    def _propose(self, records: Sequence[MetadataRecord], payload: bytes, epoch: int) -> None:
+        offset = self._engine.propose(payload, epoch)
+        self._controller.append(offset, epoch, records)
+        self._backlog.add(offset, len(payload))
+
+    async def _tick(self, now_ms: int) -> None:
+        async with self._writing:
+            if not self._serves:
+                return
+            try:
+                for result in self._controller.tick(now_ms):
+                    await self._write(result)
+            except TidelogError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
 
     def _fail(self, error: Exception) -> None:
         self._failure = error
@@ -178,23 +257,26 @@ class QuorumController:
 
     def _release(self) -> None:
         offset = self._controller.committed.offset
-        for waiter in self._waiters:
-            if waiter.offset <= offset and not waiter.done.done():
-                waiter.done.set_result(None)
-        self._waiters = [w for w in self._waiters if not w.done.done()]
+        self._backlog.release(offset)
+        self._waiters.release(offset)
 
     async def _wait_committed(self, offset: int) -> None:
-        if self._controller.committed.offset >= offset:
-            return
-        waiter = _Waiter(offset, asyncio.get_running_loop().create_future())
-        self._waiters.append(waiter)
-        await waiter.done
+        if self._controller.committed.offset < offset:
+            await self._waiters.wait(offset)
 
-    async def _wait_active(self) -> None:
-        while not self._controller.is_active:
+    async def _wait_for_room(self) -> None:
+        while self._backlog.is_full:
+            await self._wait_committed(self._backlog.first_offset)
+
+    async def _wait_serving(self) -> None:
+        """Wait until this controller handles requests and has room for what they write."""
+        while not self._serves or self._backlog.is_full:
             if not self._engine.leader.is_self:
                 raise self._not_controller()
-            await self._leadership_changed.wait()
+            if self._serves:
+                await self._wait_for_room()
+            else:
+                await self._leadership_changed.wait()
 
     async def _wait_failed(self, timeout_s: float) -> bool:
         try:
@@ -211,3 +293,40 @@ class QuorumController:
         leader_id = self._engine.leader.leader_id
         known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
         return error_for(ErrorCode.NOT_CONTROLLER, f"this controller does not lead the quorum; {known}")
+
+
+def _records_of(payload: bytes) -> Iterator[MetadataRecord]:
+    """Yield the records of an entry, which is decoded only when somebody asks for them."""
+    yield from decode_batch(payload)
+
+
+async def _encode_atomic(records: Sequence[MetadataRecord]) -> bytes:
+    if len(records) > MAX_RECORDS_PER_OPERATION:
+        raise _too_large(f"{len(records)} metadata records, {MAX_RECORDS_PER_OPERATION}")
+    if len(records) <= _RECORDS_PER_SLICE:
+        payload = encode_batch(records)
+    else:
+        payload = await asyncio.to_thread(encode_batch, records)
+    if len(payload) > MAX_ENTRY_BYTES:
+        raise _too_large(f"{len(payload)} bytes of metadata records, {MAX_ENTRY_BYTES}")
+    return payload
+
+
+def _too_large(amount_and_limit: str) -> TidelogError:
+    text = f"the operation would write {amount_and_limit} are the limit: ask for less at once"
+    return error_for(ErrorCode.POLICY_VIOLATION, text)
+
+
+def _log_brokers(before: MetadataImage, after: MetadataImage) -> None:
+    for broker_id in sorted(before.brokers.keys() | after.brokers.keys()):
+        old, new = _standing(before, broker_id), _standing(after, broker_id)
+        if old != new:
+            logger.info("broker %s: %s, was %s", broker_id, new, old)
+
+
+def _standing(image: MetadataImage, broker_id: BrokerId) -> str:
+    broker: BrokerRegistration | None = image.brokers.get(broker_id)
+    if broker is None:
+        return "not registered"
+    state = "fenced" if broker.fenced else "shutting down" if broker.in_controlled_shutdown else "active"
+    return f"{state} (epoch {broker.broker_epoch})"

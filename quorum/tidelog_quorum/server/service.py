@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeAlias, TypeVar
 
 import grpc.aio
@@ -17,16 +17,14 @@ from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 
 R = TypeVar("R")
-Voters: TypeAlias = Mapping[int, tuple[str, int]]
 RpcContext: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class Responder:
     """Turns errors into statuses; NOT_CONTROLLER names the leader (``tidelog-leader-id``, ``-endpoint``)."""
 
-    def __init__(self, quorum: QuorumController, voters: Voters) -> None:
+    def __init__(self, quorum: QuorumController) -> None:
         self._quorum = quorum
-        self._voters = voters
 
     async def answer(self, context: RpcContext, response: Awaitable[R], timeout_ms: int = 0) -> R:
         """Await a response, for ``timeout_ms`` at most when that is positive, and return it or end the call."""
@@ -42,21 +40,21 @@ class Responder:
 
     def _leader_details(self) -> list[tuple[str, str]]:
         leader_id = self._quorum.leader.leader_id
-        if leader_id is None or leader_id not in self._voters:
+        leader = None if leader_id is None else self._quorum.voters.get(leader_id)
+        if leader is None:
             return []
-        address = format_address(*self._voters[leader_id])
-        return [("tidelog-leader-id", str(leader_id)), ("tidelog-leader-endpoint", address)]
+        address = format_address(leader.host, leader.port)
+        return [("tidelog-leader-id", str(leader.voter_id)), ("tidelog-leader-endpoint", address)]
 
 
 class ControllerService(ControllerServiceServicer):
     """What storage nodes ask of the controllers."""
 
-    def __init__(self, cluster_id: str, quorum: QuorumController, feed: MetadataFeed, voters: Voters) -> None:
+    def __init__(self, cluster_id: str, quorum: QuorumController, feed: MetadataFeed) -> None:
         self._cluster_id = cluster_id
         self._quorum = quorum
         self._feed = feed
-        self._voters = voters
-        self._responder = Responder(quorum, voters)
+        self._responder = Responder(quorum)
 
     async def RegisterBroker(  # noqa: N802, D102
         self, request: controller_service_pb2.RegisterBrokerRequest, context: RpcContext

@@ -12,7 +12,13 @@ from tidelog.v1 import controller_service_pb2 as controller_pb
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
-from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
+from tidelog_node.partitions import (
+    LogDirectories,
+    MetadataCache,
+    PartitionRegistry,
+    ReplicationThrottles,
+    SystemClock,
+)
 from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_quorum.metadata import (
@@ -103,14 +109,32 @@ class InProcessNode:
         )
         self.cache = MetadataCache()
         settings = FetcherSettings(max_wait_ms=200, max_backoff_ms=50)
+        self.throttles = ReplicationThrottles(clock)
         self.fetchers = FetcherPool(
-            tasks, node_id, lambda: 0, self.cache.broker_address, CLUSTER_ID, transport, settings, clock
+            tasks,
+            node_id,
+            lambda: 0,
+            self.cache.broker_address,
+            CLUSTER_ID,
+            transport,
+            settings,
+            clock,
+            self.throttles.follower,
         )
         isr_changes = IsrChanges(controller, node_id, lambda: 0)
         self.registry.connect(self.fetchers, isr_changes)
         self.task = tasks.create_task(isr_changes.run(), name=f"isr-changes-{node_id}")
         self.context = NodeContext(
-            node_id, CLUSTER_ID, f"rack-{node_id}", self.registry, self.cache, None, {1: ("c", 1)}, clock, 50 << 20
+            node_id,
+            CLUSTER_ID,
+            f"rack-{node_id}",
+            self.registry,
+            self.cache,
+            None,
+            {1: ("c", 1)},
+            clock,
+            50 << 20,
+            self.throttles,
         )
         self.lock = asyncio.Lock()
 

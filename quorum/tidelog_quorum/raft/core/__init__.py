@@ -3,40 +3,86 @@
 from tidelog_quorum.raft.core.commands import (
     Command,
     Commit,
+    CompactLog,
+    InstallSnapshot,
     LeaderChanged,
     Persist,
     ProposalAccepted,
     ProposalRejected,
     ReadFailed,
     ReadReady,
+    RequestRefused,
+    RestoreSnapshot,
     Send,
+    SendSnapshot,
+    StoreChunk,
+    TransferDone,
+    VoterChangeAccepted,
+    VotersChanged,
 )
-from tidelog_quorum.raft.core.config import RaftConfig
-from tidelog_quorum.raft.core.events import Event, MessageReceived, Persisted, Proposed, ReadRequested, Tick
-from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.config import (
+    RaftConfig,
+)
+from tidelog_quorum.raft.core.events import (
+    AddVoterRequested,
+    Event,
+    MessageReceived,
+    Persisted,
+    Proposed,
+    ReadRequested,
+    RemoveVoterRequested,
+    SnapshotDamaged,
+    SnapshotTaken,
+    Tick,
+    TransferRequested,
+)
+from tidelog_quorum.raft.core.leadership import (
+    Leadership,
+)
+from tidelog_quorum.raft.core.log import (
+    RaftLog,
+)
 from tidelog_quorum.raft.core.messages import (
     AppendRequest,
     AppendResponse,
     Entry,
     EntryKind,
+    FollowRequest,
     HardState,
     Message,
+    Snapshot,
+    SnapshotRequest,
+    SnapshotResponse,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
-from tidelog_quorum.raft.core.raft import Candidate, Follower, Raft, RandomMs
+from tidelog_quorum.raft.core.raft import (
+    Candidate,
+    Follower,
+    Raft,
+    RandomMs,
+)
+from tidelog_quorum.raft.core.voters import (
+    Voter,
+    VoterSet,
+)
 
 __all__ = [
+    "AddVoterRequested",
     "AppendRequest",
     "AppendResponse",
     "Candidate",
     "Command",
     "Commit",
+    "CompactLog",
     "Entry",
     "EntryKind",
     "Event",
+    "FollowRequest",
     "Follower",
     "HardState",
+    "InstallSnapshot",
     "LeaderChanged",
     "Leadership",
     "Message",
@@ -48,12 +94,30 @@ __all__ = [
     "Proposed",
     "Raft",
     "RaftConfig",
+    "RaftLog",
     "RandomMs",
     "ReadFailed",
     "ReadReady",
     "ReadRequested",
+    "RemoveVoterRequested",
+    "RequestRefused",
+    "RestoreSnapshot",
     "Send",
+    "SendSnapshot",
+    "Snapshot",
+    "SnapshotDamaged",
+    "SnapshotRequest",
+    "SnapshotResponse",
+    "SnapshotTaken",
+    "StoreChunk",
     "Tick",
+    "TimeoutNow",
+    "TransferDone",
+    "TransferRequested",
     "VoteRequest",
     "VoteResponse",
+    "Voter",
+    "VoterChangeAccepted",
+    "VoterSet",
+    "VotersChanged",
 ]

@@ -39,6 +39,24 @@ class RaftConfig:
         check=between(1, 1024),
         doc="Appends under way to one follower; more entries then wait and travel in larger batches.",
     )
+    max_inflight_bytes: int = setting(
+        4 * 1024 * 1024,
+        key="controller.quorum.append.max.inflight.bytes",
+        check=between(1, 1024 * 1024 * 1024),
+        doc="Payload bytes in all appends under way to one follower; a single larger entry still goes alone.",
+    )
+    max_trailing_entries: int = setting(
+        10_000,
+        key="controller.quorum.snapshot.trailing.entries",
+        check=at_least(0),
+        doc="Entries that stay in the log before the end of a snapshot, for followers that are a little behind.",
+    )
+    max_observers: int = setting(
+        16,
+        key="controller.quorum.observers.max",
+        check=at_least(1),
+        doc="Replicas without a vote that a leader sends the log to.",
+    )
 
     def __post_init__(self) -> None:
         if self.heartbeat_interval_ms * 2 > self.election_timeout_ms:

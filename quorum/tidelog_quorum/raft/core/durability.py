@@ -1,6 +1,8 @@
 """What was handed to the disk and not yet acknowledged, and the messages that must not leave before it is.
 
-The rule that a promise is on disk before anybody hears of it (vote: figure 2; append: paper 5.3) lives here.
+The rule that a promise is on disk before anybody hears of it (vote: figure 2; append: paper 5.3) lives here. An
+acknowledgement of entries waits for all writes before it. Every other message only promises the term and the vote, so
+it waits for those alone: a long write, as of a snapshot, must not make a follower look dead.
 """
 
 from __future__ import annotations
@@ -26,12 +28,16 @@ class Durability:
     were replaced meanwhile proves nothing about their replacements.
     """
 
+    __slots__ = ("_hard_state_sequence", "_held", "_held_for_term", "_sequence", "_writes", "hard_state", "last_index")
+
     def __init__(self, hard_state: HardState, last_index: int) -> None:
         self.hard_state = hard_state
         self.last_index = last_index
         self._sequence = 0
+        self._hard_state_sequence = 0
         self._writes: deque[_Write] = deque()
         self._held: deque[tuple[int, Send]] = deque()
+        self._held_for_term: deque[tuple[int, Send]] = deque()
 
     @property
     def newest_hard_state(self) -> HardState:
@@ -41,6 +47,8 @@ class Durability:
     def issue(self, hard_state: HardState, last_index: int) -> int:
         """Note a write after which the disk holds this; return its sequence."""
         self._sequence += 1
+        if hard_state != self.newest_hard_state:
+            self._hard_state_sequence = self._sequence
         self._writes.append(_Write(self._sequence, hard_state, last_index))
         return self._sequence
 
@@ -50,6 +58,11 @@ class Durability:
         for write in self._writes:
             write.last_index = min(write.last_index, index - 1)
 
+    def restart_at(self, index: int) -> None:
+        """Note that the disk has a snapshot up to ``index`` in the place of the log."""
+        self.forget_from(index + 1)
+        self.last_index = index
+
     def complete(self, sequence: int) -> None:
         """Note that all writes up to ``sequence`` would survive a crash."""
         while self._writes and self._writes[0].sequence <= sequence:
@@ -57,18 +70,28 @@ class Durability:
             self.hard_state = write.hard_state
             self.last_index = max(self.last_index, write.last_index)
 
-    def hold(self, send: Send) -> None:
-        """Keep a message until all writes issued so far are acknowledged."""
-        self._held.append((self._sequence, send))
+    def cancel(self, sequence: int) -> None:
+        """Note that a write that sets no hard state was not done and never will be."""
+        self._writes = deque(write for write in self._writes if write.sequence != sequence)
+
+    def hold(self, send: Send, *, acknowledges_log: bool) -> None:
+        """Keep a message until the writes it depends on, of those issued so far, are acknowledged."""
+        if acknowledges_log:
+            self._held.append((self._sequence, send))
+        else:
+            self._held_for_term.append((self._hard_state_sequence, send))
 
     def release(self, term: int) -> list[Send]:
         """Return the messages that may leave, in order; those of another term than ``term`` are dropped."""
+        if not self._held and not self._held_for_term:
+            return []
         pending_from = self._writes[0].sequence if self._writes else self._sequence + 1
         released = []
-        while self._held and self._held[0][0] < pending_from:
-            send = self._held.popleft()[1]
-            if send.message.term == term:
-                released.append(send)
+        for held in (self._held_for_term, self._held):
+            while held and held[0][0] < pending_from:
+                send = held.popleft()[1]
+                if send.message.term == term:
+                    released.append(send)
         return released
 
     def check_invariants(self, log_last_index: int) -> None:

@@ -1,105 +1,274 @@
-"""What a voter knows and does while it leads: its followers' progress, what to send them, what is committed.
+"""What a replica knows and does while it leads: the others' progress, what to send them, what is committed.
 
-Appends may leave before the leader's own disk has the entries; the leader counts itself only up to
-what its disk acknowledged (thesis 10.2.1), and counts only entries of its own term (paper 5.4.2).
+- Appends may leave before the leader's own disk has the entries; the leader counts itself only up to what its disk
+  acknowledged (thesis 10.2.1), and not at all once it is none of the voters in force (thesis 4.2.2).
+- Voters alone are counted: for commits, for reads and for staying in office (check quorum, thesis 6.2). Those without
+  a vote, the *observers*, are sent the log as well, a bounded number of them, as long as they answer.
+- A replica whose next entry is before the log's start is sent the latest snapshot, and then the log from there on.
+  Compaction keeps what follows a snapshot that is getting through, else a slow replica would never catch up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from tidelog_quorum.raft.core.commands import Send
+from tidelog_quorum.raft.core.commands import Send, SendSnapshot
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.log import RaftLog
-from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse, Entry
+from tidelog_quorum.raft.core.messages import (
+    AppendRequest,
+    AppendResponse,
+    Entry,
+    FollowRequest,
+    Snapshot,
+    SnapshotResponse,
+)
+from tidelog_quorum.raft.core.outgoing_snapshot import OutgoingSnapshot
 from tidelog_quorum.raft.core.progress import Progress
 from tidelog_quorum.raft.core.reads import ReadQueue
+from tidelog_quorum.raft.core.replica_state import ReplicaState
+from tidelog_quorum.raft.core.voter_catch_up import VoterCatchUp
+from tidelog_quorum.raft.core.voter_history import VoterHistory
+
+OBSERVER_FORGOTTEN_AFTER = 10
+"""Election timeouts without contact."""
 
 
 class Leadership:
     """One term of office, from the election to the resignation.
 
     ``start_index`` is the index of the term's no-op: once it is committed, the leader knows the commit index.
+    ``progress`` has all other voters, and the observers. ``catch_up`` is the replica that shall become a voter.
     """
 
     def __init__(
-        self, node_id: int, peers: Iterable[int], term: int, log: RaftLog, config: RaftConfig, now_ms: int
+        self,
+        node_id: int,
+        directory_id: bytes,
+        term: int,
+        log: RaftLog,
+        voters: VoterHistory,
+        config: RaftConfig,
+        now_ms: int,
     ) -> None:
         self.start_index = log.last_index + 1
         self.reads = ReadQueue()
         self.next_heartbeat_ms = now_ms + config.heartbeat_interval_ms
-        self.progress = {peer: Progress(next_index=self.start_index, contact_ms=now_ms) for peer in peers}
+        self.progress: dict[int, Progress] = {}
+        self.catch_up: VoterCatchUp | None = None
         self._node_id = node_id
+        self._directory_id = directory_id
         self._term = term
         self._log = log
+        self._voters = voters
         self._config = config
+        self._voting: list[Progress] = []
+        self._has_vote = False
+        self._lacks_directories = False
+        self.on_voters_changed(now_ms)
 
     @property
     def quorum_deadline_ms(self) -> int | None:
-        """When to resign unless more followers are heard from (check quorum, thesis 6.2); None for a single voter."""
+        """When to resign unless more voters are heard from (check quorum, thesis 6.2); None when it is alone."""
+        needed = self._voter_count // 2 + 1 - self._has_vote
+        if needed <= 0:
+            return None
+        contacts = sorted((p.contact_ms for p in self._voting), reverse=True)
+        return contacts[needed - 1] + self._config.election_timeout_ms
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When time alone makes this leader do something; None when there is nobody else."""
         if not self.progress:
             return None
-        contacts = sorted((p.contact_ms for p in self.progress.values()), reverse=True)
-        return contacts[(len(contacts) + 1) // 2 - 1] + self._config.election_timeout_ms
+        deadline_ms = self.next_heartbeat_ms
+        if self.quorum_deadline_ms is not None:
+            deadline_ms = min(deadline_ms, self.quorum_deadline_ms)
+        return deadline_ms if self.catch_up is None else min(deadline_ms, self.catch_up.deadline_ms)
+
+    def on_voters_changed(self, now_ms: int) -> None:
+        """Go by the voters in force now; who has lost its vote stays an observer."""
+        voters = self._voters.current
+        self._has_vote = voters.is_voter(self._node_id, self._directory_id)
+        for voter in voters:
+            if voter.voter_id != self._node_id and voter.voter_id not in self.progress:
+                self.progress[voter.voter_id] = Progress(self._log.last_index + 1, now_ms, voter.directory_id)
+        self._voting = [progress for peer, progress in self.progress.items() if peer in voters]
+        self._lacks_directories = any(not voter.directory_id for voter in voters)
+
+    @property
+    def lacks_directories(self) -> bool:
+        """Whether the voters in force lack the directory id of one of them."""
+        return self._lacks_directories
+
+    def directory_of(self, voter_id: int) -> bytes:
+        """Return a voter's directory id, as it has said it in this term; empty while it has not."""
+        return self._directory_id if voter_id == self._node_id else self.progress[voter_id].directory_id
 
     def majority_index(self, durable_index: int) -> int:
         """Return the last index that is on the disks of a majority; ``durable_index`` is the leader's own."""
-        return self._majority([p.match_index for p in self.progress.values()], durable_index)
+        return self._majority([p.match_index for p in self._voting], durable_index)
 
     def confirmed_context(self) -> int:
         """Return the last read context that a majority has echoed."""
-        return self._majority([p.acknowledged_context for p in self.progress.values()], self.reads.context)
+        return self._majority([p.acknowledged_context for p in self._voting], self.reads.context)
 
-    def on_response(self, response: AppendResponse, now_ms: int) -> None:
-        """Learn from a follower's answer of this term."""
-        progress = self.progress[response.sender_id]
-        progress.contact_ms = now_ms
+    def admit(self, sender_id: int, directory_id: bytes) -> Progress | None:
+        """Return what is known of the log that a message is about; None when it is none that is followed.
+
+        A log is known by its directory id from the first message on that has one.
+        """
+        progress = self.progress.get(sender_id)
+        if progress is None or (progress.directory_id and directory_id and progress.directory_id != directory_id):
+            return None
+        progress.directory_id = progress.directory_id or directory_id
+        return progress
+
+    def on_append_response(self, progress: Progress, response: AppendResponse, now_ms: int) -> None:
+        """Learn from an answer of this term."""
         progress.acknowledged_context = max(progress.acknowledged_context, response.read_context)
         if response.success:
-            progress.acknowledged(response.match_index)
+            progress.acknowledged(response.match_index, self._log.first_index)
         else:
             hint = self._log.latest_not_after(response.match_index, response.conflict_term)
             progress.refused(response.rejected_prev_index, hint)
+        progress.contacted(now_ms, self._log.last_index)
+
+    def on_snapshot_response(self, progress: Progress, response: SnapshotResponse, now_ms: int) -> None:
+        """Go on with the chunk that is wanted, or with the log; an answer about an older snapshot says nothing."""
+        if progress.snapshot is not None and progress.snapshot.is_meant_by(response):
+            if response.done:
+                progress.acknowledged(response.last_index, self._log.first_index)
+            else:
+                progress.snapshot.on_position(response.position, now_ms)
+        progress.contacted(now_ms, self._log.last_index)
+
+    def on_follow_request(self, request: FollowRequest, directory_id: bytes, now_ms: int) -> None:
+        """Take a replica without a vote as an observer, or note that it is still there."""
+        progress = self.admit(request.sender_id, directory_id)
+        if progress is not None:
+            progress.contacted(now_ms, self._log.last_index)
+            return
+        is_new = request.sender_id not in self.progress
+        if request.sender_id in self._voters.current or (is_new and self._observer_count >= self._config.max_observers):
+            return
+        next_index = min(request.last_index, self._log.last_index) + 1
+        self.progress[request.sender_id] = Progress(next_index, now_ms, directory_id)
+
+    def retained_from(self, now_ms: int) -> int:
+        """Return the first index that compaction should keep: what follows the snapshots that are getting through."""
+        sent = [p.snapshot for p in self.progress.values() if p.snapshot is not None]
+        ends = [s.snapshot.last_index + 1 for s in sent if not s.is_stalled(now_ms)]
+        return min(ends, default=self._log.last_index + 1)
+
+    def best_successor(self, now_ms: int) -> int | None:
+        """Return the other voter with most of the log, of those that were heard from lately if there is one."""
+
+        def rank(peer: int) -> tuple[bool, int]:
+            progress = self.progress[peer]
+            return now_ms - progress.contact_ms < self._config.election_timeout_ms, progress.match_index
+
+        others = [voter for voter in self._voters.current.ids if voter != self._node_id]
+        return max(others, key=rank, default=None)
 
     def heartbeats(self, commit_index: int, now_ms: int) -> Iterator[Send]:
-        """Yield a message to every follower when they are due."""
+        """Yield a message to every other replica when they are due, and forget observers that are gone."""
         if now_ms < self.next_heartbeat_ms:
             return
         self.next_heartbeat_ms = now_ms + self._config.heartbeat_interval_ms
+        self._forget_silent_observers(now_ms)
         for peer, progress in self.progress.items():
             yield self._append(peer, progress, (), commit_index)
 
-    def appends(self, commit_index: int) -> Iterator[Send]:
-        """Yield what followers lack and their windows allow, then news of commits and reads that did not go along."""
+    def appends(self, commit_index: int, snapshot: Snapshot | None, now_ms: int) -> Iterator[Send | SendSnapshot]:
+        """Yield what the others lack and their windows allow, then news of commits and reads that did not go along."""
         for peer, progress in self.progress.items():
-            while progress.may_send_entries(self._log.last_index, self._config.max_inflight_appends):
-                entries = self._log.batch(progress.next_index, self._config.max_append_bytes)
-                yield self._append(peer, progress, entries, commit_index)
-                progress.entries_sent(entries[-1].index)
+            if progress.next_index <= self._log.start_index or progress.snapshot is not None:
+                yield from self._snapshot_chunk(peer, progress, snapshot, now_ms)
+            else:
+                yield from self._entries(peer, progress, commit_index)
             news = not progress.probing and progress.sent_commit_index < commit_index
-            if news or progress.sent_context < self.reads.context:
+            if news or (progress.sent_context < self.reads.context and peer in self._voters.current):
                 yield self._append(peer, progress, (), commit_index)
 
-    def check_invariants(self) -> None:
-        """Assert those of every follower's progress."""
-        for progress in self.progress.values():
-            progress.check_invariants(self._log.last_index, self._config.max_inflight_appends)
+    def replicas(self, durable_index: int, now_ms: int) -> list[ReplicaState]:
+        """Return all that are followed and the leader itself, in the order of their ids."""
+        voters = self._voters.current
+        states = [ReplicaState(self._node_id, self._directory_id, self._has_vote, durable_index, now_ms, now_ms)]
+        for peer, progress in self.progress.items():
+            contact_ms = progress.contact_ms if progress.heard else None
+            states.append(
+                ReplicaState(
+                    peer, progress.directory_id, peer in voters, progress.match_index, contact_ms, progress.caught_up_ms
+                )
+            )
+        return sorted(states, key=lambda state: state.replica_id)
 
-    def _majority(self, followers: list[int], own: int) -> int:
-        values = sorted([*followers, own], reverse=True)
-        return values[len(values) // 2]
+    def check_invariants(self) -> None:
+        """Assert those of every other replica's progress, and that all voters and only they are counted."""
+        voters = self._voters.current
+        for progress in self.progress.values():
+            progress.check_invariants(
+                self._log.last_index, self._config.max_inflight_appends, self._config.max_inflight_bytes
+            )
+        assert self._node_id not in self.progress
+        assert {peer for peer in self.progress if peer in voters} == {v for v in voters.ids if v != self._node_id}
+        assert [id(p) for p in self._voting] == [id(p) for peer, p in self.progress.items() if peer in voters]
+        assert self._has_vote == voters.is_voter(self._node_id, self._directory_id)
+
+    @property
+    def _voter_count(self) -> int:
+        return len(self._voting) + self._has_vote
+
+    @property
+    def _observer_count(self) -> int:
+        return len(self.progress) - len(self._voting)
+
+    def _majority(self, others: list[int], own: int) -> int:
+        if self._has_vote:
+            others.append(own)
+        others.sort(reverse=True)
+        return others[len(others) // 2]
+
+    def _forget_silent_observers(self, now_ms: int) -> None:
+        silent_ms = OBSERVER_FORGOTTEN_AFTER * self._config.election_timeout_ms
+        for peer in [p for p in self.progress if p not in self._voters.current]:
+            if now_ms - self.progress[peer].contact_ms >= silent_ms:
+                del self.progress[peer]
+
+    def _snapshot_chunk(
+        self, peer: int, progress: Progress, latest: Snapshot | None, now_ms: int
+    ) -> Iterator[SendSnapshot]:
+        assert latest is not None, "a log without a start at 0 has a snapshot"
+        sending = progress.snapshot
+        is_newer = sending is not None and latest.last_index > sending.snapshot.last_index
+        if sending is None or (is_newer and sending.is_stalled(now_ms)):
+            sending = OutgoingSnapshot(latest, self._config, now_ms)
+            progress.begin_snapshot(sending)
+        if sending.is_due(now_ms):
+            sending.sent(now_ms)
+            yield SendSnapshot(peer, self._term, sending.snapshot, sending.position)
+
+    def _entries(self, peer: int, progress: Progress, commit_index: int) -> Iterator[Send]:
+        config = self._config
+        while progress.next_index <= self._log.last_index and progress.appends_allowed(config.max_inflight_appends):
+            room = config.max_inflight_bytes - progress.inflight_bytes
+            entries, size = self._log.batch(progress.next_index, min(config.max_append_bytes, room))
+            if size > room and progress.inflight:
+                return
+            yield self._append(peer, progress, entries, commit_index)
+            progress.entries_sent(entries[-1].index, size)
 
     def _append(self, peer: int, progress: Progress, entries: tuple[Entry, ...], commit_index: int) -> Send:
         progress.sent_context = self.reads.context
         progress.sent_commit_index = commit_index
-        prev_index = progress.next_index - 1
+        if progress.snapshot is None:
+            prev_index = progress.next_index - 1
+            prev_term = self._log.term_at(prev_index)
+        else:
+            # Whoever has the snapshot's end needs no more of it: the answer tells, should that to the last chunk be lost.
+            prev_index, prev_term = progress.snapshot.snapshot.last_index, progress.snapshot.snapshot.last_term
         message = AppendRequest(
-            self._node_id,
-            self._term,
-            prev_index,
-            self._log.term_at(prev_index),
-            commit_index,
-            entries,
-            self.reads.context,
+            self._node_id, self._term, prev_index, prev_term, commit_index, entries, self.reads.context
         )
         return Send(peer, message)

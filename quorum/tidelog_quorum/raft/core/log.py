@@ -1,6 +1,7 @@
 """The log of one voter as its state machine sees it, and what of it was not yet handed to the disk.
 
-The whole log is held in memory: metadata logs are small, and nothing is compacted before there are snapshots.
+The log holds what follows its *start*: the index and term of the entry before the first one that is kept (paper 7).
+What is before is in a snapshot, and committed. All that is kept is in memory: metadata logs are small.
 """
 
 from __future__ import annotations
@@ -12,48 +13,69 @@ from tidelog_quorum.raft.core.messages import Entry
 
 
 class RaftLog:
-    """Entries from index 1 to ``last_index``, with the place up to which they were handed to the disk."""
+    """Entries from ``first_index`` to ``last_index``, with the place up to which they were handed to the disk.
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    ``start`` is the index and term of the entry before the first: (0, 0) for a log that was never compacted.
+    """
+
+    __slots__ = ("_entries", "_truncated_from", "_unwritten_from", "start_index", "start_term")
+
+    def __init__(self, entries: Iterable[Entry] = (), start: tuple[int, int] = (0, 0)) -> None:
+        self.start_index, self.start_term = start
         self._entries = list(entries)
-        self._unwritten_from = len(self._entries) + 1
+        self._unwritten_from = self.last_index + 1
         self._truncated_from: int | None = None
 
     @property
+    def first_index(self) -> int:
+        """The index of the first entry that is kept; one after the last when there is none."""
+        return self.start_index + 1
+
+    @property
     def last_index(self) -> int:
-        """The index of the last entry; 0 when there is none."""
-        return len(self._entries)
+        """The index of the last entry; that of the start when there is none."""
+        return self.start_index + len(self._entries)
 
     @property
     def last_term(self) -> int:
-        """The term of the last entry; 0 when there is none."""
-        return self._entries[-1].term if self._entries else 0
+        """The term of the last entry; that of the start when there is none."""
+        return self._entries[-1].term if self._entries else self.start_term
+
+    @property
+    def written_index(self) -> int:
+        """The index of the last entry that was handed to the disk."""
+        return self._unwritten_from - 1
 
     def term_at(self, index: int) -> int:
-        """Return the term of the entry at ``index``, which must be in the log; 0 before the first."""
-        return self._entries[index - 1].term if index > 0 else 0
+        """Return the term of the entry at ``index``, which must be in the log or its start."""
+        if index == self.start_index:
+            return self.start_term
+        assert index > self.start_index, (index, self.start_index)
+        return self._entries[index - self.start_index - 1].term
 
     def matches(self, index: int, term: int) -> bool:
         """Return whether the log has an entry of ``term`` at ``index`` (AppendEntries, rule 2 of figure 2)."""
-        return 0 <= index <= self.last_index and self.term_at(index) == term
+        return self.start_index <= index <= self.last_index and self.term_at(index) == term
 
     def is_covered_by(self, last_term: int, last_index: int) -> bool:
         """Return whether a log that ends so is at least as up to date as this one (paper 5.4.1)."""
         return (last_term, last_index) >= (self.last_term, self.last_index)
 
     def slice(self, start: int, end: int) -> tuple[Entry, ...]:
-        """Return the entries from ``start`` up to and without ``end``."""
-        return tuple(self._entries[start - 1 : end - 1])
+        """Return the entries from ``start``, which must not be before the first, up to and without ``end``."""
+        assert start > self.start_index, (start, self.start_index)
+        return tuple(self._entries[start - self.start_index - 1 : end - self.start_index - 1])
 
-    def batch(self, start: int, max_bytes: int) -> tuple[Entry, ...]:
-        """Return entries from ``start`` whose payloads fit into ``max_bytes``, but at least one."""
-        end, size = start, 0
-        while end <= self.last_index:
-            size += len(self._entries[end - 1].payload)
-            if size > max_bytes and end > start:
+    def batch(self, start: int, max_bytes: int) -> tuple[tuple[Entry, ...], int]:
+        """Return entries from ``start`` whose payloads fit into ``max_bytes``, but at least one, and their bytes."""
+        position = first = start - self.start_index - 1
+        entries, size = self._entries, 0
+        while position < len(entries):
+            grown = size + len(entries[position].payload)
+            if grown > max_bytes and position > first:
                 break
-            end += 1
-        return self.slice(start, end)
+            position, size = position + 1, grown
+        return tuple(entries[first:position]), size
 
     def append(self, entry: Entry) -> None:
         """Add the next entry."""
@@ -61,26 +83,50 @@ class RaftLog:
         self._entries.append(entry)
 
     def first_difference(self, entries: Sequence[Entry]) -> int | None:
-        """Return the index of the first of ``entries`` that this log has not or has with another term."""
+        """Return the index of the first of ``entries`` that this log has not or has with another term.
+
+        Those at or before the start count as equal: they are committed.
+        """
         for entry in entries:
-            if not self.matches(entry.index, entry.term):
+            if entry.index > self.start_index and not self.matches(entry.index, entry.term):
                 return entry.index
         return None
 
     def truncate_from(self, index: int) -> None:
-        """Drop the entry at ``index`` and all that follow."""
-        del self._entries[index - 1 :]
+        """Drop the entry at ``index``, which must not be before the first, and all that follow."""
+        assert index > self.start_index, (index, self.start_index)
+        del self._entries[index - self.start_index - 1 :]
         if index < self._unwritten_from:
             self._unwritten_from = index
             self._truncated_from = index
 
+    def compact_to(self, first_index: int) -> None:
+        """Drop the entries before ``first_index``, all of which must be in the hands of the disk."""
+        assert self.start_index < first_index <= self._unwritten_from, (first_index, self._unwritten_from)
+        start_term = self.term_at(first_index - 1)
+        del self._entries[: first_index - self.first_index]
+        self.start_index, self.start_term = first_index - 1, start_term
+
+    def restart_at(self, index: int, term: int) -> None:
+        """Drop everything: a snapshot that ends with the entry at ``index`` has taken its place."""
+        self._entries.clear()
+        self.start_index, self.start_term = index, term
+        self._unwritten_from = index + 1
+        self._truncated_from = None
+
     def latest_not_after(self, index: int, term: int) -> int:
-        """Return the last index up to ``index`` whose term is at most ``term``; 0 when there is none.
+        """Return the last index up to ``index`` whose term is at most ``term``.
 
         Terms never fall along a log, so where two logs differ at ``index``, nothing after the result can match.
+        A result before the start says that it is unknown here where the logs may match.
         """
         end = min(index, self.last_index)
-        return bisect_right(self._entries, term, hi=end, key=lambda entry: entry.term)
+        if end < self.start_index:
+            return end
+        if term < self.start_term:
+            return self.start_index - 1
+        count = bisect_right(self._entries, term, hi=end - self.start_index, key=lambda entry: entry.term)
+        return self.start_index + count
 
     @property
     def has_unwritten(self) -> bool:
@@ -96,7 +142,7 @@ class RaftLog:
 
     def check_invariants(self) -> None:
         """Assert that indexes have no gaps and terms never fall."""
-        assert [e.index for e in self._entries] == list(range(1, self.last_index + 1))
-        terms = [e.term for e in self._entries]
+        assert [e.index for e in self._entries] == list(range(self.first_index, self.last_index + 1))
+        terms = [self.start_term, *(e.term for e in self._entries)]
         assert terms == sorted(terms)
-        assert 1 <= self._unwritten_from <= self.last_index + 1
+        assert self.first_index <= self._unwritten_from <= self.last_index + 1

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from tidelog_quorum.raft.core.voters import VoterSet
 
 
+UNKNOWN_VOTER = -1
+"""Stands for a receiver whose id is not known: whoever listens at a bootstrap address."""
+
+
 class EntryKind(enum.IntEnum):
     """What an entry's payload is."""
 
@@ -142,7 +146,10 @@ class TimeoutNow:
 
 @dataclass(frozen=True, slots=True)
 class FollowRequest:
-    """From one that has no vote and hears no leader: it wants to be sent the log (KIP-853's observers)."""
+    """From one that has no vote and hears no leader: it wants to be sent the log (KIP-853's observers).
+
+    It goes to every known voter, and to :data:`UNKNOWN_VOTER` when there is none.
+    """
 
     sender_id: int
     term: int

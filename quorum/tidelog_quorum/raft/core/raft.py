@@ -16,7 +16,7 @@ The voter set is fixed. There are no snapshots, so the log is whole and in memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -44,9 +44,11 @@ from tidelog_quorum.raft.core.messages import (
     EntryKind,
     HardState,
     Message,
+    Snapshot,
     VoteRequest,
     VoteResponse,
 )
+from tidelog_quorum.raft.core.voters import VoterSet
 
 RandomMs = Callable[[int, int], int]
 """Returns a number from the first argument up to and without the second."""
@@ -77,25 +79,29 @@ class Raft:
     def __init__(
         self,
         node_id: int,
-        voters: Iterable[int],
+        voters: VoterSet,
         config: RaftConfig,
         random_ms: RandomMs,
         *,
+        directory_id: bytes = b"",
         hard_state: HardState | None = None,
+        snapshot: Snapshot | None = None,
         entries: Sequence[Entry] = (),
+        log_start: tuple[int, int] = (0, 0),
         now_ms: int = 0,
     ) -> None:
         self.node_id = node_id
-        self.voters = tuple(sorted(voters))
-        assert node_id in self.voters, f"node {node_id} is none of the voters {self.voters}"
-        self.log = RaftLog(entries)
+        self.directory_id = directory_id
+        self.voters = voters
+        self.snapshot = snapshot
+        self.log = RaftLog(entries, log_start)
         self.hard_state = hard_state or HardState()
         self.role: Follower | Candidate | Leadership = Follower()
         self.commit_index = 0
         self.applied_index = 0
         self._config = config
         self._random_ms = random_ms
-        self._peers = tuple(voter for voter in self.voters if voter != node_id)
+        self._peers = tuple(voter for voter in self.voters.ids if voter != node_id)
         self._durability = Durability(self.hard_state, self.log.last_index)
         self._now_ms = now_ms
         self._leader_contact_ms = now_ms

@@ -1,0 +1,173 @@
+"""Changes of settings of topics, of a broker (``"7"``) and of all brokers (``""``) at run time (KIP-339, KIP-226).
+
+Rules:
+
+- a resource is changed as a whole or not at all, and has one error; a resource or a key that is named twice is refused;
+- what results is checked: keys, types, limits, and values that depend on each other, over the defaults that hold;
+- a broker's setting that is read from its file alone is refused, and so is one that contradicts another layer's;
+- with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it is neither set on one broker
+  nor removed from all of them;
+- what changes ``min.insync.replicas`` of a topic drops the eligible leader replicas that are eligible no more in the
+  same entry. (Who may lead since ``unclean.leader.election.enable`` changed, does so a moment later.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
+from tidelog.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
+from tidelog.config.settings import SettingInfo, unknown_key
+from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerId
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_quorum.controller.config_values import changed_value
+from tidelog_quorum.controller.elections import changes_by_rules, rules_of
+from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.metadata.features import uses_elr
+from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
+from tidelog_quorum.metadata.records import ConfigRecord, ConfigResourceType, MetadataRecord
+from tidelog_quorum.metadata.topic_config import (
+    ALL_BROKERS,
+    MIN_INSYNC_REPLICAS,
+    broker_settings,
+    cluster_topic_defaults,
+    override_topic_config,
+)
+
+MAX_OPERATIONS_PER_REQUEST = 10_000
+_TOPIC, _BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+_SETTINGS: Mapping[ConfigResourceType, Mapping[str, SettingInfo]] = {
+    _TOPIC: {info.key: info for info in describe(TopicConfig)},
+    _BROKER: {info.key: info for info in describe(DynamicBrokerConfig)},
+}
+
+
+def incremental_alter_configs(
+    image: MetadataImage, own: TopicConfig, request: pb.IncrementalAlterConfigsRequest
+) -> Result[pb.IncrementalAlterConfigsResponse]:
+    """Change the resources that can be changed; each of the others gets its own error.
+
+    ``own`` are the settings of topics that do not say, in this controller's own file.
+
+    Raises:
+        TidelogError: POLICY_VIOLATION when the request has too many operations.
+    """
+    operations = sum(len(r.operations) for r in request.resources)
+    if operations > MAX_OPERATIONS_PER_REQUEST:
+        text = f"{operations} changes in one request, more than {MAX_OPERATIONS_PER_REQUEST}"
+        raise error_for(ErrorCode.POLICY_VIOLATION, text)
+    counts = Counter((r.resource.type, r.resource.name) for r in request.resources)
+    records: list[MetadataRecord] = []
+    results: dict[tuple[int, str], pb.ConfigResourceResult] = {}
+    for wanted in request.resources:
+        key = (wanted.resource.type, wanted.resource.name)
+        results[key] = pb.ConfigResourceResult(resource=wanted.resource)
+        try:
+            if counts[key] > 1:
+                text = f"the resource {wanted.resource.name!r} is named {counts[key]} times"
+                raise error_for(ErrorCode.INVALID_REQUEST, text)
+            records += _alter(image, own, wanted)
+        except TidelogError as error:
+            results[key].error.CopyFrom(error_message(error))
+    if request.validate_only:
+        records = []
+    records += rule_changes(image, own, records)
+    return Result(records, pb.IncrementalAlterConfigsResponse(resources=results.values()))
+
+
+def rule_changes(image: MetadataImage, own: TopicConfig, records: list[MetadataRecord]) -> list[MetadataRecord]:
+    """Return what belongs into the same entry as ``records`` where they change the rules of elections."""
+    if not records:
+        return []
+    after = image.apply(image.offset + 1, image.epoch, records)
+    topics = (name for name in image.topics if rules_of(after, name, own) != rules_of(image, name, own))
+    return changes_by_rules(after, own, topics)
+
+
+def _alter(image: MetadataImage, own: TopicConfig, wanted: pb.ConfigResourceChange) -> list[ConfigRecord]:
+    resource = _existing(image, wanted.resource)
+    current = image.configs.get(resource, {})
+    changes = dict(_changes(resource, current, wanted))
+    _check_elr(image, resource, changes)
+    settings = {**current, **changes}
+    _check(image, own, resource, {name: value for name, value in settings.items() if value is not None})
+    return [
+        ConfigRecord(resource.type, resource.name, name, value)
+        for name, value in changes.items()
+        if value != current.get(name)
+    ]
+
+
+def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigResource:
+    if resource.type == _TOPIC:
+        if resource.name not in image.topics:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name!r}")
+        return ConfigResource(_TOPIC, resource.name)
+    if resource.type != _BROKER:
+        text = f"the type {resource.type} of resource {resource.name!r} is neither a topic nor a broker"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    if resource.name and (not resource.name.isdecimal() or resource.name != str(int(resource.name))):
+        text = f'{resource.name!r} is no broker id, and not "" for all brokers'
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    if resource.name and BrokerId(int(resource.name)) not in image.brokers:
+        raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {resource.name}")
+    return ConfigResource(_BROKER, resource.name)
+
+
+def _changes(
+    resource: ConfigResource, current: Mapping[str, str], wanted: pb.ConfigResourceChange
+) -> Iterator[tuple[str, str | None]]:
+    counts = Counter(o.name for o in wanted.operations)
+    for operation in wanted.operations:
+        name = operation.name
+        if counts[name] > 1:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"the setting {name!r} is named {counts[name]} times")
+        value = changed_value(current.get(name), operation, _info(resource.type, name))
+        yield name, value
+
+
+def _info(kind: ConfigResourceType, name: str) -> SettingInfo:
+    info = _SETTINGS[kind].get(name)
+    if info is None and kind is _BROKER and name in READ_ONLY_BROKER_KEYS:
+        text = f"{name} cannot change at run time: a process reads it from its properties file when it starts"
+        raise error_for(ErrorCode.INVALID_CONFIG, text)
+    if info is None:
+        raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(name, _SETTINGS[kind]))
+    return info
+
+
+def _check_elr(image: MetadataImage, resource: ConfigResource, changes: Mapping[str, str | None]) -> None:
+    if resource.type is not _BROKER or MIN_INSYNC_REPLICAS not in changes or not uses_elr(image):
+        return
+    if resource != ALL_BROKERS:
+        text = f"{MIN_INSYNC_REPLICAS} cannot be set on one broker while eligible leader replicas are in use"
+        raise error_for(ErrorCode.INVALID_CONFIG, text)
+    if changes[MIN_INSYNC_REPLICAS] is None:
+        text = f"{MIN_INSYNC_REPLICAS} of all brokers cannot be removed while eligible leader replicas are in use"
+        raise error_for(ErrorCode.INVALID_CONFIG, text)
+
+
+def _check(image: MetadataImage, own: TopicConfig, resource: ConfigResource, settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        if not value.strip() and _SETTINGS[resource.type][name].config_type not in ("LIST", "STRING"):
+            raise error_for(ErrorCode.INVALID_CONFIG, f'invalid value "" for configuration "{name}": must not be empty')
+    if resource.type is _TOPIC:
+        override_topic_config(settings, cluster_topic_defaults(image, own))
+    elif resource != ALL_BROKERS:
+        parse_config(DynamicBrokerConfig, override_broker_settings(broker_settings(image), settings))
+    else:
+        parse_config(DynamicBrokerConfig, settings)
+        for broker_id, others in _settings_of_single_brokers(image):
+            try:
+                parse_config(DynamicBrokerConfig, override_broker_settings(settings, others))
+            except ConfigError as error:
+                text = f"with what is set on broker {broker_id}: {error.message}"
+                raise error_for(ErrorCode.INVALID_CONFIG, text) from error
+
+
+def _settings_of_single_brokers(image: MetadataImage) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for resource, settings in image.configs.items():
+        if resource.type is _BROKER and resource != ALL_BROKERS:
+            yield resource.name, settings

@@ -1,0 +1,93 @@
+"""Adds partitions to topics that exist (KIP-195).
+
+A topic never has fewer partitions than before. The new ones get as many replicas as partition 0 has, or will have when
+it is being reassigned; that a reassignment is under way does not matter otherwise, as in Kafka. Where they go continues
+what is there: see :mod:`tidelog_quorum.controller.placement`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
+from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.topics import MAX_PARTITIONS_PER_REQUEST, check_assignment, new_partition
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.records import MetadataRecord
+
+
+def create_partitions(
+    image: MetadataImage, load: ClusterLoad, request: pb.CreatePartitionsRequest
+) -> Result[pb.CreatePartitionsResponse]:
+    """Add partitions to the topics that can have them; each of the others gets its own error.
+
+    Raises:
+        TidelogError: POLICY_VIOLATION when the request is for too many partitions at once.
+    """
+    _check_size(image, request)
+    load.follow(image)
+    together = load.copy()
+    counts = Counter(t.name for t in request.topics)
+    records: list[MetadataRecord] = []
+    results: dict[str, pb.CreatePartitionsResult] = {}
+    for topic in request.topics:
+        try:
+            if counts[topic.name] > 1:
+                raise error_for(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named {counts[topic.name]} times")
+            records += _add(image, together, topic)
+        except TidelogError as error:
+            results[topic.name] = pb.CreatePartitionsResult(name=topic.name, error=error_message(error))
+        else:
+            results[topic.name] = pb.CreatePartitionsResult(name=topic.name)
+    return Result([] if request.validate_only else records, pb.CreatePartitionsResponse(topics=results.values()))
+
+
+def _check_size(image: MetadataImage, request: pb.CreatePartitionsRequest) -> None:
+    def added(wanted: pb.NewPartitions) -> int:
+        topic = image.topics.get(wanted.name)
+        return 0 if topic is None else max(0, wanted.count - len(topic.partitions))
+
+    total = sum(map(added, request.topics))
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        raise error_for(
+            ErrorCode.POLICY_VIOLATION, f"{total} partitions in one request, more than {MAX_PARTITIONS_PER_REQUEST}"
+        )
+
+
+def _add(image: MetadataImage, load: ClusterLoad, wanted: pb.NewPartitions) -> list[MetadataRecord]:
+    topic = image.topics.get(wanted.name)
+    if topic is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
+    present = len(topic.partitions)
+    if wanted.count <= present:
+        text = f"topic {wanted.name!r} has {present} partitions: {wanted.count} is not more"
+        raise error_for(ErrorCode.INVALID_PARTITIONS, text)
+    first = topic.partitions[0]
+    factor = len(set(first.replicas) - set(first.removing_replicas))
+    added = wanted.count - present
+    if wanted.assignments:
+        placements = _manual(image, wanted, present, added, factor)
+    else:
+        placements = place_replicas(image, added, factor, _existing(topic), load)
+    records: list[MetadataRecord] = [
+        new_partition(image, topic.name, topic.topic_id, index, replicas)
+        for index, replicas in enumerate(placements, present)
+    ]
+    load.add(placements)
+    return records
+
+
+def _manual(image: MetadataImage, wanted: pb.NewPartitions, present: int, added: int, factor: int) -> list[Replicas]:
+    if len(wanted.assignments) != added:
+        text = f"topic {wanted.name!r} gets {added} more partitions, but {len(wanted.assignments)} are assigned"
+        raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    return [
+        check_assignment(image, wanted.name, index, assignment.broker_ids, factor)
+        for index, assignment in enumerate(wanted.assignments, present)
+    ]
+
+
+def _existing(topic: TopicImage) -> list[Replicas]:
+    return [topic.partitions[index].replicas for index in sorted(topic.partitions)]

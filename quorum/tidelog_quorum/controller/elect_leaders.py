@@ -1,0 +1,116 @@
+"""Elections that an administrator asks for (KIP-183, KIP-460), with an error per partition.
+
+A *preferred* election makes the first replica the leader, if it may lead, in place of the present leader; that is how
+the leaderships return to where they were placed. An *unclean* one gives a partition without a leader any replica that
+can serve, whatever ``unclean.leader.election.enable`` says: what only the others have is lost, which is why it is asked
+for by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import NO_BROKER
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_quorum.controller.partition_change import Election, partition_change
+from tidelog_quorum.controller.reassignment import TopicRules
+from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.metadata.image import MetadataImage, TopicImage
+from tidelog_quorum.metadata.records import PartitionChangeRecord
+from tidelog_quorum.metadata.registrations import PartitionRegistration
+
+
+def elect_leaders(
+    image: MetadataImage, rules_of: TopicRules, request: pb.ElectLeadersRequest
+) -> Result[pb.ElectLeadersResponse]:
+    """Elect the leaders of the named partitions, or of all; of all, those that need no election are not answered.
+
+    Errors: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred replica leads, or, unclean, where
+    somebody does; PREFERRED_LEADER_NOT_AVAILABLE where the preferred replica may not lead;
+    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica can serve. A partition that is named twice is elected for once.
+
+    Raises:
+        TidelogError: INVALID_REQUEST: there is no such type of election.
+    """
+    election = _election(request.election_type)
+    records: list[PartitionChangeRecord] = []
+    response = pb.ElectLeadersResponse()
+    results: dict[str, pb.ElectLeadersTopicResult] = {}
+    for name, index in _asked_for(image, request):
+        error = None
+        try:
+            records.append(_elect(image, rules_of, name, index, election))
+        except TidelogError as refusal:
+            if request.all_partitions and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            error = error_message(refusal)
+        if name not in results:
+            results[name] = response.topics.add(name=name)
+        results[name].partitions.add(index=index, error=error)
+    return Result(records, response, atomic=False)
+
+
+def preferred_election(
+    image: MetadataImage, rules_of: TopicRules, topic: TopicImage, index: int, partition: PartitionRegistration
+) -> PartitionChangeRecord | None:
+    """Return the change that makes the first replica the leader; None when it may not lead, or does."""
+    if partition.leader == partition.replicas[0] or not image.can_serve(partition, partition.replicas[0]):
+        return None
+    rules = rules_of(topic.name)
+    change = partition_change(image.brokers, rules, topic.topic_id, index, partition, election=Election.PREFERRED)
+    return change if change is not None and change.leader == partition.replicas[0] else None
+
+
+def _election(kind: int) -> Election:
+    match kind:
+        case pb.ELECTION_TYPE_UNSPECIFIED | pb.ELECTION_TYPE_PREFERRED:
+            return Election.PREFERRED
+        case pb.ELECTION_TYPE_UNCLEAN:
+            return Election.UNCLEAN
+        case _:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"there is no election type {kind}")
+
+
+def _asked_for(image: MetadataImage, request: pb.ElectLeadersRequest) -> Iterator[tuple[str, int]]:
+    if request.all_partitions:
+        for name, topic in sorted(image.topics.items()):
+            for index in sorted(topic.partitions):
+                yield name, index
+        return
+    yield from dict.fromkeys((t.name, index) for t in request.topics for index in t.partitions)
+
+
+def _elect(
+    image: MetadataImage, rules_of: TopicRules, name: str, index: int, election: Election
+) -> PartitionChangeRecord:
+    topic = image.topics.get(name)
+    partition = None if topic is None else topic.partitions.get(index)
+    if topic is None or partition is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+    if election is Election.PREFERRED:
+        return _elect_preferred(image, rules_of, topic, index, partition)
+    if partition.leader != NO_BROKER:
+        raise error_for(ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{index} is led by {partition.leader}")
+    change = partition_change(
+        image.brokers, rules_of(name), topic.topic_id, index, partition, election=Election.UNCLEAN
+    )
+    if change is None or change.leader in (None, NO_BROKER):
+        text = f"none of the replicas of {name}-{index} can lead: {list(partition.replicas)}"
+        raise error_for(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+    return change
+
+
+def _elect_preferred(
+    image: MetadataImage, rules_of: TopicRules, topic: TopicImage, index: int, partition: PartitionRegistration
+) -> PartitionChangeRecord:
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        raise error_for(ErrorCode.ELECTION_NOT_NEEDED, f"{topic.name}-{index} is led by {preferred}, its preferred one")
+    change = preferred_election(image, rules_of, topic, index, partition)
+    if change is None:
+        isr = list(partition.isr)
+        why = f"it is not in the ISR {isr}" if preferred not in isr else "it is not available"
+        text = f"{preferred}, the preferred leader of {topic.name}-{index}, may not lead: {why}"
+        raise error_for(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+    return change

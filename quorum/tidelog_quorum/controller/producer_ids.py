@@ -1,0 +1,30 @@
+"""Blocks of producer ids: each is given to one broker, once and for all (KIP-730)."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.controller.brokers import check_broker_epoch
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import ProducerIdsRecord
+
+BLOCK_SIZE = 1_000
+_MAX_PRODUCER_ID = 2**63 - 1
+
+
+def allocate_producer_ids(
+    image: MetadataImage, request: pb.AllocateProducerIdsRequest
+) -> Result[pb.AllocateProducerIdsResponse]:
+    """Give the asking broker the next block; one whose answer is lost is never used.
+
+    Raises:
+        TidelogError: STALE_BROKER_EPOCH when the broker is not registered with that epoch; UNKNOWN_SERVER_ERROR when
+            all ids are used up.
+    """
+    broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    start = image.next_producer_id
+    if start > _MAX_PRODUCER_ID - BLOCK_SIZE:
+        raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"all producer ids up to {start} are used up")
+    record = ProducerIdsRecord(broker.broker_id, broker.broker_epoch, start + BLOCK_SIZE)
+    return Result([record], pb.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE))

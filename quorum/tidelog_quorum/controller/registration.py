@@ -1,0 +1,179 @@
+"""How a broker becomes known to the cluster, again or no more (KIP-631, KIP-584, KIP-966).
+
+- A process registers with an id of this very start, its incarnation; the answer is the broker's epoch. It begins fenced, and
+  what an earlier incarnation held in ISRs it holds no more. While that one has a session another is refused.
+- A broker that cannot do the level of a feature that the cluster has settled on is refused.
+- ``previous_broker_epoch`` proves that the broker stopped cleanly after its last registration. Without the proof it may
+  have lost records that it had acknowledged, and leaves every ELR, too.
+- Unregistering makes a broker unknown, alive or not. Its replicas stay in the partitions, without it in ISRs and ELRs.
+
+All changes of partitions are in one entry with the registration, for a new incarnation must not find itself leading. When
+they are too many they are written before (``Settling``), and the broker asks again until there are few left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId
+from tidelog.v1 import admin_service_pb2
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.controller.elections import NOBODY, held_by
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.sessions import BrokerSessions
+from tidelog_quorum.controller.settling import Settling
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import Endpoint, FeatureRange, MetadataRecord, UnregisterBrokerRecord
+from tidelog_quorum.metadata.registrations import BrokerRegistration
+
+ID_BYTES = 16
+
+
+def register_broker(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    settling: Settling,
+    cluster_id: str,
+    request: pb.RegisterBrokerRequest,
+    now_ms: int,
+) -> Result[pb.RegisterBrokerResponse]:
+    """Register a broker's process. A new incarnation starts fenced and outside of every ISR that has another member.
+
+    Raises:
+        TidelogError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, UNSUPPORTED_VERSION, or DUPLICATE_BROKER_REGISTRATION
+            while another incarnation of the same id has a session and is not shutting down, or while the partitions
+            that it leaves behind are being handed over.
+    """
+    _check_registration(cluster_id, request)
+    _check_features(image, request)
+    broker_id = BrokerId(request.broker_id)
+    existing = image.brokers.get(broker_id)
+    if existing is not None and existing.incarnation_id == request.incarnation_id:
+        return _register_again(existing, sessions, request, now_ms)
+    if existing is not None and sessions.is_alive(existing, now_ms) and not existing.in_controlled_shutdown:
+        raise error_for(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another process is registered as broker {broker_id} at {existing.endpoint}; if it was stopped, its "
+            f"session ends within broker.session.timeout.ms",
+        )
+    registration = _registration(request, BrokerEpoch(image.offset + 1))
+    records = _handed_over(image, sessions, settling, existing, registration, request)
+    sessions.begin(broker_id, registration.broker_epoch, now_ms)
+    return Result(
+        [*records, registration.to_record()], pb.RegisterBrokerResponse(broker_epoch=registration.broker_epoch)
+    )
+
+
+def unregister_broker(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    settling: Settling,
+    request: admin_service_pb2.UnregisterBrokerRequest,
+) -> Result[admin_service_pb2.UnregisterBrokerResponse]:
+    """Forget a broker. One that is alive registers again.
+
+    Raises:
+        TidelogError: BROKER_ID_NOT_REGISTERED.
+    """
+    broker = image.brokers.get(BrokerId(request.broker_id))
+    if broker is None:
+        raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
+    gone = frozenset({broker.broker_id})
+    others = {i: b for i, b in image.brokers.items() if i != broker.broker_id}
+    changes = settling.changes(image, others, held_by(image, gone), unclean_shutdown=gone)
+    sessions.end(broker.broker_id)
+    record = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
+    return Result([*changes, record], admin_service_pb2.UnregisterBrokerResponse())
+
+
+def _check_registration(cluster_id: str, request: pb.RegisterBrokerRequest) -> None:
+    if request.cluster_id != cluster_id:
+        raise error_for(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id!r}, this is {cluster_id!r}",
+        )
+    if request.broker_id < 0:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"invalid broker id {request.broker_id}: must be at least 0")
+    if any(len(i) != ID_BYTES for i in (request.incarnation_id, *request.log_dirs)):
+        raise error_for(ErrorCode.INVALID_REQUEST, f"incarnation and log directory ids must have {ID_BYTES} bytes")
+    if len(set(request.log_dirs)) != len(request.log_dirs):
+        raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} names a log directory twice")
+    if not request.endpoint.host or not 0 < request.endpoint.port < 65_536:
+        address = f"{request.endpoint.host}:{request.endpoint.port}"
+        raise error_for(ErrorCode.INVALID_REQUEST, f"invalid endpoint {address!r} of broker {request.broker_id}")
+
+
+def _check_features(image: MetadataImage, request: pb.RegisterBrokerRequest) -> None:
+    """Who does not name a feature does not know it, which is level 0."""
+    ranges = {f.name: (f.min_level, f.max_level) for f in request.features}
+    if len(ranges) != len(request.features) or any(low > high for low, high in ranges.values()):
+        raise error_for(
+            ErrorCode.INVALID_REQUEST, f"invalid ranges of features of broker {request.broker_id}: {ranges}"
+        )
+    for name, level in image.feature_levels.items():
+        low, high = ranges.get(name, (0, 0))
+        if not low <= level <= high:
+            raise error_for(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the cluster has {name} at level {level}, broker {request.broker_id} does levels {low} to {high}",
+            )
+
+
+def _registration(request: pb.RegisterBrokerRequest, broker_epoch: BrokerEpoch) -> BrokerRegistration:
+    return BrokerRegistration(
+        broker_id=BrokerId(request.broker_id),
+        broker_epoch=broker_epoch,
+        incarnation_id=request.incarnation_id,
+        endpoint=Endpoint(request.endpoint.host, request.endpoint.port),
+        rack=request.rack,
+        log_dirs=tuple(DirectoryId(i) for i in request.log_dirs),
+        features=tuple(FeatureRange(f.name, f.min_level, f.max_level) for f in request.features),
+    )
+
+
+def _register_again(
+    existing: BrokerRegistration, sessions: BrokerSessions, request: pb.RegisterBrokerRequest, now_ms: int
+) -> Result[pb.RegisterBrokerResponse]:
+    """The same process asks again, say because the answer was lost: it keeps its epoch and its state.
+
+    Its directories too: one that it does not name any more has failed, which its next heartbeat says.
+    """
+    sessions.begin(existing.broker_id, existing.broker_epoch, now_ms)
+    changed = dataclasses.replace(
+        _registration(request, existing.broker_epoch),
+        log_dirs=existing.log_dirs,
+        fenced=existing.fenced,
+        in_controlled_shutdown=existing.in_controlled_shutdown,
+    )
+    records = [] if changed == existing else [changed.to_record()]
+    return Result(records, pb.RegisterBrokerResponse(broker_epoch=existing.broker_epoch))
+
+
+def _handed_over(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    settling: Settling,
+    existing: BrokerRegistration | None,
+    registration: BrokerRegistration,
+    request: pb.RegisterBrokerRequest,
+) -> list[MetadataRecord]:
+    """Return the changes after which the new incarnation, which is fenced, holds nothing of the earlier one's."""
+    broker_id = registration.broker_id
+    stopped_cleanly = existing is not None and request.previous_broker_epoch == existing.broker_epoch
+    unclean = NOBODY if stopped_cleanly else frozenset({broker_id})
+    brokers = {**image.brokers, broker_id: registration}
+    records = settling.changes_at_once(image, brokers, held_by(image, frozenset({broker_id})), unclean)
+    if records is not None:
+        return records
+    if existing is not None and not existing.fenced:
+        # It has no session, or is stopping: the next tick fences it.
+        sessions.end(broker_id)
+    else:
+        settling.postpone(held_by(image, frozenset({broker_id})), unclean)
+    raise _still_busy(broker_id)
+
+
+def _still_busy(broker_id: BrokerId) -> TidelogError:
+    text = f"the partitions that broker {broker_id} held before its restart are being handed over; try again"
+    return error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)

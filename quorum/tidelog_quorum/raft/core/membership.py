@@ -1,0 +1,149 @@
+"""How the voters of a cluster change, one at a time (thesis chapter 4, KIP-853).
+
+- A set of voters is in force from its place in the log, committed or not. Two sets that follow each other differ by at
+  most one voter, so their majorities overlap (thesis 4.1).
+- A leader begins a change only when the one before is committed, and when it has committed an entry of its own term.
+  Without the latter, changes of two leaders that know nothing of each other can leave majorities that do not overlap
+  (the erratum of 2015 to thesis 4.1).
+- A new voter catches up first, as an observer: see ``voter_catch_up`` (thesis 4.2.1).
+- A leader that is none of the voters any more leads until that is committed, without counting itself; then it asks
+  the voter with most of the log to take over, and follows (thesis 4.2.2).
+- Directory ids that the set lacks are filled in by the leader when it hears them, as a change of its own: the ids
+  stay, so the majorities do.
+- A voter that has been removed while it was away may not know it. A leader that is asked for its vote by such a one
+  sends it the log, which tells it.
+- What comes from another log than that which has the vote counts for nothing. Leaders' messages are no matter of
+  trust: who leads has been elected, maybe by voters that are not known here yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.errors import ErrorCode
+from tidelog_quorum.raft.core.commands import VoterChangeAccepted
+from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import TimeoutNow
+from tidelog_quorum.raft.core.replica import Replica
+from tidelog_quorum.raft.core.voter_catch_up import VoterCatchUp
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+
+Refusal = tuple[ErrorCode, str]
+
+
+def on_add_requested(replica: Replica, event: AddVoterRequested) -> None:
+    """Begin to wait until a replica has caught up, to give it a vote then."""
+    leader = replica.role
+    if not isinstance(leader, Leadership):
+        replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
+        return
+    refusal = _refusal_of_change(replica, leader) or _refusal_of_voter(replica, leader, event.voter)
+    if refusal is not None:
+        replica.refuse(event.request_id, *refusal)
+        return
+    directory_id = event.voter.directory_id or leader.progress[event.voter.voter_id].directory_id
+    leader.catch_up = VoterCatchUp(
+        event.request_id,
+        replace(event.voter, directory_id=directory_id),
+        replica.now_ms + event.timeout_ms,
+        replica.log.last_index,
+        replica.now_ms,
+    )
+
+
+def on_remove_requested(replica: Replica, event: RemoveVoterRequested) -> None:
+    """Take a vote away at once."""
+    leader = replica.role
+    if not isinstance(leader, Leadership):
+        replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
+        return
+    refusal = _refusal_of_change(replica, leader) or _refusal_of_removal(replica, event)
+    if refusal is not None:
+        replica.refuse(event.request_id, *refusal)
+        return
+    _change(replica, leader, event.request_id, replica.voters.current.without(event.voter_id))
+
+
+def advance(replica: Replica, leader: Leadership) -> None:
+    """Do what has become due: give the vote, give up, fill in directory ids, hand over."""
+    if leader.catch_up is not None:
+        _advance_catch_up(replica, leader, leader.catch_up)
+    if leader.lacks_directories and _refusal_of_change(replica, leader) is None:
+        _fill_in_directories(replica, leader)
+    if not replica.has_vote and replica.voters_are_settled and replica.commit_index >= leader.start_index:
+        _hand_over(replica, leader)
+
+
+def _refusal_of_change(replica: Replica, leader: Leadership) -> Refusal | None:
+    if replica.commit_index < leader.start_index:
+        return ErrorCode.INVALID_REQUEST, "it has not committed an entry of its term yet"
+    if not replica.voters_are_settled:
+        return ErrorCode.INVALID_REQUEST, f"the change of the voters at index {replica.voters.index} is not committed"
+    if leader.catch_up is not None:
+        return ErrorCode.INVALID_REQUEST, f"voter {leader.catch_up.voter.voter_id} is being added"
+    if replica.transfer is not None:
+        return ErrorCode.INVALID_REQUEST, f"it is handing over to voter {replica.transfer.target}"
+    return None
+
+
+def _refusal_of_voter(replica: Replica, leader: Leadership, voter: Voter) -> Refusal | None:
+    if voter.voter_id in replica.voters.current or voter.voter_id == replica.node_id:
+        return ErrorCode.DUPLICATE_VOTER, f"{voter.voter_id} is a voter"
+    progress = leader.progress.get(voter.voter_id)
+    if progress is None:
+        return ErrorCode.VOTER_NOT_FOUND, f"no replica {voter.voter_id} follows the log"
+    if voter.directory_id and progress.directory_id and voter.directory_id != progress.directory_id:
+        known, wanted = progress.directory_id.hex(), voter.directory_id.hex()
+        return ErrorCode.INVALID_VOTER_KEY, f"replica {voter.voter_id} has the directory id {known}, not {wanted}"
+    return None
+
+
+def _refusal_of_removal(replica: Replica, event: RemoveVoterRequested) -> Refusal | None:
+    voters = replica.voters.current
+    voter = voters.get(event.voter_id)
+    if voter is None:
+        return ErrorCode.VOTER_NOT_FOUND, f"{event.voter_id} is none of the voters {list(voters.ids)}"
+    if not voters.is_voter(event.voter_id, event.directory_id):
+        known, wanted = voter.directory_id.hex(), event.directory_id.hex()
+        return ErrorCode.INVALID_VOTER_KEY, f"voter {event.voter_id} has the directory id {known}, not {wanted}"
+    if len(voters) == 1:
+        return ErrorCode.INVALID_REQUEST, f"{event.voter_id} is the last voter"
+    return None
+
+
+def _change(replica: Replica, leader: Leadership, request_id: int, voters: VoterSet) -> None:
+    index = replica.append_voters(leader, voters)
+    replica.outbox.append(VoterChangeAccepted(request_id, index, replica.term))
+
+
+def _advance_catch_up(replica: Replica, leader: Leadership, catch_up: VoterCatchUp) -> None:
+    voter = catch_up.voter
+    progress = leader.progress.get(voter.voter_id)
+    if replica.now_ms >= catch_up.deadline_ms or progress is None:
+        leader.catch_up = None
+        at = 0 if progress is None else progress.match_index
+        reason = f"replica {voter.voter_id} has not caught up: it is at index {at} of {replica.log.last_index}"
+        replica.refuse(catch_up.request_id, ErrorCode.REQUEST_TIMED_OUT, reason)
+    elif replica.transfer is None and catch_up.is_caught_up(
+        progress.match_index, replica.log.last_index, replica.now_ms, replica.config.election_timeout_ms
+    ):
+        leader.catch_up = None
+        _change(replica, leader, catch_up.request_id, replica.voters.current.with_voter(voter))
+
+
+def _fill_in_directories(replica: Replica, leader: Leadership) -> None:
+    voters = replica.voters.current
+    filled = VoterSet(
+        voter if voter.directory_id else replace(voter, directory_id=leader.directory_of(voter.voter_id))
+        for voter in voters
+    )
+    if filled != voters:
+        replica.append_voters(leader, filled)
+
+
+def _hand_over(replica: Replica, leader: Leadership) -> None:
+    successor = leader.best_successor(replica.now_ms)
+    if successor is not None:
+        replica.reply(successor, TimeoutNow(replica.node_id, replica.term))
+    replica.follow(None)

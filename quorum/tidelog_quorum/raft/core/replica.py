@@ -1,0 +1,199 @@
+"""The state that all rules of one replica share, and the transitions that more than one of them makes.
+
+The rules themselves are in the modules beside this one: ``election``, ``follower``, ``leadership``, ``membership``,
+``snapshots`` and ``transfer``. None of them is called but by :meth:`tidelog_quorum.raft.core.raft.Raft.step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_quorum.raft.core.commands import Command, ReadFailed, RequestRefused, Send
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.core.durability import Durability
+from tidelog_quorum.raft.core.incoming_snapshot import IncomingSnapshot
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.log import RaftLog
+from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Message, Snapshot
+from tidelog_quorum.raft.core.voter_history import VoterHistory
+from tidelog_quorum.raft.core.voters import VoterSet
+
+RandomMs = Callable[[int, int], int]
+"""Returns a number from the first argument up to and without the second."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """Follows ``leader_id``, or nobody that it knows of."""
+
+    leader_id: int | None = None
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Gathers votes: with ``pre_vote`` for leave to raise the term, else for leading in the current one."""
+
+    pre_vote: bool
+    granted: set[int]
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A leader of ``term`` hands over to ``target``; ``told_ms`` is when it was last asked to campaign."""
+
+    request_id: int
+    target: int
+    term: int
+    deadline_ms: int
+    told_ms: int | None = None
+
+
+class Replica:
+    """One replica between two events.
+
+    ``incoming`` is a snapshot that is being received, ``transfer`` a hand-over that was begun here. ``outbox`` has
+    the commands of the present step that wait for nothing; ``replies`` those messages that do, with whether they
+    acknowledge entries. ``compaction`` is the next snapshot to be named on disk, with the log's new first index.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        directory_id: bytes,
+        config: RaftConfig,
+        random_ms: RandomMs,
+        hard_state: HardState,
+        snapshot: Snapshot | None,
+        log: RaftLog,
+        voters: VoterSet,
+        now_ms: int,
+    ) -> None:
+        self.node_id = node_id
+        self.directory_id = directory_id
+        self.config = config
+        self.hard_state = hard_state
+        self.snapshot = snapshot
+        self.log = log
+        self.voters = _voters_of(voters, snapshot, log)
+        self.role: Follower | Candidate | Leadership = Follower()
+        self.commit_index = self.applied_index = 0 if snapshot is None else snapshot.last_index
+        self.durability = Durability(hard_state, log.last_index)
+        self.incoming: IncomingSnapshot | None = None
+        self.transfer: Transfer | None = None
+        self.compaction: tuple[Snapshot, int] | None = None
+        self.outbox: list[Command] = []
+        self.replies: list[tuple[Send, bool]] = []
+        self.now_ms = now_ms
+        self.leader_contact_ms = now_ms
+        self.election_deadline_ms = now_ms
+        self._random_ms = random_ms
+        self._timeout_ms = config.election_timeout_ms
+
+    @property
+    def term(self) -> int:
+        """The latest term this replica has seen."""
+        return self.hard_state.term
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of the current term, as far as this replica knows."""
+        match self.role:
+            case Leadership():
+                return self.node_id
+            case Follower(leader_id):
+                return leader_id
+            case _:
+                return None
+
+    @property
+    def has_vote(self) -> bool:
+        """Whether this replica is one of the voters in force, by its id and its directory id."""
+        return self.voters.current.is_voter(self.node_id, self.directory_id)
+
+    @property
+    def peers(self) -> tuple[int, ...]:
+        """The other voters in force."""
+        return tuple(voter for voter in self.voters.current.ids if voter != self.node_id)
+
+    @property
+    def is_installing(self) -> bool:
+        """Whether a whole snapshot is being put in the place of the log."""
+        return self.incoming is not None and self.incoming.is_whole
+
+    @property
+    def voters_are_settled(self) -> bool:
+        """Whether the entry that has brought the voters is committed, so that they may change (thesis 4.1)."""
+        return self.voters.index <= self.commit_index
+
+    def adopt_term(self, term: int) -> None:
+        """Take over a higher term, without a vote in it."""
+        self.hard_state = HardState(term)
+        self.follow(None)
+
+    def follow(self, leader_id: int | None) -> None:
+        """Follow a leader, or nobody; a leader resigns."""
+        if isinstance(self.role, Follower) and self.role.leader_id == leader_id:
+            return
+        resigned, self.role = self.role, Follower(leader_id)
+        self.draw_timeout()
+        if isinstance(resigned, Leadership):
+            self.outbox += [ReadFailed(request_id) for request_id in resigned.reads.take_all()]
+            if resigned.catch_up is not None:
+                self.refuse(resigned.catch_up.request_id, ErrorCode.NOT_CONTROLLER, "it has ceased to lead the quorum")
+            self.restart_election_timer()
+
+    def append(self, kind: EntryKind, payload: bytes) -> int:
+        """Add an entry of the current term to the leader's log; return its index."""
+        index = self.log.last_index + 1
+        self.log.append(Entry(index, self.term, kind, payload))
+        return index
+
+    def append_voters(self, leader: Leadership, voters: VoterSet) -> int:
+        """Add a set of voters to the leader's log; it is in force at once. Returns its index."""
+        index = self.append(EntryKind.VOTERS, voters.encode())
+        self.voters.add(index, voters)
+        leader.on_voters_changed(self.now_ms)
+        return index
+
+    def reply(self, to: int, message: Message, *, acknowledges_log: bool = False) -> None:
+        """Send a message once the term and the vote, or with ``acknowledges_log`` also the entries, are on disk."""
+        self.replies.append((Send(to, message), acknowledges_log))
+
+    def refuse(self, request_id: int, code: ErrorCode, reason: str) -> None:
+        """Answer an operator's request that comes to nothing, with the predicate of a sentence about this replica."""
+        self.outbox.append(RequestRefused(request_id, code, f"controller {self.node_id}: {reason} (term {self.term})"))
+
+    def draw_timeout(self) -> None:
+        """Draw anew how long this replica waits for a leader."""
+        timeout_ms = self.config.election_timeout_ms
+        self._timeout_ms = self._random_ms(timeout_ms, timeout_ms + timeout_ms // 2)
+
+    def restart_election_timer(self) -> None:
+        """Wait for a leader for a full timeout from now on."""
+        self.election_deadline_ms = self.now_ms + self._timeout_ms
+
+    def retry_election_later(self) -> None:
+        """Wait long enough for two rounds and two disk writes; shorter than in full, since nobody leads anyway."""
+        timeout_ms = self.config.election_timeout_ms
+        self.election_deadline_ms = self.now_ms + self._random_ms(timeout_ms // 5, timeout_ms // 2)
+
+    def begin_election_timer(self) -> None:
+        """Wait shortly: a fresh process knows no leader to be patient with, and a pre-vote disturbs none that lives."""
+        timeout_ms = self.config.election_timeout_ms
+        alone = self.has_vote and not self.peers
+        self.election_deadline_ms = self.now_ms + (0 if alone else self._random_ms(timeout_ms // 10, timeout_ms // 2))
+
+
+def broken_promise(text: str) -> TidelogError:
+    """Return the error for what no replica that keeps the rules can have done."""
+    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"a voter broke Raft's rules, so this one stops: {text}")
+
+
+def _voters_of(configured: VoterSet, snapshot: Snapshot | None, log: RaftLog) -> VoterHistory:
+    history = VoterHistory(0, configured) if snapshot is None else VoterHistory(snapshot.last_index, snapshot.voters)
+    for entry in log.slice(max(history.index + 1, log.first_index), log.last_index + 1):
+        if entry.kind is EntryKind.VOTERS:
+            history.add(entry.index, VoterSet.decode(entry.payload))
+    return history

@@ -1,0 +1,188 @@
+"""The way out to another controller: one gRPC stream that is opened again whenever it ends.
+
+Messages may be lost, which Raft expects, but nothing here ever waits on the core's side: what is queued is bounded, and
+the oldest message is dropped when the peer does not keep up. A chunk of a snapshot goes alone in a frame and only when
+nothing else waits, so that heartbeats and votes never wait for more than one chunk.
+
+Names are resolved before each attempt to connect, which lasts a second or two: gRPC itself would wait half a minute
+between two resolutions, which is long for a controller that has come back with another address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from tidelog.config.endpoints import format_address
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import CHANNEL_OPTIONS, error_from_rpc
+from tidelog.v1 import raft_service_pb2 as pb
+from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
+from tidelog_quorum.raft.codec import encode_message
+from tidelog_quorum.raft.core import AppendRequest, Message
+from tidelog_quorum.raft.core.messages import SnapshotRequest
+
+if TYPE_CHECKING:
+    from tidelog.v1.raft_service_pb2_grpc import RaftServiceAsyncStub
+
+logger = logging.getLogger(__name__)
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""Gives the addresses of a host and port in gRPC's form, ``ipv4:127.0.0.1:9093``; raises OSError."""
+
+MAX_FRAME_BYTES = 96 * 1024 * 1024
+"""No frame is larger: a frame is closed when it has ``_FRAME_BYTES``, and no message has more than 64 MiB."""
+_FRAME_BYTES = 4 * 1024 * 1024
+_QUEUE_LENGTH = 1_024
+_QUEUE_BYTES = 80 * 1024 * 1024
+_CONNECT_TIMEOUT_S = 2.0
+_RETRY_PAUSE_S = 0.05
+_REFUSED_PAUSE_S = 1.0
+_REFUSALS = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_VOTER_SET, ErrorCode.INVALID_REQUEST)
+_OWN_OPTIONS: dict[str, int] = {
+    "grpc.max_reconnect_backoff_ms": 250,
+    # All that a peer answers is its hello.
+    "grpc.max_receive_message_length": 64 * 1024,
+    "grpc.max_send_message_length": MAX_FRAME_BYTES,
+}
+_OPTIONS = [*(option for option in CHANNEL_OPTIONS if option[0] not in _OWN_OPTIONS), *_OWN_OPTIONS.items()]
+
+
+class PeerLink:
+    """One way out; :meth:`run` is a task of the owner's and lives until it is cancelled.
+
+    ``on_hello`` is given what the peer says of itself whenever a stream is opened, and may refuse it by raising.
+    """
+
+    def __init__(
+        self,
+        hello: pb.RaftHello,
+        address: tuple[str, int],
+        on_hello: Callable[[pb.RaftHello], None],
+        resolve: Resolve,
+    ) -> None:
+        self.address = address
+        self._hello = hello
+        self._on_hello = on_hello
+        self._resolve = resolve
+        self._queue: deque[tuple[Message, int]] = deque()
+        self._queued_bytes = 0
+        self._chunk: SnapshotRequest | None = None
+        self._wake = asyncio.Event()
+        self._last_error: ErrorCode | None = None
+
+    def send(self, message: Message) -> None:
+        """Queue a message; the oldest one is dropped when the queue is full."""
+        if isinstance(message, SnapshotRequest):
+            self._chunk = message
+        else:
+            size = sum(len(e.payload) for e in message.entries) if isinstance(message, AppendRequest) else 0
+            self._queue.append((message, size))
+            self._queued_bytes += size
+            while len(self._queue) > _QUEUE_LENGTH or self._queued_bytes > _QUEUE_BYTES:
+                self._queued_bytes -= self._queue.popleft()[1]
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep a stream to the peer and write to it what is queued."""
+        while True:
+            pause_s = _RETRY_PAUSE_S
+            try:
+                failure = await self._try_connection()
+                if failure is not None:
+                    self._note_failure(failure)
+                    pause_s = _REFUSED_PAUSE_S if failure.code in _REFUSALS else _RETRY_PAUSE_S
+            except Exception:
+                # Without this task the peer would never hear of this controller again.
+                logger.exception("the stream to controller %s met a defect", self._hello.receiver_id)
+            # What was meant for the stream that ended is late on the next one.
+            self._queue.clear()
+            self._queued_bytes, self._chunk = 0, None
+            await asyncio.sleep(pause_s)
+
+    async def _try_connection(self) -> TidelogError | None:
+        """Stay connected as long as it lasts, and return why it ended."""
+        try:
+            await self._connect()
+        except grpc.aio.AioRpcError as error:
+            return error_from_rpc(error)
+        except TidelogError as error:
+            return error
+        except TimeoutError:
+            return error_for(ErrorCode._TRANSPORT, "it cannot be reached")
+        except OSError as error:
+            return error_for(ErrorCode._RESOLVE, f"{error.strerror}")
+        except asyncio.InvalidStateError:
+            # The stream ended between two writes; the next one tells why.
+            return None
+        return None
+
+    async def _connect(self) -> None:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            addresses = await self._resolve(*self.address)
+        options = [*_OPTIONS, ("grpc.default_authority", format_address(*self.address))]
+        async with grpc.aio.insecure_channel(_target(addresses), options=options) as channel:
+            await self._exchange(RaftServiceStub(channel))
+
+    async def _exchange(self, stub: RaftServiceAsyncStub) -> None:
+        call = stub.Exchange(wait_for_ready=True)
+        call.add_done_callback(lambda _: self._wake.set())
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await call.write(pb.ExchangeRequest(hello=self._hello))
+                answer = await call.read()
+            if not isinstance(answer, pb.ExchangeResponse):
+                return
+            self._on_hello(answer.hello)
+            self._last_error = None
+            logger.info("connected to controller %s at %s", answer.hello.sender_id, format_address(*self.address))
+            while not call.done():
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue or self._chunk:
+                    await call.write(self._next_frame())
+        finally:
+            call.cancel()
+
+    def _next_frame(self) -> pb.ExchangeRequest:
+        request, size = pb.ExchangeRequest(), 0
+        if not self._queue and self._chunk is not None:
+            request.messages.append(encode_message(self._chunk))
+            self._chunk = None
+        while self._queue and size < _FRAME_BYTES:
+            message, message_size = self._queue.popleft()
+            size += message_size
+            request.messages.append(encode_message(message))
+        self._queued_bytes -= size
+        return request
+
+    def _note_failure(self, error: TidelogError) -> None:
+        """Log the first of a row of equal failures: a peer that is down is tried again many times a minute."""
+        if error.code is not self._last_error:
+            self._last_error = error.code
+            address = format_address(*self.address)
+            logger.warning("no stream to controller %s at %s: %s", self._hello.receiver_id, address, error)
+
+
+async def resolve_address(host: str, port: int) -> list[str]:
+    """Resolve with the operating system's means; see :data:`Resolve`."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    families = {socket.AF_INET: "ipv4", socket.AF_INET6: "ipv6"}
+    pairs = [(families[family], str(address[0])) for family, _, _, _, address in found if family in families]
+    return [f"{family}:{format_address(ip, port)}" for family, ip in dict.fromkeys(pairs)]
+
+
+def _target(addresses: list[str]) -> str:
+    """Join addresses to one target, which can only be of one family; that of the first is taken."""
+    if not addresses:
+        raise error_for(ErrorCode._RESOLVE, "the name has no address")
+    family = addresses[0].partition(":")[0]
+    same = [a.partition(":")[2] for a in addresses if a.startswith(f"{family}:")]
+    return f"{family}:{','.join(same)}"

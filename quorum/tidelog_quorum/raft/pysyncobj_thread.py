@@ -1,0 +1,395 @@
+"""The only module that touches pysyncobj: runs it in a thread and hands what it does over to the event loop, in order.
+
+For :mod:`tidelog_quorum.raft.pysyncobj_engine`, which says how frames become the log. It uses what the library offers
+in public: one replicated method, ticks by hand, the serializer's hooks and a transport of its own class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from pysyncobj import SyncObj, SyncObjConf, SyncObjConsumer, replicated
+from pysyncobj.transport import TCPTransport
+
+from tidelog.config.endpoints import format_address
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_quorum.raft.core.config import RaftConfig
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
+from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, read_dump, write_dump
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_TICK_S = 0.05
+_NEVER_S = 10.0 * 365 * 86_400
+_SUCCESS = 0
+_LEADER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPolicy:
+    """A snapshot is taken after so many bytes of payload, and after so long (0: never by time)."""
+
+    max_bytes: int = 20_971_520
+    max_interval_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the thread saw after its latest tick; commit and match indexes are pysyncobj's own."""
+
+    commit_index: int = 0
+    snapshot_index: int = -1
+    match_index: Mapping[int, int] = field(default_factory=dict)
+
+
+class ThreadListener(Protocol):
+    """What the thread tells, in order; on the event loop where nothing else is said."""
+
+    def commit(self, entries: list[CommittedEntry]) -> None:
+        """Take entries."""
+
+    def change_leader(self, leader: LeaderAndEpoch, next_index: int) -> None:
+        """Take a leader; ``next_index`` is what the first proposal gets when this voter leads."""
+
+    def pass_barrier(self, barrier_id: int, index: int) -> None:
+        """Take that all which was committed before a barrier was given to :meth:`commit`."""
+
+    def capture(self) -> Iterable[bytes]:
+        """Return the state after the last entry given to :meth:`commit`, in chunks."""
+
+    def restore(self, state: LogState, chunks: Iterable[bytes]) -> Callable[[], None]:
+        """Return what puts a snapshot's state in place, for the event loop; called in the thread."""
+
+    def fail(self, error: TidelogError) -> None:
+        """Take that the thread has ended."""
+
+
+class _Commands(SyncObjConsumer):  # type: ignore[misc]  # the library has no types
+    """The one replicated method; pysyncobj calls :meth:`append` to propose, and its body to apply."""
+
+    def __init__(self, apply: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._apply = apply
+
+    @replicated  # type: ignore[untyped-decorator]
+    def append(self, data: bytes) -> None:
+        self._apply(data)
+
+
+class _Transport(TCPTransport):  # type: ignore[misc]
+    """pysyncobj's own, which also notes when each voter was heard; obeys no commands of its administration tool."""
+
+    def __init__(self, sync: Any, self_node: Any, other_nodes: Any) -> None:
+        super().__init__(sync, self_node, other_nodes)
+        self._sync = sync
+        self.heard_at: dict[str, float] = {}
+        self.caught_up_at: dict[str, float] = {}
+        sync.conf.tidelog_transport = self
+
+    def setOnUtilityMessageCallback(self, message: str, callback: Any) -> None:  # noqa: N802
+        """Ignore the tool's commands: anybody could give them."""
+
+    def setOnMessageReceivedCallback(self, callback: Any) -> None:  # noqa: N802
+        """Note who speaks, then go on as pysyncobj does."""
+
+        def note(node: Any, message: Any) -> None:
+            now = self.heard_at[node.id] = time.monotonic()
+            if message.get("success") and message["next_node_idx"] > self._sync.raftCommitIndex:
+                self.caught_up_at[node.id] = now
+            callback(node, message)
+
+        super().setOnMessageReceivedCallback(note)
+
+
+class PySyncObjThread:
+    """Runs pysyncobj. What says so is called on the event loop; all else, and all state, is the thread's."""
+
+    def __init__(
+        self,
+        listener: ThreadListener,
+        node_id: int,
+        addresses: Mapping[int, tuple[str, int]],
+        directory: Path,
+        config: RaftConfig,
+        policy: SnapshotPolicy,
+    ) -> None:
+        self.view = View()
+        self._listener = listener
+        self._node_id = node_id
+        self._nodes = {voter_id: format_address(*address) for voter_id, address in addresses.items()}
+        self._ids = {address: voter_id for voter_id, address in self._nodes.items()}
+        self._dump = directory / "snapshot"
+        self._conf = _configuration(directory, self._nodes[node_id], config, self._write_dump, self._read_dump)
+        self._policy = policy
+        self._jobs: queue.SimpleQueue[Callable[[bool], None]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="pysyncobj", daemon=True)
+        self._opened: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._stopping = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._commands = _Commands(self._apply)
+        self._sync: Any = None
+        self._state = LogState()
+        self._delivered = 0
+        self._committed: list[CommittedEntry] = []
+        self._announced = LeaderAndEpoch(None, 0, False)
+        self._claimed_term = 0
+        self._snapshot_index = -1
+        self._snapshot_at = time.monotonic()
+        self._bytes_since_snapshot = 0
+
+    async def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start; on the loop."""
+        self._loop = loop
+        self._thread.start()
+        await asyncio.wrap_future(self._opened)
+
+    def stop(self) -> None:
+        """End the thread and wait for it; in any other thread than the loop's, which may have to answer it."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def append(self, frame: Frame) -> None:
+        """Queue a frame; in any thread."""
+        # The frame is queued before the pipe that wakes the thread is full, so that it is awake anyway.
+        with contextlib.suppress(BlockingIOError):
+            self._commands.append(frame.encode())
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Let the thread do something between two ticks, and return what it returns; on the loop."""
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def do(is_over: bool) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                if is_over:
+                    raise error_for(ErrorCode.NOT_CONTROLLER, f"controller {self._node_id} has stopped")
+                future.set_result(job())
+            except TidelogError as error:
+                future.set_exception(error)
+
+        self._jobs.put(do)
+        if not self._thread.is_alive():
+            self._do_jobs(is_over=True)
+        return await asyncio.wrap_future(future)
+
+    def ages_ms(self, voter_id: int) -> tuple[int | None, int | None]:
+        """Return how long ago a voter was heard and had all that was committed; on the loop."""
+        transport, now = self._conf.tidelog_transport, time.monotonic()
+        times = (d.get(self._nodes[voter_id]) for d in (transport.heard_at, transport.caught_up_at))
+        heard, caught_up = (None if t is None else int((now - t) * 1000) for t in times)
+        return heard, caught_up
+
+    def transfer(self, to: int | None) -> bool:
+        """Ask a voter to take over; False when it lacks entries."""
+        answers: list[int] = []
+        node = None if to is None else self._nodes[to]
+        self._sync.transferLeadership(node, lambda _, reason: answers.append(reason))
+        return answers == [_SUCCESS]
+
+    def take_snapshot(self) -> int:
+        """Take a snapshot and return its last index."""
+        if self._state.last_index > self._snapshot_index:
+            self._sync.forceLogCompaction()
+            # One tick writes it, the next one drops the log.
+            self._tick(0)
+            self._tick(0)
+        if self._snapshot_index < 0:
+            raise error_for(ErrorCode.SNAPSHOT_NOT_FOUND, "nothing was committed yet: there is nothing to snapshot")
+        return self._snapshot_index
+
+    def _run(self) -> None:
+        try:
+            self._sync = SyncObj(
+                self._nodes[self._node_id],
+                [address for voter_id, address in self._nodes.items() if voter_id != self._node_id],
+                conf=self._conf,
+                consumers=[self._commands],
+                transportClass=_Transport,
+            )
+            self._opened.set_result(None)
+            while not self._stopping.is_set():
+                self._do_jobs(is_over=False)
+                self._tick(_TICK_S)
+        except Exception as error:  # noqa: BLE001  # logged by _fail
+            self._fail(error)
+        finally:
+            if self._sync is not None:
+                self._sync.destroy()
+            self._do_jobs(is_over=True)
+
+    def _do_jobs(self, is_over: bool) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._jobs.get_nowait()(is_over)
+
+    def _tick(self, wait_s: float) -> None:
+        self._sync.doTick(wait_s)
+        self._flush()
+        status = self._sync.getStatus()
+        self._announce(status)
+        if status["state"] == _LEADER and status["raft_term"] > self._claimed_term:
+            self._claimed_term = status["raft_term"]
+            self.append(Frame(FrameKind.CLAIM, self._claimed_term, self._node_id))
+        matches = {i: status.get(f"match_idx_server_{a}", 0) for i, a in self._nodes.items()}
+        self.view = View(status["commit_idx"], self._snapshot_index, matches)
+        if self._is_snapshot_due():
+            self._sync.forceLogCompaction()
+
+    def _apply(self, data: bytes) -> None:
+        """Apply a frame. It must never raise: pysyncobj would apply it again for ever."""
+        try:
+            frame = Frame.decode(data)
+            self._state, entry = self._state.apply(frame)
+            if frame.kind is FrameKind.BARRIER and self._state.is_led_by(frame):
+                self._flush()
+                self._hand_over(self._listener.pass_barrier, frame.number, self._state.last_index)
+            # After a snapshot of another voter pysyncobj may apply again what was applied before.
+            if entry is None or entry.index <= self._delivered:
+                return
+            if frame.kind is FrameKind.CLAIM:
+                self._flush()
+                self._announce(self._sync.getStatus())
+            self._delivered = entry.index
+            self._bytes_since_snapshot += len(entry.payload)
+            self._committed.append(entry)
+        except Exception as error:  # noqa: BLE001  # reported by the engine
+            self._fail(error)
+
+    def _flush(self) -> None:
+        if self._committed:
+            entries, self._committed = self._committed, []
+            self._hand_over(self._listener.commit, entries)
+
+    def _announce(self, status: Mapping[str, Any]) -> None:
+        """Announce the leader that pysyncobj knows once its claim is applied, else that there is none."""
+        leader, term = status["leader"], max(status["raft_term"], self._state.term)
+        leader_id = None if leader is None else self._ids[leader.id]
+        if (leader_id, status["raft_term"]) != (self._state.leader_id, self._state.term):
+            leader_id = None
+        current = LeaderAndEpoch(leader_id, term, leader_id == self._node_id and status["state"] == _LEADER)
+        if current != self._announced:
+            self._announced = current
+            self._hand_over(self._listener.change_leader, current, self._state.last_index + 1)
+
+    def _is_snapshot_due(self) -> bool:
+        if self._state.last_index <= self._snapshot_index:
+            return False
+        age_ms = (time.monotonic() - self._snapshot_at) * 1000
+        is_old = 0 < self._policy.max_interval_ms <= age_ms
+        return is_old or self._bytes_since_snapshot >= self._policy.max_bytes
+
+    def _write_dump(self, path: str, data: tuple[Any, ...]) -> None:
+        """Write a snapshot, which pysyncobj renames; ``data`` begins with its own last two entries, the later first."""
+        try:
+            self._flush()
+            write_dump(Path(path), self._state, data[:2], self._ask_loop(self._listener.capture))
+        except OSError as error:
+            self._fail(error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write {path}: {error.strerror}"))
+            raise
+        self._note_snapshot()
+
+    def _read_dump(self, path: str) -> tuple[Any, ...]:
+        """Take over a snapshot, this voter's at the start or another's; return what pysyncobj wants of it."""
+        try:
+            state, entries, chunks = read_dump(Path(path))
+            self._state = state
+            if state.last_index > self._delivered:
+                self._flush()
+                # What was handed over before must have arrived when the listener reads the snapshot.
+                self._ask_loop(lambda: None)
+                self._ask_loop(self._listener.restore(state, chunks))
+                self._delivered = state.last_index
+        except Exception as error:
+            # pysyncobj logs the exception and would go on without the snapshot.
+            self._fail(error)
+            raise
+        self._note_snapshot()
+        return (*entries, set())
+
+    def _note_snapshot(self) -> None:
+        self._snapshot_index = self._state.last_index
+        self._snapshot_at = time.monotonic()
+        self._bytes_since_snapshot = 0
+
+    def _ask_loop(self, function: Callable[[], T]) -> T:
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def answer() -> None:
+            try:
+                future.set_result(function())
+            except Exception as error:  # noqa: BLE001  # raised in the thread
+                future.set_exception(error)
+
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(answer)
+        return future.result()
+
+    def _hand_over(self, function: Callable[..., None], *arguments: Any) -> None:
+        assert self._loop is not None
+
+        def call() -> None:
+            try:
+                function(*arguments)
+            except Exception as error:
+                logger.exception("the listener of controller %s broke its contract", self._node_id)
+                self._listener.fail(_as_failure(error))
+
+        self._loop.call_soon_threadsafe(call)
+
+    def _fail(self, error: Exception) -> None:
+        self._stopping.set()
+        if not isinstance(error, TidelogError):
+            logger.exception("the thread of pysyncobj met a defect", exc_info=error)
+        failure = _as_failure(error)
+        if not self._opened.done():
+            self._opened.set_exception(failure)
+        else:
+            self._hand_over(self._listener.fail, failure)
+
+
+def _configuration(
+    directory: Path, address: str, config: RaftConfig, write: Callable[..., None], read: Callable[..., Any]
+) -> Any:
+    election_s, heartbeat_s = config.election_timeout_ms / 1000, config.heartbeat_interval_ms / 1000
+    return SyncObjConf(
+        autoTick=False,
+        # Where it is not told to, pysyncobj listens on all interfaces.
+        bindAddress=address,
+        maxBindRetries=1,
+        raftMinTimeout=election_s,
+        raftMaxTimeout=2 * election_s,
+        appendEntriesPeriod=min(heartbeat_s, election_s / 4),
+        leaderFallbackTimeout=2 * election_s,
+        connectionTimeout=max(3.5, 4 * election_s),
+        connectionRetryTime=0.2,
+        # Wakes the thread for each command, where it would else wait for the next tick.
+        appendEntriesUseBatch=False,
+        # A full queue would drop a command, after which its leader's later ones are lost: callers bound it instead.
+        commandsQueueSize=0,
+        journalFile=str(directory / "journal"),
+        fullDumpFile=str(directory / "snapshot"),
+        serializer=write,
+        deserializer=read,
+        # When to take a snapshot is decided here, by bytes and time.
+        logCompactionMinEntries=2**62,
+        logCompactionMinTime=_NEVER_S,
+    )
+
+
+def _as_failure(error: Exception) -> TidelogError:
+    if isinstance(error, TidelogError):
+        return error
+    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the engine on pysyncobj met a defect: {error!r}")
