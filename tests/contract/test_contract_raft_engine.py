@@ -15,7 +15,7 @@ from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 
-FAST = RaftConfig(election_timeout_ms=300, heartbeat_interval_ms=30)
+FAST = RaftConfig(election_timeout_ms=300, heartbeat_interval_ms=30, max_trailing_entries=1_000)
 # pysyncobj leaves an open file to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
@@ -43,6 +43,18 @@ async def fails_with(code: ErrorCode, call: Awaitable[Any]) -> TidelogError:
         await call
     assert failed.value.code is code, failed.value
     return failed.value
+
+
+async def change_voters(change: Callable[[], Awaitable[None]]) -> None:
+    """Ask until no other change is under way, such as the leader's own notes of the voters' directory ids."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                return await change()
+            except TidelogError as error:
+                if error.code is not ErrorCode.INVALID_REQUEST:
+                    raise
+            await asyncio.sleep(0.02)
 
 
 def check_histories(listeners: list[Any]) -> None:
@@ -97,6 +109,7 @@ def test_engine_announces_a_leader_before_the_first_entry_of_its_epoch(new_clust
             for process in cluster.running.values():
                 announced = {x.epoch for x in process.listener.leaders if x.is_self}
                 for epoch in announced:
+                    await wait_until(lambda p=process, e=epoch: p.listener.entries[-1].term >= e)  # type: ignore[misc]
                     told = process.listener.order.index(LeaderAndEpoch(process.node_id, epoch, True))
                     first = next(e for e in process.listener.entries if e.term == epoch)
                     assert first.payload == b""
@@ -267,8 +280,8 @@ def test_engine_goes_on_leading_when_nobody_can_take_over(new_cluster: NewCluste
             await cluster.stop(gone)
             await propose_all(leader, range(10))
             await fails_with(ErrorCode.REQUEST_TIMED_OUT, leader.engine.transfer_leadership(gone, 600))
-            [index] = await propose_all(leader, range(10, 11))
-            assert await leader.engine.read_barrier() >= index
+            await propose_all(leader, range(10, 11))
+            await wait_until(lambda: len(leader.listener.payloads) == 11)
 
     asyncio.run(run())
 
@@ -280,11 +293,11 @@ def test_engine_describes_the_quorum_where_it_leads(new_cluster: NewCluster) -> 
             await propose_all(leader, range(50))
             listeners = [p.listener for p in cluster.running.values()]
             await wait_until(lambda: all(len(x.payloads) == 50 for x in listeners))
-            end = leader.listener.entries[-1].index
-            await wait_until(lambda: all(v.log_end_offset == end for v in leader.engine.describe().voters))
+            await wait_until(lambda: len({v.log_end_offset for v in leader.engine.describe().voters}) == 1)
             quorum = leader.engine.describe()
             assert quorum.leader == leader.engine.leader
-            assert (quorum.high_watermark, quorum.snapshot_offset, quorum.log_start_offset) == (end, -1, 1)
+            assert (quorum.snapshot_offset, quorum.log_start_offset) == (-1, 1)
+            assert quorum.high_watermark == leader.listener.entries[-1].index
             assert [(v.replica_id, v.host, v.port) for v in quorum.voters] == [
                 (v.voter_id, v.host, v.port) for v in cluster.voters
             ]
@@ -417,14 +430,14 @@ def test_engine_changes_its_voters_if_it_declares_to(new_cluster: NewCluster) ->
                 voter = Voter(4, "127.0.0.1", 1)
                 await fails_with(ErrorCode.UNSUPPORTED_VERSION, leader.engine.add_voter(voter, 1_000))
                 return
-            await leader.engine.remove_voter(gone, b"", 5_000)
+            await change_voters(lambda: leader.engine.remove_voter(gone, b"", 5_000))
             left = tuple(i for i in (1, 2, 3) if i != gone)
             await wait_until(lambda: leader.listener.voters[-1].ids == left)
             await fails_with(ErrorCode.VOTER_NOT_FOUND, leader.engine.remove_voter(gone, b"", 5_000))
             assert [v.replica_id for v in leader.engine.describe().voters] == list(left)
             await wait_until(lambda: [v.replica_id for v in leader.engine.describe().observers] == [gone])
             host, port = cluster.addresses[gone]
-            await leader.engine.add_voter(Voter(gone, host, port), 10_000)
+            await change_voters(lambda: leader.engine.add_voter(Voter(gone, host, port), 10_000))
             listeners = [p.listener for p in cluster.running.values()]
             await wait_until(lambda: all(x.voters[-1].ids == (1, 2, 3) for x in listeners))
             again = next(v for v in cluster.voters if v.voter_id == leader.node_id)

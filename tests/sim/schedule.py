@@ -99,10 +99,12 @@ def _draw_config(rng: random.Random) -> RaftConfig:
 
 
 def _draw_load(rng: random.Random, end_ms: int) -> Iterator[Action]:
-    """Proposals in bursts and reads, most of them where they are answered."""
+    """Proposals in bursts and reads, most of them where they are answered, and the snapshots that they make due."""
     for _ in range(rng.choice([15, 40, 80])):
         target = LEADER if rng.random() < 0.9 else rng.randrange(8)
         yield Action(0, rng.randrange(end_ms), "propose", target, amount=rng.choice([1, 1, 1, 2, 6]))
+    for _ in range(rng.choice([0, 3, 10])):
+        yield _snapshot(rng, rng.randrange(end_ms))
     for _ in range(rng.choice([4, 12])):
         target = LEADER if rng.random() < 0.8 else rng.randrange(8)
         yield Action(0, rng.randrange(end_ms), "read", target)

@@ -77,6 +77,7 @@ class TimedCluster(SimulatedCluster):
             known_directories=schedule.known_directories,
             chunk_bytes=schedule.chunk_bytes,
             check_every=check_every,
+            knows_all_addresses=True,
         )
 
     def random_of(self, node_id: int) -> RandomMs:

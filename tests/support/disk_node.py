@@ -94,7 +94,7 @@ class DiskNode:
                 replicas[0],
                 leader_epoch=LeaderEpoch(epoch),
                 partition_epoch=PartitionEpoch(epoch),
-                directories=directories,
+                directories=tuple(directories),
             )
             for i in range(partitions)
         ]

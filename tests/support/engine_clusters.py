@@ -28,7 +28,6 @@ class Capability(enum.Enum):
     """What one engine promises and the other one does not."""
 
     MEMBERSHIP = "voters can be added and removed"
-    SPECIFIC_LEADERSHIP = "a leader is elected once per epoch by construction, directory ids tell a log from a new one"
 
 
 class RecordingListener:

@@ -66,6 +66,7 @@ class SimulatedDisk:
     damaged: list[tuple[int, Snapshot]] = field(default_factory=list)
     _received: bytearray = field(default_factory=bytearray)
     _receiving: Snapshot | None = None
+    _is_damaging: bool = False
     _complete: dict[int, bytes] = field(default_factory=dict)
 
     @property
@@ -99,11 +100,13 @@ class SimulatedDisk:
         same = self._receiving == command.snapshot and len(self._received) == command.position
         require(same, "ChunkOutOfPlace", f"a chunk for {command.position}, {len(self._received)} bytes are there")
         self._received += command.chunk
-
-    def damage(self) -> None:
-        """Flip a bit of what has been received so far."""
-        if self._received:
+        if self._is_damaging and self._received:
             self._received[-1] ^= 1
+            self._is_damaging = False
+
+    def damage_next_chunk(self) -> None:
+        """Flip a bit of what comes in next of a snapshot."""
+        self._is_damaging = True
 
     def keep_file(self, snapshot: Snapshot, content: bytes) -> None:
         """Have a complete, synced snapshot file that the log does not yet know of."""

@@ -41,7 +41,7 @@ class SafetyChecker:
         self.leader_of_term: dict[int, int] = {}
         self._nodes = nodes
         self._digests = [0]
-        self._voter_sets: list[tuple[int, VoterSet]] = [(0, voters)]
+        self.voter_sets: list[tuple[int, VoterSet]] = [(0, voters)]
         self._committed_by_term: dict[int, int] = {}
         self._history: dict[tuple[int, int], tuple[Entry, int]] = {}
         self._votes: dict[tuple[int, bytes, int], int] = {}
@@ -51,9 +51,29 @@ class SafetyChecker:
             SnapshotResponse: self._check_snapshot_acknowledgement,
         }
 
+    @property
+    def latest_voters(self) -> VoterSet:
+        """The voters by the last change that is committed."""
+        return self.voter_sets[-1][1]
+
+    @property
+    def ever_voters(self) -> set[int]:
+        """All that ever had a vote, by a committed change or by configuration."""
+        return {voter_id for _, voters in self.voter_sets for voter_id in voters.ids}
+
+    def all_known_since(self, node_id: int) -> int | None:
+        """Return the committed index from which on a voter's directory id was never unknown; None without one."""
+        since = None
+        for index, voters in reversed(self.voter_sets):
+            voter = voters.get(node_id)
+            if voter is not None and not voter.directory_id:
+                break
+            since = index
+        return since or None
+
     def voters_at(self, index: int) -> VoterSet:
         """Return the committed voters in force at an index that is committed."""
-        return next(voters for start, voters in reversed(self._voter_sets) if start <= index)
+        return next(voters for start, voters in reversed(self.voter_sets) if start <= index)
 
     def check_step(self, node_id: int, node: CheckedNode) -> None:
         """After each step, before its commands are done: indexes never fall; note what a leader newly counts."""
@@ -206,7 +226,7 @@ class SafetyChecker:
         """An entry of voters appears for the first time: in its leader's log."""
         index, own_term = entry.index, self._committed_by_term.get(entry.term)
         require(own_term is not None, "ChangeBeforeOwnTerm", f"{raft.node_id}: {entry}")
-        before = self._voter_sets[-1][1]
+        before = self.voter_sets[-1][1]
         pending = [
             e for e in raft.log.slice(len(self.committed) + 1, index) if e.kind is EntryKind.VOTERS and e.index < index
         ]
@@ -215,8 +235,8 @@ class SafetyChecker:
 
     def _commit_change(self, entry: Entry) -> None:
         voters = VoterSet.decode(entry.payload)
-        check_single_change(self._voter_sets[-1][1], voters)
-        self._voter_sets.append((entry.index, voters))
+        check_single_change(self.voter_sets[-1][1], voters)
+        self.voter_sets.append((entry.index, voters))
 
     def _check_vote(self, node_id: int, node: CheckedNode, to: int, message: VoteResponse) -> None:
         if not message.granted or message.pre_vote:
@@ -235,7 +255,10 @@ class SafetyChecker:
         index = message.match_index
         if index <= _snapshot_index(node.disk):
             return
-        if index > raft.log.last_index or node.disk.term_at(index) != raft.log.term_at(index):
+        # Memory may be compacted before the disk is; what is gone from it was committed.
+        is_kept = raft.log.start_index <= index <= raft.log.last_index
+        term = raft.log.term_at(index) if is_kept else self.committed[index - 1].term
+        if index > raft.log.last_index or node.disk.term_at(index) != term:
             raise PropertyViolatedError("AcknowledgedBeforeDurable", f"{node_id}: {message}")
 
     def _check_snapshot_acknowledgement(

@@ -49,7 +49,7 @@ from tidelog_quorum.raft.core.commands import (
     VotersChanged,
 )
 from tidelog_quorum.raft.core.events import SnapshotDamaged, SnapshotTaken
-from tidelog_quorum.raft.core.messages import Snapshot, SnapshotRequest
+from tidelog_quorum.raft.core.messages import FollowRequest, Snapshot, SnapshotRequest
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 __all__ = ["Letter", "PropertyViolatedError", "SimulatedCluster", "SimulatedDisk", "SimulatedNode", "voter"]
@@ -105,16 +105,19 @@ class SimulatedCluster:
         known_directories: bool = False,
         chunk_bytes: int = 32,
         check_every: int = 1,
+        knows_all_addresses: bool = False,
     ) -> None:
         self.network: list[Letter] = []
         self.post: Callable[[Letter], None] = lambda letter: self.network.append(letter)
         self.cut: set[tuple[int, int]] = set()
         self.nodes: dict[int, SimulatedNode] = {}
         self.trace = trace
+        self.knows_all_addresses = knows_all_addresses
         self._config = config
         self._random_ms = random_ms
         self._chunk_bytes = chunk_bytes
         self._check_every = check_every
+        self.counts = {"snapshots": 0, "compactions": 0, "installs": 0, "damaged": 0, "transfers": 0, "refusals": 0}
         self._steps = 0
         self._next_request = 0
         self._read_floor: dict[int, int] = {}
@@ -132,7 +135,7 @@ class SimulatedCluster:
             ProposalAccepted: _do_nothing,
             ProposalRejected: _do_nothing,
             VotersChanged: _do_nothing,
-            CompactLog: self._do_write,
+            CompactLog: self._do_compact,
             SendSnapshot: self._do_send_snapshot,
             StoreChunk: self._do_store_chunk,
             InstallSnapshot: self._do_install_snapshot,
@@ -240,6 +243,7 @@ class SimulatedCluster:
 
     def finish_snapshot(self, node_id: int, snapshot: Snapshot, content: bytes) -> None:
         """Have a captured snapshot on the disk and tell the replica."""
+        self.counts["snapshots"] += 1
         self.nodes[node_id].disk.keep_file(snapshot, content)
         self.step(node_id, SnapshotTaken(snapshot))
 
@@ -310,20 +314,29 @@ class SimulatedCluster:
     def _take_disk_events(self, disk: SimulatedDisk, sequence: int | None) -> list[Event]:
         """The good and the bad news of a sync in the order of the writes."""
         damaged, disk.damaged = disk.damaged, []
+        self.counts["damaged"] += len(damaged)
         events: list[tuple[int, Event]] = [(at, SnapshotDamaged(s.last_index, s.last_term)) for at, s in damaged]
         if sequence is not None:
             events.append((sequence, Persisted(sequence)))
         return [event for _, event in sorted(events, key=lambda pair: pair[0])]
 
     def _do_send(self, node_id: int, node: SimulatedNode, command: Send) -> None:
-        self.checker.check_send(node_id, node, command.to, command.message)
-        self.post(Letter(node_id, command.to, command.message, node.disk.directory_id))
+        to, message = command.to, command.message
+        self.checker.check_send(node_id, node, to, message)
+        self.post(Letter(node_id, to, message, node.disk.directory_id))
+        if self.knows_all_addresses and type(message) is FollowRequest:
+            voters = node.raft.voters if node.raft is not None else self.configured
+            for other in self.nodes:
+                if other != node_id and other not in voters:
+                    self.post(Letter(node_id, other, message, node.disk.directory_id))
 
     def _do_persist(self, node_id: int, node: SimulatedNode, command: Persist) -> None:
         self.checker.check_persist(node_id, node, command)
         node.disk.write(command)
 
-    def _do_write(self, _node_id: int, node: SimulatedNode, command: CompactLog) -> None:
+    def _do_compact(self, node_id: int, node: SimulatedNode, command: CompactLog) -> None:
+        self.counts["compactions"] += 1
+        self.checker.check_snapshot(node_id, command.snapshot)
         node.disk.write(command)
 
     def _do_commit(self, node_id: int, node: SimulatedNode, command: Commit) -> None:
@@ -360,6 +373,7 @@ class SimulatedCluster:
         node.disk.store_chunk(command)
 
     def _do_install_snapshot(self, node_id: int, node: SimulatedNode, command: InstallSnapshot) -> None:
+        self.counts["installs"] += 1
         self.checker.check_snapshot(node_id, command.snapshot)
         node.disk.write(command)
 
@@ -371,6 +385,8 @@ class SimulatedCluster:
     ) -> None:
         require(command.request_id not in node.answers, "OneAnswer", f"{node.answers.get(command.request_id)} {command}")
         node.answers[command.request_id] = command
+        self.counts["transfers"] += isinstance(command, TransferDone)
+        self.counts["refusals"] += isinstance(command, RequestRefused)
 
 
 def _do_nothing(_node_id: int, _node: SimulatedNode, _command: Command) -> None:

@@ -1,7 +1,8 @@
-"""One voter under a test's control: the test plays the other voters, the clock and the disk."""
+"""One voter under a test's control: the test plays the other replicas, the clock and the disk."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from tidelog_quorum.raft.core import (
@@ -11,6 +12,7 @@ from tidelog_quorum.raft.core import (
     Command,
     Entry,
     EntryKind,
+    Event,
     HardState,
     Leadership,
     Message,
@@ -19,39 +21,69 @@ from tidelog_quorum.raft.core import (
     Raft,
     RaftConfig,
     Send,
+    Snapshot,
     Tick,
+    Voter,
     VoteResponse,
+    VoterSet,
 )
 
-CONFIG = RaftConfig(election_timeout_ms=1000, heartbeat_interval_ms=100, max_append_bytes=4, max_inflight_appends=2)
+CONFIG = RaftConfig(
+    election_timeout_ms=1000,
+    heartbeat_interval_ms=100,
+    max_append_bytes=4,
+    max_inflight_appends=2,
+    max_trailing_entries=0,
+)
 C = TypeVar("C")
 
 
-class Voter:
-    """Voter 1 of 3 whose disk finishes when the test says so; ``sent`` and ``writes`` collect what it commands."""
+class TestedVoter:
+    """Voter 1 of 3 whose disk finishes when the test says so; ``commands`` are those of the last step.
+
+    ``terms`` are those of the entries on its disk, which follow the ``snapshot`` if there is one. Directory ids are
+    unknown, unless ``voters`` has some.
+    """
+
+    __test__ = False
 
     def __init__(
-        self, terms: list[int] | None = None, term: int = 0, voted_for: int | None = None, voters: int = 3
+        self,
+        terms: Iterable[int] = (),
+        term: int = 0,
+        voted_for: int | None = None,
+        voters: int | VoterSet = 3,
+        *,
+        node_id: int = 1,
+        directory_id: bytes = b"",
+        snapshot: Snapshot | None = None,
+        entries: tuple[Entry, ...] = (),
+        log_start: tuple[int, int] = (0, 0),
+        config: RaftConfig = CONFIG,
     ) -> None:
-        entries = [data(i + 1, t) for i, t in enumerate(terms or [])]
+        before = log_start[0] if snapshot is None or log_start[0] else snapshot.last_index
         # The shortest timeouts: first 100 ms, then 200 ms between campaigns and 1,000 ms behind a leader.
         self.raft = Raft(
-            1,
-            range(1, voters + 1),
-            CONFIG,
+            node_id,
+            voter_set(*range(1, voters + 1)) if isinstance(voters, int) else voters,
+            config,
             lambda low, _high: low,
+            directory_id=directory_id,
             hard_state=HardState(term, voted_for),
-            entries=entries,
+            snapshot=snapshot,
+            entries=entries or [data(before + 1 + i, t) for i, t in enumerate(terms)],
+            log_start=log_start,
         )
         self.now_ms = 0
-        self.commands: list[Command] = []
+        self.step(Tick())
+        self.first_commands = self.commands
 
-    def step(self, event: object) -> None:
-        self.commands = self.raft.step(event, self.now_ms)  # type: ignore[arg-type]
+    def step(self, event: Event) -> None:
+        self.commands: list[Command] = self.raft.step(event, self.now_ms)
         self.raft.check_invariants()
 
-    def receive(self, message: Message) -> None:
-        self.step(MessageReceived(message))
+    def receive(self, message: Message, directory_id: bytes = b"") -> None:
+        self.step(MessageReceived(message, directory_id))
 
     def receive_and_sync(self, message: Message) -> None:
         """Receive, then let the disk finish: the commands of both."""
@@ -73,9 +105,19 @@ class Voter:
     def messages(self) -> list[Message]:
         return [send.message for send in self.of(Send)]
 
+    def sent(self, kind: type[C]) -> list[tuple[int, C]]:
+        """The messages of a kind with their receivers."""
+        return [(send.to, send.message) for send in self.of(Send) if isinstance(send.message, kind)]
+
     def answer(self) -> Message:
         [message] = self.messages()
         return message
+
+    @property
+    def leadership(self) -> Leadership:
+        role = self.raft.role
+        assert isinstance(role, Leadership), role
+        return role
 
     def become_candidate(self) -> None:
         while not isinstance(self.raft.role, Candidate):
@@ -86,16 +128,39 @@ class Voter:
     def become_leader(self) -> Leadership:
         self.become_candidate()
         self.receive(VoteResponse(2, self.raft.term, pre_vote=False, granted=True))
-        role = self.raft.role
-        assert isinstance(role, Leadership)
-        return role
+        return self.leadership
 
-    def ack(self, sender: int, index: int, context: int = 0) -> None:
-        self.receive(AppendResponse(sender, self.raft.term, True, index, 0, 0, context))
+    def lead_with_a_commit(self, *followers: int) -> Leadership:
+        """Become the leader and commit the entries until then, with the followers' (2 and 3, or those given) help."""
+        leader = self.become_leader()
+        self.sync()
+        for follower in followers or (2, 3):
+            self.ack(follower, self.raft.log.last_index)
+        assert self.raft.commit_index == self.raft.log.last_index
+        return leader
+
+    def ack(self, sender: int, index: int, context: int = 0, directory_id: bytes = b"") -> None:
+        self.receive(AppendResponse(sender, self.raft.term, True, index, 0, 0, context), directory_id)
 
 
 def data(index: int, term: int, payload: bytes = b"x") -> Entry:
     return Entry(index, term, EntryKind.DATA, payload)
+
+
+def voter(voter_id: int, directory_id: bytes = b"") -> Voter:
+    return Voter(voter_id, f"host{voter_id}", 9093, directory_id)
+
+
+def voter_set(*ids: int) -> VoterSet:
+    return VoterSet(voter(voter_id) for voter_id in ids)
+
+
+def voters_entry(index: int, term: int, voters: VoterSet) -> Entry:
+    return Entry(index, term, EntryKind.VOTERS, voters.encode())
+
+
+def snapshot_at(index: int, term: int, voters: VoterSet | None = None, size: int = 6) -> Snapshot:
+    return Snapshot(index, term, voters or voter_set(1, 2, 3), size, checksum=index * 1000 + term)
 
 
 def append(

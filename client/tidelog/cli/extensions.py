@@ -1,13 +1,15 @@
-"""Commands of other parts: found by the entry point group ``tidelog.commands``, loaded when they are asked for.
+"""Commands of other parts: found by their entry points, loaded when they are asked for.
 
-An entry point names a typer application, which becomes a group of that name. So the client's command line carries the
-node's tools without importing the node, and starts as fast as without them.
+An entry point of the group ``tidelog.commands`` names a typer application, which becomes a group of that name; one of
+``tidelog.quorum.commands`` becomes a command of ``tidelog quorum``. So the client's command line carries the tools of
+node and quorum without importing them, and starts as fast as without them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.main import get_command
@@ -17,50 +19,51 @@ from tidelog.errors import ErrorCode, error_for
 
 ENTRY_POINT_GROUP = "tidelog.commands"
 
-_EXTRAS = {"log": "node"}
-"""Commands that every installation shows, and the extra that brings what they need."""
-
 
 class ExtensibleGroup(CommandGroup):
-    """The root group: its own commands, then those of the entry points.
+    """A group with its own commands, then those of the entry points; as it is, the root.
 
     The types of contexts and commands are typer's own, which have moved between its versions.
     """
 
+    entry_point_group: ClassVar[str] = ENTRY_POINT_GROUP
+    extras: ClassVar[Mapping[str, str]] = {"log": "node"}
+    """Commands that every installation shows, and the extra that brings what they need."""
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
         own = super().list_commands(ctx)
-        return [*own, *sorted({*_EXTRAS, *entry_points(group=ENTRY_POINT_GROUP).names} - {*own})]
+        return [*own, *sorted({*self.extras, *entry_points(group=self.entry_point_group).names} - {*own})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None; one whose part is not installed says so when it runs."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        found = entry_points(group=ENTRY_POINT_GROUP, name=cmd_name)
+        extra = self.extras.get(cmd_name, "all")
+        found = entry_points(group=self.entry_point_group, name=cmd_name)
         if found:
-            return _load(cmd_name, next(iter(found)))
-        return _absent(cmd_name, f"tidelog_{_EXTRAS[cmd_name]}") if cmd_name in _EXTRAS else None
+            return _load(cmd_name, next(iter(found)), extra)
+        return _absent(cmd_name, f"tidelog_{extra}", extra) if cmd_name in self.extras else None
 
 
-def _load(name: str, entry_point: EntryPoint) -> Any:
+def _load(name: str, entry_point: EntryPoint, extra: str) -> Any:
     try:
         application: typer.Typer = entry_point.load()
     except ModuleNotFoundError as error:
-        return _absent(name, error.name or str(error))
+        return _absent(name, error.name or str(error), extra)
     command = get_command(application)
     command.name = name
     return command
 
 
-def _absent(name: str, missing: str) -> Any:
+def _absent(name: str, missing: str, extra: str) -> Any:
     """Return a command that takes anything and says what to install."""
-    extra = _EXTRAS.get(name, "all")
     application = typer.Typer()
 
     @application.command(
         name,
-        help=f"Not available: needs tidelog[{extra}].",
+        help=f"Not available: needs the extra {extra} of tidelog.",
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     )
     def explain() -> None:

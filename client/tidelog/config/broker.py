@@ -281,7 +281,63 @@ class DynamicBrokerConfig:
 DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBrokerConfig)))
 """The keys that IncrementalAlterConfigs takes for nodes."""
 
-READ_ONLY_BROKER_KEYS: frozenset[str] = frozenset()
+READ_ONLY_BROKER_KEYS = frozenset(
+    (
+        "advertised.listeners",
+        "auto.create.topics.enable",
+        "auto.leader.rebalance.enable",
+        "broker.heartbeat.interval.ms",
+        "broker.rack",
+        "broker.session.timeout.ms",
+        "cluster.id",
+        "controlled.shutdown.timeout.ms",
+        "controller.quorum.append.max.bytes",
+        "controller.quorum.append.max.inflight",
+        "controller.quorum.append.max.inflight.bytes",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.engine",
+        "controller.quorum.heartbeat.interval.ms",
+        "controller.quorum.observers.max",
+        "controller.quorum.pysyncobj.voters",
+        "controller.quorum.snapshot.chunk.bytes",
+        "controller.quorum.snapshot.trailing.entries",
+        "controller.quorum.voters",
+        "default.replication.factor",
+        "delete.topic.enable",
+        "fetch.max.bytes",
+        "leader.imbalance.check.interval.seconds",
+        "leader.imbalance.per.broker.percentage",
+        "listeners",
+        "log.cleaner.enable",
+        "log.dirs",
+        "log.flush.scheduler.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.retention.check.interval.ms",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.roll.hours",
+        "log.roll.jitter.hours",
+        "metadata.log.dir",
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata.log.max.snapshot.interval.ms",
+        "node.id",
+        "num.partitions",
+        "num.recovery.threads.per.data.dir",
+        "producer.id.expiration.check.interval.ms",
+        "producer.id.expiration.ms",
+        "queued.max.request.bytes",
+        "replica.fetch.backoff.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.fetch.wait.max.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
+        "replica.socket.timeout.ms",
+    )
+)
+"""The other keys of nodes and of controllers: read from their files when they start, and refused by name."""
 
 
 def same_meaning(key: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """What the processes of a cluster have in common: ``PROGRAM FILE [--override key=value ...]``.
 
 A problem that its operator can repair (a missing file, an unknown key, a port in use, a folder that cannot be written)
-is one line on stderr and exit code 2; anything else is a defect and shows its traceback with exit code 1.
+is one line on stderr and exit code 2, a disk that fails one line and exit code 1; anything else is a defect and shows
+its traceback with exit code 1.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import ConfigError, ErrorCode, TidelogError
 
+EXIT_DISK_FAILURE = 1
 EXIT_CONFIGURATION = 2
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
@@ -39,7 +41,7 @@ def run_process(
         _run(main(load_properties(arguments.file, arguments.override)))
     except TidelogError as error:
         print(f"{program}: {_one_line(error.message)}", file=sys.stderr)
-        return EXIT_CONFIGURATION
+        return EXIT_DISK_FAILURE if error.code is ErrorCode.KAFKA_STORAGE_ERROR else EXIT_CONFIGURATION
     except KeyboardInterrupt:
         return 130
     return 0

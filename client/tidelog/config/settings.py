@@ -34,6 +34,15 @@ class SettingInfo:
     secret: bool
     config_type: str
     """Kafka's word for the type: BOOLEAN, STRING, LONG, DOUBLE or LIST."""
+    attribute: str
+    """The field that has the value."""
+    aliases: tuple[str, ...]
+    """Other spellings of the key."""
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as a properties file would have it; None where there is none."""
+        return None if self.default is dataclasses.MISSING else format_value(self.default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,8 @@ def describe(cls: type[Any]) -> list[SettingInfo]:
             f.metadata[_METADATA].dynamic,
             f.metadata[_METADATA].secret,
             _config_type(hints[f.name]),
+            f.name,
+            f.metadata[_METADATA].aliases,
         )
         for f in dataclasses.fields(cls)
     ]

@@ -13,6 +13,7 @@ from tidelog_node.handlers.configs import describe_configs
 from tidelog_node.handlers.context import AdminController, NodeContext
 from tidelog_node.handlers.delete_records import delete_records
 from tidelog_node.handlers.fetch import fetch
+from tidelog_node.handlers.init_producer_id import init_producer_id
 from tidelog_node.handlers.list_offsets import list_offsets
 from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog_node.handlers.metadata import get_metadata
@@ -47,6 +48,7 @@ __all__ = [
     "fetch",
     "get_metadata",
     "incremental_alter_configs",
+    "init_producer_id",
     "list_offsets",
     "list_partition_reassignments",
     "list_topics",

@@ -1,12 +1,135 @@
-"""The settings that hold for topics and for this node, with where each comes from."""
+"""The settings that hold for topics and for this node, each with where it comes from (KIP-226, KIP-524).
+
+A node answers for itself, for what was set on all nodes (``""``), and for topics, by its own defaults. A value's
+synonyms are what would hold if it were not set, in order: itself, then the layers below.
+"""
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, error_for
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from tidelog.config import TopicConfig, describe, format_value
+from tidelog.config.broker import BROKER_SYNONYMS, same_meaning
+from tidelog.config.settings import SettingInfo
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.context import NodeContext, error_message
+from tidelog_quorum.metadata import ConfigResourceType, broker_settings, topic_config
+
+_TOPIC_INFOS = tuple(describe(TopicConfig))
+_Layers: TypeAlias = Sequence[tuple["pb.ConfigSource.ValueType", Mapping[str, str]]]
 
 
 async def describe_configs(context: NodeContext, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
-    """Describe settings."""
-    raise error_for(ErrorCode.UNSUPPORTED_VERSION, "not there yet")
+    """Describe settings of topics, of this node and of all nodes; each resource has its own error."""
+    return pb.DescribeConfigsResponse(resources=[_resource(context, request, r) for r in request.resources])
+
+
+def _resource(
+    context: NodeContext, request: pb.DescribeConfigsRequest, wanted: pb.DescribeConfigsResource
+) -> pb.DescribedConfigResource:
+    result = pb.DescribedConfigResource(resource=wanted.resource)
+    try:
+        configs = _describe(context, wanted.resource.type, wanted.resource.name)
+    except TidelogError as error:
+        result.error.CopyFrom(error_message(error))
+        return result
+    for config in configs:
+        if wanted.names and config.name not in wanted.names:
+            continue
+        if not request.include_synonyms:
+            config.ClearField("synonyms")
+        if not request.include_documentation:
+            config.ClearField("documentation")
+        result.configs.append(config)
+    return result
+
+
+def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.DescribedConfig]:
+    if kind == ConfigResourceType.TOPIC:
+        validate_topic_name(name)
+        if name not in context.metadata.image.topics:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return _describe_topic(context, name)
+    if kind != ConfigResourceType.BROKER:
+        text = f"the type {kind} of resource {name!r} is neither a topic nor a broker"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    if name not in ("", str(context.broker_id)):
+        text = f'node {context.broker_id} knows its own settings and those of all nodes (""), not those of {name!r}'
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    return _describe_all_brokers(context) if not name else _describe_broker(context)
+
+
+def _describe_topic(context: NodeContext, name: str) -> Iterator[pb.DescribedConfig]:
+    image = context.metadata.image
+    own = image.config_of_topic(name)
+    config = topic_config(image, name, context.settings.current.topic_defaults())
+    layers = _layers(context)
+    for info in _TOPIC_INFOS:
+        found = _below(layers, tuple(s.key for s in BROKER_SYNONYMS.get(info.key, ())))
+        if info.key in own:
+            found.insert(0, _synonym(info.key, own[info.key], pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG))
+        yield _described(info, config, found, is_read_only=False)
+
+
+def _describe_broker(context: NodeContext) -> Iterator[pb.DescribedConfig]:
+    current = context.settings.current
+    layers = _layers(context)
+    for info in context.settings.infos:
+        found = _below(layers, same_meaning(info.key))
+        while found and found[0].name != info.key:
+            # What is set in another unit counts instead of this one, and is described under its own name.
+            del found[0]
+        yield _described(info, current, found, is_read_only=not info.dynamic)
+
+
+def _describe_all_brokers(context: NodeContext) -> Iterator[pb.DescribedConfig]:
+    """Only what is set: the rest is each node's own."""
+    settings = broker_settings(context.metadata.image)
+    for info in context.settings.infos:
+        if info.key in settings:
+            found = [_synonym(info.key, settings[info.key], pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG)]
+            described = _described(info, None, found, is_read_only=False)
+            described.value = settings[info.key]
+            yield described
+
+
+def _layers(context: NodeContext) -> _Layers:
+    image, settings = context.metadata.image, context.settings
+    defaults = {info.key: text for info in settings.infos if (text := info.default_text) is not None}
+    return (
+        (pb.CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG, broker_settings(image, context.broker_id)),
+        (pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG, broker_settings(image)),
+        (pb.CONFIG_SOURCE_STATIC_BROKER_CONFIG, settings.file),
+        (pb.CONFIG_SOURCE_DEFAULT_CONFIG, defaults),
+    )
+
+
+def _below(layers: _Layers, keys: Sequence[str]) -> list[pb.ConfigSynonym]:
+    """Return where this node has the keys, the layer that counts most first."""
+    return [_synonym(key, layer[key], source) for source, layer in layers for key in keys if key in layer]
+
+
+def _described(
+    info: SettingInfo, config: object | None, synonyms: list[pb.ConfigSynonym], *, is_read_only: bool
+) -> pb.DescribedConfig:
+    value = None if config is None or info.secret else format_value(getattr(config, info.attribute))
+    if info.secret:
+        for synonym in synonyms:
+            synonym.ClearField("value")
+    return pb.DescribedConfig(
+        name=info.key,
+        value=value,
+        source=synonyms[0].source if synonyms else pb.CONFIG_SOURCE_DEFAULT_CONFIG,
+        is_read_only=is_read_only,
+        is_sensitive=info.secret,
+        synonyms=synonyms,
+        documentation=info.doc,
+        type=info.config_type,
+    )
+
+
+def _synonym(key: str, value: str, source: pb.ConfigSource.ValueType) -> pb.ConfigSynonym:
+    return pb.ConfigSynonym(name=key, value=value, source=source)

@@ -5,10 +5,12 @@ A handler is a function of a request and this context. Nothing in it knows which
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidelog.config import DynamicBrokerConfig
+from tidelog.config.settings import SettingInfo
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
@@ -81,9 +83,44 @@ class AdminController(Protocol):
         ...
 
 
+class NodeSettings(Protocol):
+    """The node's configuration: what its file gives, by the settings' own names, and what holds now."""
+
+    @property
+    def file(self) -> Mapping[str, str]:
+        """What the properties file gives."""
+        ...
+
+    @property
+    def infos(self) -> Sequence[SettingInfo]:
+        """All settings."""
+        ...
+
+    @property
+    def current(self) -> DynamicBrokerConfig:
+        """What holds now; a class with further settings that are fixed."""
+        ...
+
+
+class TopicCreator(Protocol):
+    """Who creates topics that clients ask for; None where ``auto.create.topics.enable`` is false."""
+
+    def want(self, names: Iterable[str]) -> None:
+        """Have topics created in the background."""
+        ...
+
+
+class ProducerIds(Protocol):
+    """Who gives out producer ids."""
+
+    async def next_id(self) -> int:
+        """Return an id that nobody else has; raises TidelogError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """One per node. ``fetch_max_bytes`` bounds the records of one fetch response."""
+    """One per node. ``fetch_max_bytes`` bounds the records of one fetch response; ``voters`` follows the quorum."""
 
     broker_id: BrokerId
     cluster_id: str
@@ -95,6 +132,9 @@ class NodeContext:
     clock: Clock
     fetch_max_bytes: int
     throttles: ReplicationThrottles
+    settings: NodeSettings
+    producer_ids: ProducerIds
+    topic_creator: TopicCreator | None = None
 
     def partition(self, topic: str, index: int) -> Partition:
         """Return a partition that this node holds.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidelog.errors import ErrorCode
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext
 from tidelog_quorum.metadata import MetadataImage
@@ -11,14 +12,22 @@ from tidelog_quorum.metadata.description import topic_metadata, unknown_topic
 
 
 async def get_metadata(context: NodeContext, request: pb.GetMetadataRequest) -> pb.GetMetadataResponse:
-    """Describe all topics, or those named; only brokers that are not fenced are shown."""
+    """Describe all topics, or those named; only brokers that are not fenced are shown.
+
+    A named topic that is not there is created in the background if client and node allow it. Until it is there the
+    answer is that it is not, as Kafka's is: the client asks again.
+    """
     image = context.metadata.image
     names: Iterable[str] = sorted(image.topics) if request.all_topics else request.topics
+    topics = [_topic(image, name) for name in names]
+    if request.allow_auto_topic_creation and context.topic_creator is not None:
+        # A name that no topic can have is answered with another error.
+        context.topic_creator.want(t.name for t in topics if t.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code)
     return pb.GetMetadataResponse(
         cluster_id=context.cluster_id,
         controller_id=context.metadata.controller_id,
         brokers=_brokers(image),
-        topics=[_topic(image, name) for name in names],
+        topics=topics,
     )
 
 

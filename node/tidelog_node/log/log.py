@@ -155,6 +155,11 @@ class PartitionLog(LogReader):
         self._appended(now_ms)
         return info
 
+    @property
+    def is_founded(self) -> bool:
+        """Whether the directory is on the disk, with whose it is."""
+        return self._founding is None
+
     def complete_founding(self) -> None:
         """Put the new directory on the disk, with whose it is; safe in a thread, and done before the first append.
 

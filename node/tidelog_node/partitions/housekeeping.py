@@ -21,6 +21,10 @@ from tidelog_node.partitions.registry import PartitionRegistry
 
 logger = logging.getLogger(__name__)
 
+Interval = Callable[[], int]
+"""Milliseconds that may change; a longer pause that has begun takes a shorter one over within a second."""
+_LOOK_S = 1.0
+
 
 async def watch_lag(registry: PartitionRegistry, replica_lag_time_max_ms: int) -> None:
     """Shrink ISRs: look twice within ``replica.lag.time.max.ms``, until cancelled."""
@@ -30,7 +34,7 @@ async def watch_lag(registry: PartitionRegistry, replica_lag_time_max_ms: int) -
             partition.pass_time()
 
 
-async def flush_logs(registry: PartitionRegistry, interval_ms: int) -> None:
+async def flush_logs(registry: PartitionRegistry, interval_ms: Interval) -> None:
     """Put the logs on the disk whose ``flush.ms`` is over, one after the other in a thread, until cancelled."""
 
     async def flush(partition: Partition) -> None:
@@ -50,10 +54,10 @@ async def delete_expired_segments(registry: PartitionRegistry, interval_ms: int)
         # The next partition's files are a step of their own on the event loop.
         await asyncio.sleep(0)
 
-    await _Round(registry, "Deleting the old segments of", delete).repeat(interval_ms)
+    await _Round(registry, "Deleting the old segments of", delete).repeat(lambda: interval_ms)
 
 
-async def remove_deleted_files(registry: PartitionRegistry, interval_ms: int) -> None:
+async def remove_deleted_files(registry: PartitionRegistry, interval_ms: Interval) -> None:
     """Give back the space of files whose ``file.delete.delay.ms`` is over, in a thread, until cancelled."""
 
     async def remove(partition: Partition) -> None:
@@ -70,7 +74,7 @@ async def expire_producers(registry: PartitionRegistry, interval_ms: int) -> Non
         partition.expire_producers()
         await asyncio.sleep(0)
 
-    await _Round(registry, "Forgetting the old producers of", expire).repeat(interval_ms)
+    await _Round(registry, "Forgetting the old producers of", expire).repeat(lambda: interval_ms)
 
 
 async def write_checkpoints(registry: PartitionRegistry, interval_ms: int) -> None:
@@ -87,6 +91,16 @@ async def write_log_start_offsets(registry: PartitionRegistry, interval_ms: int)
         await registry.checkpoints.write_log_start_offsets()
 
 
+async def _pause(interval_ms: Interval) -> None:
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    while True:
+        left_s = begin + interval_ms() / 1000 - loop.time()
+        if left_s <= 0:
+            return
+        await asyncio.sleep(min(left_s, _LOOK_S))
+
+
 class _Round:
     """One thing that is done to every partition, again and again."""
 
@@ -96,9 +110,9 @@ class _Round:
         self._do = do
         self._failing: WeakSet[Partition] = WeakSet()
 
-    async def repeat(self, interval_ms: int) -> None:
+    async def repeat(self, interval_ms: Interval) -> None:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await _pause(interval_ms)
             for partition in self._registry:
                 if self._is_held(partition) and partition.log.failure is None:
                     await self._apply(partition)

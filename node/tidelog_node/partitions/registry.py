@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -28,18 +28,21 @@ from tidelog_node.partitions.condemned_folders import CondemnedFolders
 from tidelog_node.partitions.descriptions import LogDirectoryDescription, describe
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetcher import FetcherPool
+from tidelog_node.partitions.foundings import Foundings
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.loading import FoundPartition, PartitionKey
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.offline_replicas import OfflineReplica, OfflineReplicas, last_state, restore
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.relocation import Relocations
-from tidelog_node.partitions.replica_logs import ReplicaLogs
+from tidelog_node.partitions.replica_logs import ReplicaLogs, WantedLog
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import ProposeIsr
 from tidelog_quorum.metadata import (
     MetadataDelta,
     MetadataImage,
+    PartitionChange,
     PartitionRegistration,
     TopicConfig,
     topic_config,
@@ -48,6 +51,9 @@ from tidelog_quorum.metadata import (
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 5.0
+_MANY_NEW = 64
+"""So many new replicas in one step are worth it to create them before they are on the disk (see log.founding)."""
+_CHANGES_AT_A_TIME = 512
 
 
 class PartitionRegistry:
@@ -83,7 +89,10 @@ class PartitionRegistry:
         self.checkpoints = Checkpoints(
             directories, self._partitions, self._logs, self._offline, self.relocations, self.fail_directory
         )
+        self.foundings = Foundings(self.storage_failed)
         self._preferred: dict[PartitionKey, Path] = {}
+        self._topic_configs: dict[str, TopicConfig] = {}
+        self._has_other_defaults = False
         self._image = MetadataImage()
         self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
         self._fetchers: FetcherPool | None = None
@@ -116,6 +125,11 @@ class PartitionRegistry:
         """Raise KAFKA_STORAGE_ERROR when this node holds a replica in a directory that is offline; else do nothing."""
         self._offline.check((topic, index), self.broker_id)
 
+    def change_defaults(self, defaults: TopicConfig) -> None:
+        """Take over the settings of topics that do not say; partitions get them with the next :meth:`apply`."""
+        self._defaults = defaults
+        self._has_other_defaults = True
+
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Bring the partitions to the state of ``image``, which differs from the last one by ``delta``.
 
@@ -124,17 +138,22 @@ class PartitionRegistry:
         """
         async with self._changing:
             self._image = image
+            self._topic_configs.clear()
+            slices = TimeSlices()
             if delta.changed_brokers is not None:
-                self._change_eligible(image)
-            for change in delta.changed_partitions:
-                if change.after is None or self.broker_id not in change.after.replicas:
-                    await self._remove((change.topic_name, change.index), change.topic_id)
+                await self._change_eligible(image, slices)
+            wanted: list[PartitionChange] = []
             for change in delta.changed_partitions:
                 if change.after is not None and self.broker_id in change.after.replicas:
-                    await self._ensure((change.topic_name, change.index), change.topic_id, change.after)
-                    # A new leader epoch is written to the disk: many in a row must not hold up heartbeats and requests.
-                    await asyncio.sleep(0)
-            self._change_configs(image, delta)
+                    wanted.append(change)
+                else:
+                    await self._remove((change.topic_name, change.index), change.topic_id)
+                if slices.is_over:
+                    await slices.give_way()
+            # Before the ISRs: an ISR may count only by the min.insync.replicas that the controller went by (KIP-966).
+            await self._change_configs(delta, slices)
+            for start in range(0, len(wanted), _CHANGES_AT_A_TIME):
+                await self._ensure_all(wanted[start : start + _CHANGES_AT_A_TIME], slices)
 
     async def discard_unknown(self) -> None:
         """Set aside the logs of an earlier run that the first image does not name, and resume its moves."""
@@ -245,10 +264,49 @@ class PartitionRegistry:
         else:
             self.fail_directory(partition.log.directory.parent, error)
 
-    def _change_eligible(self, image: MetadataImage) -> None:
-        self._eligible = {b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}
-        for partition in self._partitions.values():
-            partition.change_eligible(self._eligible)
+    async def _change_eligible(self, image: MetadataImage, slices: TimeSlices) -> None:
+        eligible = {b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}
+        if eligible == self._eligible:
+            return
+        self._eligible = eligible
+        for partition in self:
+            partition.change_eligible(eligible)
+            if slices.is_over:
+                await slices.give_way()
+
+    async def _ensure_all(self, changes: Sequence[PartitionChange], slices: TimeSlices) -> None:
+        """Bring replicas to the state that the metadata has for them; many new ones are created together."""
+        wanted = [self._wanted_log(change) for change in changes if self._is_missing(change)]
+        if len(wanted) >= _MANY_NEW:
+            await self._logs.create_ahead(wanted)
+        for change in changes:
+            assert change.after is not None
+            await self._ensure((change.topic_name, change.index), change.topic_id, change.after)
+            if slices.is_over:
+                await slices.give_way()
+
+    def _is_missing(self, change: PartitionChange) -> bool:
+        key = (change.topic_name, change.index)
+        return key not in self._partitions and self._offline.get(key) is None and key not in self._preferred
+
+    def _wanted_log(self, change: PartitionChange) -> WantedLog:
+        registration = change.after
+        assert registration is not None
+        return WantedLog(
+            (change.topic_name, change.index),
+            change.topic_id,
+            self._topic_config(change.topic_name),
+            registration.directory_of(self.broker_id),
+            is_in_sync=self.broker_id in registration.isr,
+            is_new=registration.partition_epoch == 0,
+        )
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        """Return a topic's settings, which all partitions of an image share."""
+        config = self._topic_configs.get(topic)
+        if config is None:
+            config = self._topic_configs[topic] = topic_config(self._image, topic, self._defaults)
+        return config
 
     async def _remove(self, key: PartitionKey, topic_id: TopicId) -> None:
         offline = self._offline.get(key)
@@ -308,7 +366,7 @@ class PartitionRegistry:
             self._assign(partition, directory)
 
     async def _open(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
-        config = topic_config(self._image, key[0], self._defaults)
+        config = self._topic_config(key[0])
         before = self._offline.get(key)
         try:
             log, high_watermark = await self._logs.open(
@@ -335,6 +393,8 @@ class PartitionRegistry:
         partition = Partition(key[0], topic_id, key[1], log, state, self, self._clock)
         partition.change_eligible(self._eligible)
         self._partitions[key] = partition
+        if not log.is_founded:
+            self.foundings.add(partition)
         failure = self._directories.failures.get(log.directory.parent)
         if failure is not None:
             # It failed while the log was being opened.
@@ -387,9 +447,12 @@ class PartitionRegistry:
         self.condemned.add(condemned, partition.log.config.file_delete_delay_ms)
         self._assign(partition, target)
 
-    def _change_configs(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        if not delta.topics_with_changed_config:
+    async def _change_configs(self, delta: MetadataDelta, slices: TimeSlices) -> None:
+        concerns_all, self._has_other_defaults = self._has_other_defaults, False
+        if not concerns_all and not delta.topics_with_changed_config:
             return
         for partition in self:
-            if partition.topic in delta.topics_with_changed_config:
-                partition.change_config(topic_config(image, partition.topic, self._defaults))
+            if concerns_all or partition.topic in delta.topics_with_changed_config:
+                partition.change_config(self._topic_config(partition.topic))
+            if slices.is_over:
+                await slices.give_way()

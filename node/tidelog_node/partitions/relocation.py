@@ -90,8 +90,7 @@ class Relocations:
         on_failure: Callable[[Path, TidelogError], None],
     ) -> None:
         self._files = files
-        self._rate = max_bytes_per_second
-        self._chunk = int(min(_CHUNK_BYTES, max(_MIN_CHUNK_BYTES, max_bytes_per_second)))
+        self.change_rate(max_bytes_per_second)
         self._now_ms = now_ms
         self._on_moved = on_moved
         self._on_failure = on_failure
@@ -113,6 +112,11 @@ class Relocations:
         assert key not in self._moves, key
         self._moves[key] = Move(partition, target, path or target.copy_path(key))
         self._has_work.set()
+
+    def change_rate(self, max_bytes_per_second: float) -> None:
+        """Take over another limit, for the move under way as well."""
+        self._rate = max_bytes_per_second
+        self._chunk = int(min(_CHUNK_BYTES, max(_MIN_CHUNK_BYTES, max_bytes_per_second)))
 
     async def resume(
         self, target: LogDirectory, directories: LogDirectories, held: Callable[[PartitionKey], Partition | None]

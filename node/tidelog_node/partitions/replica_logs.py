@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import TidelogError
 from tidelog.ids import DirectoryId, TopicId
-from tidelog_node.log import LogConfig, PartitionLog
+from tidelog_node.log import LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.disk_errors import is_disk_failure
-from tidelog_node.partitions.loading import FoundPartition, PartitionKey
+from tidelog_node.partitions.loading import FoundPartition, PartitionKey, close_offline
 from tidelog_node.partitions.log_directories import LogDirectories
+
+_THREADS = 4
+_LOGS_PER_CALL = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLog:
+    """A replica that the metadata gives to this node and that no log is open of; see :meth:`ReplicaLogs.open`."""
+
+    key: PartitionKey
+    topic_id: TopicId
+    config: LogConfig
+    assigned: DirectoryId
+    is_in_sync: bool
+    is_new: bool
 
 
 class ReplicaLogs:
@@ -85,6 +101,40 @@ class ReplicaLogs:
                 checkpoint = directory.checkpoint(key).high_watermark
                 return log, min(max(checkpoint, log.log_start_offset), log.log_end_offset)
 
+    async def create_ahead(self, wanted: Sequence[WantedLog]) -> None:
+        """Create the logs of many new replicas, several at a time, for :meth:`open` to find.
+
+        They are on the disk before their first record, not when this returns. What cannot be created is left to
+        :meth:`open`, which says why.
+        """
+        groups = iter([wanted[i : i + _LOGS_PER_CALL] for i in range(0, len(wanted), _LOGS_PER_CALL)])
+
+        async def work() -> None:
+            for group in groups:
+                await self._create_group(group)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(_THREADS):
+                tasks.create_task(work(), name="create-logs")
+
+    async def _create_group(self, group: Sequence[WantedLog]) -> None:
+        places = [(one, directory) for one in group if (directory := self._place_of_new(one)) is not None]
+        for one, directory, log in await asyncio.to_thread(_create_logs, places):
+            failure = self._directories.failures.get(directory.path)
+            if failure is not None:
+                close_offline(log, failure)
+            else:
+                self._found[one.key] = FoundPartition(one.topic_id, log, log.log_start_offset, directory.id)
+
+    def _place_of_new(self, one: WantedLog) -> LogDirectory | None:
+        if one.key in self._found or self._directories.holding(one.key) is not None:
+            return None
+        try:
+            self._directories.check_may_open(one.key, one.assigned, is_in_sync=one.is_in_sync, is_new=one.is_new)
+        except TidelogError:
+            return None
+        return self._directories.directory_for(one.key, one.assigned)
+
     async def set_aside_all(self) -> None:
         """Set aside what no image has named."""
         for key in list(self._found):
@@ -101,3 +151,17 @@ class ReplicaLogs:
             self._fail_directory(path.parent, error)
             return
         self._directories.forget(path)
+
+
+def _create_logs(
+    places: Sequence[tuple[WantedLog, LogDirectory]],
+) -> list[tuple[WantedLog, LogDirectory, PartitionLog]]:
+    """Create logs one after the other, up to the first that the disk refuses."""
+    created = []
+    for one, directory in places:
+        try:
+            log = directory.open_log(*one.key, one.topic_id, one.config, may_found_later=True)
+        except TidelogError:
+            break
+        created.append((one, directory, log))
+    return created

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc.aio
@@ -38,9 +39,21 @@ class ControllerClient:
     """One per node, on its event loop; a channel per controller, opened at first use."""
 
     def __init__(self, voters: Mapping[int, tuple[str, int]]) -> None:
-        self._addresses = [format_address(host, port) for _, (host, port) in sorted(voters.items())]
-        self._next = 0
+        """``voters`` are the configured ones, which stay the last resort."""
+        self._configured = _addresses(voters)
+        self._voters = dict(voters)
+        self._addresses = self._configured
+        self._next = self._addresses[0]
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self.voters: Mapping[int, tuple[str, int]] = MappingProxyType(self._voters)
+        """The controllers that have a vote, as far as this node knows: a view that follows :meth:`set_voters`."""
+
+    def set_voters(self, voters: Mapping[int, tuple[str, int]]) -> None:
+        """Call these controllers from now on, as the committed voters have changed."""
+        self._voters.clear()
+        self._voters.update(sorted(voters.items()))
+        current = _addresses(voters)
+        self._addresses = current + [address for address in self._configured if address not in current]
 
     async def register_broker(
         self, request: controller_service_pb2.RegisterBrokerRequest, timeout_s: float
@@ -166,7 +179,7 @@ class ControllerClient:
         failures = 0
         reason = "no time was left"
         while (remaining_s := deadline - time.monotonic()) > 0:
-            address = self._addresses[self._next % len(self._addresses)]
+            address = self._next
             try:
                 return await call(self.channel(address), min(attempt_timeout_s, remaining_s))
             except grpc.aio.AioRpcError as rpc_error:
@@ -181,12 +194,18 @@ class ControllerClient:
         raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {timeout_s:.1f} s ({reason})")
 
     def _turn_to(self, hint: str | None, asked: str) -> None:
-        if hint is not None and hint != asked and hint in self._addresses:
-            self._next = self._addresses.index(hint)
-        else:
-            self._next = (self._addresses.index(asked) + 1) % len(self._addresses)
+        """Ask the leader that was named next, also one that has joined since this node heard of the voters."""
+        if hint is not None and hint != asked:
+            self._next = hint
+            return
+        position = self._addresses.index(asked) + 1 if asked in self._addresses else 0
+        self._next = self._addresses[position % len(self._addresses)]
 
 
 def is_transient(error: TidelogError) -> bool:
     """Return whether the controllers could not be asked, as opposed to an answer of theirs."""
     return error.code in _TRY_ANOTHER
+
+
+def _addresses(voters: Mapping[int, tuple[str, int]]) -> list[str]:
+    return [format_address(host, port) for _, (host, port) in sorted(voters.items())]

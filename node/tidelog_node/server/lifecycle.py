@@ -20,6 +20,7 @@ from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_node.server.controller_client import ControllerClient, is_transient
+from tidelog_quorum.metadata import SUPPORTED_FEATURES
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,10 @@ class BrokerLifecycle:
             rack=rack,
             log_dirs=log_dirs,
             previous_broker_epoch=previous_broker_epoch,
+            features=[
+                common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
+                for f in SUPPORTED_FEATURES.values()
+            ],
         )
         self._interval_s = heartbeat_interval_ms / 1000
         self._controller = controller

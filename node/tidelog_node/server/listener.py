@@ -89,6 +89,11 @@ class LogService(LogServiceServicer):
     ) -> pb.AlterReplicaLogDirsResponse:
         return await _answer(context, handlers.alter_replica_log_dirs, self._context, request)
 
+    async def InitProducerId(  # noqa: N802, D102
+        self, request: pb.InitProducerIdRequest, context: _Context
+    ) -> pb.InitProducerIdResponse:
+        return await _answer(context, handlers.init_producer_id, self._context, request)
+
 
 class AdminService(AdminServiceServicer):
     """What administrators ask."""

@@ -16,7 +16,6 @@ from collections.abc import Coroutine
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from tidelog.config import parse_config
 from tidelog.config.endpoints import format_address
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
@@ -47,12 +46,16 @@ from tidelog_node.partitions.housekeeping import (
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.transport import GrpcReplicaTransport
 from tidelog_node.server.budget import ByteBudget
+from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
+from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_node.server.listener import AdminService, LogService
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.open_files import raise_open_files_limit
+from tidelog_node.server.producer_ids import ProducerIdManager
+from tidelog_node.server.topic_creation import TopicCreation
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +71,8 @@ async def serve(properties: dict[str, str]) -> None:
         ConfigError: a setting is wrong, the port is in use, or a log directory cannot be used.
         TidelogError: the cluster refuses the node, or the disk failed.
     """
-    config = parse_config(NodeConfig, properties)
+    settings = DynamicNodeConfig(properties)
+    config = settings.current
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -82,7 +86,7 @@ async def serve(properties: dict[str, str]) -> None:
     )
     try:
         raise_open_files_limit()
-        await Node(config, server, port, directories).run(stop)
+        await Node(settings, server, port, directories).run(stop)
     finally:
         directories.close(clean=False)
 
@@ -90,15 +94,24 @@ async def serve(properties: dict[str, str]) -> None:
 class Node:
     """The parts of one node, wired. ``run`` is called once."""
 
-    def __init__(self, config: NodeConfig, server: grpc.aio.Server, port: int, directories: LogDirectories) -> None:
-        self._config = config
+    def __init__(
+        self, settings: DynamicNodeConfig, server: grpc.aio.Server, port: int, directories: LogDirectories
+    ) -> None:
+        self._settings = settings
+        self._config = config = settings.current
         self._server = server
         self._directories = directories
         self._previous_broker_epoch = directories.previous_broker_epoch
         self._clock = SystemClock()
         self._throttles = ReplicationThrottles(self._clock)
+        self._throttles.change_rates(
+            config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
+        )
         self._broker_id = BrokerId(config.node_id)
         self._controller = ControllerClient(config.voters)
+        self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
+        self._topic_creation = TopicCreation(self._controller)
+        self._cleaner = CleanerJob(config, self._clean_logs)
         self._cache = MetadataCache()
         self._transport = GrpcReplicaTransport()
         self._health = health.aio.HealthServicer()
@@ -148,7 +161,10 @@ class Node:
             self._registry,
             self._cache,
             self._broker_epoch,
+            self._controller.set_voters,
+            self._settings.follow,
         )
+        self._settings.subscribe(self._change_settings)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._serve(tasks)
@@ -199,19 +215,24 @@ class Node:
             "metadata-follower": self._follower.run(),
             "isr-changes": isr_changes.run(),
             "lag-watch": watch_lag(self._registry, config.replica_lag_time_max_ms),
-            "log-flusher": flush_logs(self._registry, config.flush_check_interval_ms),
+            "log-flusher": flush_logs(self._registry, lambda: self._settings.current.flush_check_interval_ms),
             "retention": delete_expired_segments(self._registry, config.log_retention_check_interval_ms),
-            "deleted-files": remove_deleted_files(self._registry, config.deleted_files_check_interval_ms),
+            "deleted-files": remove_deleted_files(
+                self._registry, lambda: self._settings.current.deleted_files_check_interval_ms
+            ),
             "producer-expiry": expire_producers(self._registry, config.producer_id_expiration_check_interval_ms),
             "checkpoints": write_checkpoints(self._registry, checkpoint_interval_ms),
             "log-starts": write_log_start_offsets(self._registry, log_start_interval_ms),
             "directory-assignments": assignments.run(),
             "relocations": self._registry.relocations.run(),
+            "new-replicas": self._registry.foundings.run(),
             "full-disk-retries": self._registry.retry_full(),
             "deleted-replicas": self._registry.condemned.run(),
+            "producer-ids": self._producer_ids.run(),
+            "topic-creation": self._topic_creation.run(),
         }
         if config.log_cleaner_enable:
-            jobs["log-cleaner"] = clean_logs(self._registry, self._directories, _cleaner_settings(config), self._clock)
+            jobs["log-cleaner"] = self._cleaner.run()
         return fetchers, [tasks.create_task(job, name=name) for name, job in jobs.items()]
 
     async def _open_doors(self) -> None:
@@ -222,10 +243,13 @@ class Node:
             self._registry,
             self._cache,
             self._controller,
-            self._config.voters,
+            self._controller.voters,
             self._clock,
             self._config.fetch_max_bytes,
             self._throttles,
+            self._settings,
+            self._producer_ids,
+            self._topic_creation if self._config.auto_create_topics_enable else None,
         )
         budget = ByteBudget(self._config.queued_max_request_bytes)
         add_LogServiceServicer_to_server(LogService(context, budget), self._server)
@@ -256,6 +280,18 @@ class Node:
         self._directories.close(clean=True, broker_epoch=epoch)
         logger.info("Node %d has stopped", self._broker_id)
 
+    def _change_settings(self, config: NodeConfig) -> None:
+        """Take over what was set at run time: all but the rest of the file, which is fixed."""
+        self._registry.change_defaults(config.topic_defaults())
+        self._registry.relocations.change_rate(config.replica_alter_log_dirs_io_max_bytes_per_second)
+        self._throttles.change_rates(
+            config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
+        )
+        self._cleaner.change(config)
+
+    def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
+        return clean_logs(self._registry, self._directories, settings, self._clock)
+
     def _apply_registration(self, tasks: asyncio.TaskGroup) -> None:
         """The registration's answer may come after its record."""
         tasks.create_task(self._follower.apply_pending(), name="apply-registration")
@@ -281,17 +317,6 @@ def _fetcher_settings(config: NodeConfig) -> FetcherSettings:
         response_max_bytes=config.replica_fetch_response_max_bytes,
         max_backoff_ms=config.replica_fetch_backoff_ms,
         timeout_ms=config.replica_socket_timeout_ms,
-    )
-
-
-def _cleaner_settings(config: NodeConfig) -> CleanerSettings:
-    return CleanerSettings(
-        threads=config.log_cleaner_threads,
-        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-        load_factor=config.log_cleaner_io_buffer_load_factor,
-        io_buffer_bytes=config.log_cleaner_io_buffer_size,
-        max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
-        backoff_ms=config.log_cleaner_backoff_ms,
     )
 
 

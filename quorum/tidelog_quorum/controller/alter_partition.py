@@ -2,7 +2,7 @@
 
 The checks of one partition, in Kafka's order; the first that fails is the answer:
 
-=========================== ==========================================================================================
+=========================== =====================================================================================
 UNKNOWN_TOPIC_ID            no topic has the id
 UNKNOWN_TOPIC_OR_PARTITION  the topic has no such partition
 NOT_CONTROLLER              an epoch is ahead: another controller must have given it out
@@ -10,9 +10,9 @@ FENCED_LEADER_EPOCH         the leader epoch has passed
 INVALID_REQUEST             somebody else leads
 INVALID_UPDATE_VERSION      the partition epoch has passed
 INVALID_REQUEST             the ISR is empty, has a stranger or a member twice, or does not have the leader
-INELIGIBLE_REPLICA          a member is unknown, shutting down, fenced, of another broker epoch, or on a failed directory
+INELIGIBLE_REPLICA          a member is unknown, shutting down, fenced, of another epoch, or on a failed directory
 NEW_LEADER_ELECTED          the change is made, and completes a reassignment that takes the leader away
-=========================== ==========================================================================================
+=========================== =====================================================================================
 """
 
 from __future__ import annotations

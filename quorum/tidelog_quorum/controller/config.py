@@ -35,18 +35,11 @@ class ControllerConfig:
     leader_imbalance_per_broker_percentage: int = setting(
         10,
         check=at_least(0),
-        doc="A broker leads too few when more than so many percent of the partitions that prefer it have other leaders.",
+        doc="A broker leads too few when others lead more than so many percent of the partitions that prefer it.",
     )
 
     def topic_config(self) -> TopicConfig:
         """Return the settings of topics for which neither topic nor cluster says."""
-        return TopicConfig(
-            min_insync_replicas=self.min_insync_replicas,
-            unclean_leader_election_enable=self.unclean_leader_election_enable,
-        )
-
-    def topic_defaults(self) -> TopicConfig:
-        """Return what holds for topics where neither they nor the cluster's dynamic settings say."""
         return TopicConfig(
             min_insync_replicas=self.min_insync_replicas,
             unclean_leader_election_enable=self.unclean_leader_election_enable,

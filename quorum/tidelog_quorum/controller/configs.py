@@ -22,6 +22,7 @@ from tidelog.config.settings import SettingInfo, unknown_key
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import metadata_record_pb2
 from tidelog_quorum.controller.config_values import changed_value
 from tidelog_quorum.controller.elections import changes_by_rules, rules_of
 from tidelog_quorum.controller.result import Result, error_message
@@ -101,11 +102,11 @@ def _alter(image: MetadataImage, own: TopicConfig, wanted: pb.ConfigResourceChan
 
 
 def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigResource:
-    if resource.type == _TOPIC:
+    if resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
         if resource.name not in image.topics:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name!r}")
         return ConfigResource(_TOPIC, resource.name)
-    if resource.type != _BROKER:
+    if resource.type != metadata_record_pb2.CONFIG_RESOURCE_TYPE_BROKER:
         text = f"the type {resource.type} of resource {resource.name!r} is neither a topic nor a broker"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if resource.name and (not resource.name.isdecimal() or resource.name != str(int(resource.name))):

@@ -3,8 +3,8 @@
 The broker decides where its replicas are; the controller only needs to know, in order to elect another leader when a
 directory fails. An assignment to a directory that is offline, or lost, does just that; one to a directory that is
 online may make a replica eligible that was not, and so end a time without a leader. A replica that gets another
-directory while its own is offline is a new and empty one: where the ELR is in use it is no member of it any more, nor of
-the ISR (KIP-966).
+directory while its own is offline is a new and empty one: where the ELR is in use it is no member of it any more, nor
+of the ISR (KIP-966).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which partitions an event concerns, and by which rules each of them changes (``partition_change``).
 
 A partition is *settled* when its ISR has only replicas that can serve, or none but a last one (see there), and when it
-has a leader if one can be elected. Brokers that come and go, log directories that fail and settings that change unsettle
-it; :func:`settled` says what settles it again. It depends only on the brokers as they will be, not on what happened.
+has a leader if one can be elected. Brokers that come and go, log directories that fail and settings that change may
+unsettle it; :func:`settled` says what settles it again. It depends only on the brokers as they will be, not on what
+happened.
 """
 
 from __future__ import annotations

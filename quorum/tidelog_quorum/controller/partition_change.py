@@ -99,6 +99,7 @@ def partition_change(
     change.complete_reassignment()
     change.keep_eligible()
     change.elect(election)
+    change.complete_with_elected()
     change.keep_last_member()
     change.note_last_known_leader()
     return change.record(topic_id, index)
@@ -152,6 +153,12 @@ class _Change:
             self._isr = (self._leader,)
             enough = min(self._rules.min_isr, len(self._replicas)) <= 1
             self._elr = tuple(b for b in self._elr if b != self._leader) if clean and not enough else ()
+
+    def complete_with_elected(self) -> None:
+        """One who was elected from outside of the ISR may be all that a reassignment waits for."""
+        self.complete_reassignment()
+        enough = len(self._isr) >= min(self._rules.min_isr, len(self._replicas))
+        self._elr = () if enough else tuple(b for b in self._elr if b in self._replicas)
 
     def keep_last_member(self) -> None:
         if self._isr or self._rules.uses_elr:

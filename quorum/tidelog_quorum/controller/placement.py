@@ -11,7 +11,8 @@ Rules, the first that decides counts:
 
 Within a topic no broker then holds more than one replica more than another and none leads more than one partition more
 than another where no broker is fenced or shutting down and all racks have the same number of brokers, or there are no
-racks. Partitions that are added later keep to both if the topic had both before, with the same brokers.
+racks. Partitions that are added to such a topic keep its replicas as even; its leaders, of which those that are there
+stay, may come to differ by two.
 
 Nothing is drawn at random: the same image gives the same placement.
 """

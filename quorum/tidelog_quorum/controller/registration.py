@@ -1,14 +1,14 @@
 """How a broker becomes known to the cluster, again or no more (KIP-631, KIP-584, KIP-966).
 
-- A process registers with an id of this very start, its incarnation; the answer is the broker's epoch. It begins fenced, and
-  what an earlier incarnation held in ISRs it holds no more. While that one has a session another is refused.
+- A process registers with an id of this very start, its incarnation; the answer is the broker's epoch. It begins
+  fenced, and what an earlier incarnation held in ISRs it holds no more. While that one has a session it is refused.
 - A broker that cannot do the level of a feature that the cluster has settled on is refused.
 - ``previous_broker_epoch`` proves that the broker stopped cleanly after its last registration. Without the proof it may
   have lost records that it had acknowledged, and leaves every ELR, too.
 - Unregistering makes a broker unknown, alive or not. Its replicas stay in the partitions, without it in ISRs and ELRs.
 
-All changes of partitions are in one entry with the registration, for a new incarnation must not find itself leading. When
-they are too many they are written before (``Settling``), and the broker asks again until there are few left.
+All changes of partitions are in one entry with the registration, for a new incarnation must not find itself leading.
+When they are too many they are written before (``Settling``), and the broker asks again until there are few left.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tidelog.errors import TidelogError
 from tidelog.v1 import common_pb2
 from tidelog_quorum.metadata.records import MetadataRecord
 
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

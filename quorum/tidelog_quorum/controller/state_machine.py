@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-from tidelog.config import TopicConfig, at_least, not_empty, setting
 from tidelog.ids import BrokerId, TopicId
 from tidelog.v1 import admin_service_pb2, controller_service_pb2
 from tidelog_quorum.controller import alter_partition, brokers, directories, features, registration, topics
+from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.configs import incremental_alter_configs
 from tidelog_quorum.controller.create_partitions import create_partitions
 from tidelog_quorum.controller.elect_leaders import elect_leaders
@@ -30,7 +30,6 @@ from tidelog_quorum.controller.partition_change import ElectionRules
 from tidelog_quorum.controller.placement import ClusterLoad
 from tidelog_quorum.controller.producer_ids import allocate_producer_ids
 from tidelog_quorum.controller.reassignment import alter_partition_reassignments
-from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions
 from tidelog_quorum.controller.settling import Settling
@@ -48,7 +47,6 @@ class Controller:
         self._defaults = topics.TopicDefaults(config.num_partitions, config.default_replication_factor, self._own)
         self._load = ClusterLoad()
         self._new_topic_id = new_topic_id
-        self._own = config.topic_defaults()
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
         self._settling = Settling(self._own)
         self._balance = LeaderBalance(
@@ -137,6 +135,9 @@ class Controller:
     def tick(self, now_ms: int) -> Iterator[Result[object]]:
         """Yield what is due by now. Each result is to be written before the next one is asked for."""
         yield self.expire_sessions(now_ms)
+        self._settling.note_settings(self.latest)
+        while not self._settling.is_idle:
+            yield self.settle()
         yield self.balance_leaders(now_ms)
 
     def handle_register_broker(
@@ -223,6 +224,10 @@ class Controller:
         """Fence the brokers that were silent for too long; the response names them."""
         return brokers.expire_sessions(self.latest, self._sessions, self._settling, now_ms)
 
+    def settle(self) -> Result[None]:
+        """Settle the next partitions that wait for it; see :class:`~tidelog_quorum.controller.settling.Settling`."""
+        return Result(self._settling.go_on(self.latest), None)
+
     def balance_leaders(self, now_ms: int) -> Result[None]:
         """Go on to return leaderships to the preferred replicas (``auto.leader.rebalance.enable``)."""
         if not self._config.auto_leader_rebalance_enable:
@@ -250,7 +255,7 @@ class Controller:
 
 
 def check_settled(image: MetadataImage, waiting: Container[tuple[TopicId, int]] = ()) -> None:
-    """Assert that only replicas that can serve lead, or are in an ISR of several, where none ``waiting`` is in doubt."""
+    """Assert that only replicas that can serve lead, or are in an ISR of several; ``waiting`` are not looked at."""
     elr_in_use = uses_elr(image)
     for topic, index, partition in image.partitions():
         if (topic.topic_id, index) in waiting:

@@ -84,7 +84,7 @@ def _partition_changes(before: TopicImage | None, after: TopicImage) -> list[Par
     changes = [
         PartitionChange(after.name, after.topic_id, index, old.get(index), partition)
         for index, partition in after.partitions.items()
-        if old.get(index) != partition
+        if (known := old.get(index)) is not partition and known != partition
     ]
     gone = [i for i in old if i not in after.partitions]
     return changes + [PartitionChange(after.name, after.topic_id, i, old[i], None) for i in gone]

@@ -162,8 +162,8 @@ class MetadataImage:
             where = f"{topic.name}-{index}: {partition}"
             isr, elr, replicas = partition.isr, partition.eligible_leader_replicas, partition.replicas
             moving = (*partition.adding_replicas, *partition.removing_replicas)
-            assert set((*isr, *elr, *partition.last_known_elr, *moving)) <= set(replicas), f"a stranger: {where}"
-            assert len(set((*isr, *elr))) == len((*isr, *elr)), f"the ISR and the ELR overlap: {where}"
+            assert {*isr, *elr, *partition.last_known_elr, *moving} <= set(replicas), f"a stranger: {where}"
+            assert len({*isr, *elr}) == len((*isr, *elr)), f"the ISR and the ELR overlap: {where}"
             assert len(set(moving)) == len(moving), f"a replica is added and removed: {where}"
             assert len(set(replicas)) == len(replicas), f"a replica is named twice: {where}"
             assert partition.leader == NO_BROKER or not partition.last_known_elr, f"a leader besides: {where}"

@@ -1,7 +1,7 @@
 """Translates the messages of the Raft core to and from ``tidelog.v1``; what does not hold together is refused.
 
-A receiver believes nothing: unknown kinds, gaps, negative numbers and sizes beyond the limits below are INVALID_REQUEST,
-so that a defect of another controller, or a stranger's bytes, end a stream and not the core.
+A receiver believes nothing: unknown kinds, gaps, negative numbers and sizes beyond the limits below are
+INVALID_REQUEST, so that a defect of another controller, or a stranger's bytes, end a stream and not the core.
 """
 
 from __future__ import annotations
@@ -145,9 +145,7 @@ def _decode_append_request(frame: pb.RaftMessage) -> Message:
     for wire in request.entries:
         entry = _decode_entry(frame, wire)
         if entry.index != index + 1 or entry.term < term or entry.term > frame.term:
-            raise _invalid(
-                frame, f"has index {entry.index} of term {entry.term} after index {index} of term {term}"
-            )
+            raise _invalid(frame, f"has index {entry.index} of term {entry.term} after index {index} of term {term}")
         entries.append(entry)
         index, term = entry.index, entry.term
     return AppendRequest(

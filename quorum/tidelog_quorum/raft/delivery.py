@@ -22,8 +22,9 @@ class Delivery:
     """From the engine's start to its stop, on the event loop.
 
     ``position`` is the (index, term) of the last entry that the listener has been given, or of the snapshot; ``voters``
-    are those in force there; ``bytes_since_snapshot`` the payloads since :meth:`snapshot_taken`. ``on_read`` is called when
-    all that a read covers was given; what the listener or the disk raises while a snapshot is restored goes to ``on_error``.
+    are those in force there; ``bytes_since_snapshot`` the payloads since :meth:`snapshot_taken`. ``on_read`` is called
+    when all that a read covers was given; what the listener or the disk raises while a snapshot is restored goes to
+    ``on_error``.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Delivery:
             self._restoring = None
             while self._waiting and self._restoring is None:
                 self.deliver(self._waiting.popleft())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # the engine fails with it
             # Nothing may follow what is not in its place.
             self._on_error(error)
 

@@ -1,92 +1,52 @@
-"""The shell around the Raft core: gives it time, a disk and a network, and does what it commands."""
+"""Our Raft engine: what a controller calls, over the driver of the Raft core."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, assert_never
+from typing import NoReturn
 
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.v1.raft_service_pb2_grpc import add_RaftServiceServicer_to_server
 from tidelog_quorum.raft.codec import MAX_ENTRY_BYTES
 from tidelog_quorum.raft.core import (
-    Command,
-    Commit,
-    EntryKind,
+    AddVoterRequested,
     Event,
-    LeaderChanged,
-    Message,
-    MessageReceived,
-    Persist,
-    Persisted,
-    ProposalAccepted,
-    ProposalRejected,
-    Proposed,
-    Raft,
     RaftConfig,
     RandomMs,
-    ReadFailed,
-    ReadReady,
     ReadRequested,
-    Send,
-    Tick,
-)
-from tidelog_quorum.raft.core.commands import (
-    CompactLog,
-    InstallSnapshot,
-    RequestRefused,
-    RestoreSnapshot,
-    SendSnapshot,
-    StoreChunk,
-    TransferDone,
-    VoterChangeAccepted,
-    VotersChanged,
-)
-from tidelog_quorum.raft.core.events import (
-    AddVoterRequested,
     RemoveVoterRequested,
-    SnapshotDamaged,
-    SnapshotTaken,
     TransferRequested,
+    Voter,
+    VoterSet,
 )
-from tidelog_quorum.raft.core.messages import FollowRequest, Snapshot, SnapshotRequest
-from tidelog_quorum.raft.core.voters import Voter, VoterSet
-from tidelog_quorum.raft.delivery import Delivery
-from tidelog_quorum.raft.description import describe_quorum
+from tidelog_quorum.raft.driver import RaftDriver
 from tidelog_quorum.raft.links import Resolve, resolve_address
-from tidelog_quorum.raft.peers import Introduction, Peers
+from tidelog_quorum.raft.peers import Introduction
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, QuorumDescription, RaftEngine, RaftListener
-from tidelog_quorum.raft.receiver import RaftReceiver
-from tidelog_quorum.raft.requests import PendingRequests
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
-from tidelog_quorum.raft.snapshots import remove_snapshot
-from tidelog_quorum.raft.snapshotting import SnapshotSender, SnapshotTaker
-from tidelog_quorum.raft.storage import Written, open_storage
-from tidelog_quorum.raft.timer import DeadlineTimer
-from tidelog_quorum.raft.writer import StorageWriter
 
 __all__ = ["CommittedEntry", "LeaderAndEpoch", "RaftEngine", "RaftListener", "TidelogRaft"]
 
 logger = logging.getLogger(__name__)
 _RANDOM = random.SystemRandom()
 _ANSWER_SLACK_S = 0.25
-"""The core knows better why a request's time is over, so it is let say it first."""
+"""The core can say why a request's time is over, so it is waited for a little longer."""
 
 
 class TidelogRaft:
     """One replica of the quorum: a :class:`RaftEngine` for the event loop on which it is started.
 
     ``voters`` are the first voters, this replica among them or not (then it follows without a vote); what the log says
-    counts more. ``advertised`` is where the others reach this one; ``bootstrap`` are addresses of controllers to ask when the
-    voters are not known. The service is added to ``server``, which stays the caller's to start and stop. When the disk
-    fails or is full, or another voter or the listener breaks its contract, the engine falls silent for good: it
-    acknowledges nothing any more, and the other voters elect a leader among themselves. :meth:`wait_failed` tells.
+    counts more. ``advertised`` is where the others reach this one; ``bootstrap`` are the addresses of controllers to
+    ask when the voters are not known. The service is added to ``server``, which stays the caller's to start and stop;
+    it should serve until :meth:`stop` has returned. When the disk fails or is full, or another voter or the listener
+    breaks its contract, the engine falls silent for good: it acknowledges nothing any more, and the other voters elect
+    a leader among themselves. :meth:`wait_failed` tells.
     """
 
     def __init__(
@@ -105,25 +65,105 @@ class TidelogRaft:
         resolve: Resolve = resolve_address,
     ) -> None:
         self._node_id = node_id
-        self._first_voters = voters
-        self._directory = Path(data_dir)
-        self._cluster_id = cluster_id
         self._config = config
-        self._advertised = advertised
-        self._bootstrap = bootstrap
-        self._snapshots = snapshots or SnapshotConfig()
-        self._random_ms = random_ms
-        self._resolve = resolve
-        self._leader = LeaderAndEpoch(None, 0, False)
-        self._core: Raft | None = None
-        self._events: deque[Event] = deque()
-        self._stepping = False
-        self._requests = PendingRequests()
-        self._writer = StorageWriter(self._on_written, self._fail)
-        self._written: asyncio.Event = asyncio.Event()
-        self._sequence = self._compact_sequence = 0
-        self._failure: TidelogError | None = None
-        self._failed = asyncio.Event()
-        self._follow_task: asyncio.Task[None] | None = None
-        self._receiver = RaftReceiver(self._on_message)
-        add_RaftServiceServicer_to_server(self._receiver, server)
+        self._driver = RaftDriver(
+            Introduction(cluster_id, node_id, b"", advertised),
+            voters,
+            Path(data_dir),
+            config,
+            server,
+            bootstrap=bootstrap,
+            snapshots=snapshots or SnapshotConfig(),
+            random_ms=random_ms,
+            resolve=resolve,
+        )
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The leader that this voter knows of."""
+        return self._driver.leader
+
+    @property
+    def directory_id(self) -> bytes:
+        """The 16 bytes that tell this log from any other one; empty before :meth:`start`."""
+        return self._driver.directory_id
+
+    async def start(self, listener: RaftListener) -> None:
+        """Load the log and take part.
+
+        Raises:
+            TidelogError: see :func:`tidelog_quorum.raft.storage.open_storage`.
+        """
+        await self._driver.start(listener)
+
+    async def stop(self) -> None:
+        """Take no more part and release the disk; a leader hands over first, for an election timeout at most."""
+        if self.leader.is_self and len(self._driver.running().voters) > 1:
+            try:
+                await self.transfer_leadership(None, self._config.election_timeout_ms)
+            except TidelogError as error:
+                logger.info("controller %s stops without handing over: %s", self._node_id, error)
+        await self._driver.stop()
+
+    async def wait_failed(self) -> NoReturn:
+        """Wait until the engine fails, and raise why; a process should then end and say so.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR, the disk failed; UNKNOWN_SERVER_ERROR, a contract was broken.
+        """
+        await self._driver.wait_failed()
+
+    def propose(self, payload: bytes, epoch: int) -> int:
+        """Put ``payload`` in the leader's log and return its index; see :class:`RaftEngine`.
+
+        Raises:
+            TidelogError: as there; MESSAGE_TOO_LARGE, the payload has more than 32 MiB.
+        """
+        if len(payload) > MAX_ENTRY_BYTES:
+            raise error_for(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a proposal of {len(payload)} bytes is above the {MAX_ENTRY_BYTES} allowed",
+            )
+        return self._driver.propose(payload, epoch)
+
+    async def read_barrier(self) -> int:
+        """Return an index that covers all that was committed before the call; see :class:`RaftEngine`."""
+        return await self._driver.request(ReadRequested)
+
+    def describe(self) -> QuorumDescription:
+        """Describe the quorum; see :class:`RaftEngine`."""
+        return self._driver.describe()
+
+    async def take_snapshot(self) -> tuple[int, int]:
+        """Take a snapshot and drop the log before it; see :class:`RaftEngine`."""
+        return await self._driver.take_snapshot()
+
+    async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
+        """Give a replica that follows the log a vote; see :class:`RaftEngine`."""
+        await self._ask(
+            lambda request_id: AddVoterRequested(request_id, voter, timeout_ms),
+            timeout_ms,
+            f"adding voter {voter.voter_id}",
+        )
+
+    async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
+        """Take a voter out; see :class:`RaftEngine`."""
+        await self._ask(
+            lambda request_id: RemoveVoterRequested(request_id, voter_id, directory_id),
+            timeout_ms,
+            f"removing voter {voter_id}",
+        )
+
+    async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
+        """Let another voter lead and return which; see :class:`RaftEngine`."""
+        return await self._ask(
+            lambda request_id: TransferRequested(request_id, to, timeout_ms), timeout_ms, "handing the leadership over"
+        )
+
+    async def _ask(self, event: Callable[[int], Event], timeout_ms: int, what: str) -> int:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000 + _ANSWER_SLACK_S):
+                return await self._driver.request(event)
+        except TimeoutError as error:
+            text = f"{what} was not done within {timeout_ms} ms; it may still be"
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, text) from error

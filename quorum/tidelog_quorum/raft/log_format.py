@@ -51,7 +51,7 @@ class Identity:
 class LogState:
     """The hard state, and which entries there are: those after ``log_start`` = (index, term) up to ``last_index``."""
 
-    hard_state: HardState = HardState()
+    hard_state: HardState
     last_index: int = 0
     log_start: tuple[int, int] = (0, 0)
 

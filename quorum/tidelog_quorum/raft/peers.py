@@ -196,9 +196,7 @@ class Peers:
             # Later: this is called by a link that may be ended by it.
             asyncio.get_running_loop().call_soon(self._note_bootstrap_id, address, hello.sender_id)
         elif hello.sender_id != expected_id:
-            raise error_for(
-                ErrorCode.INCONSISTENT_VOTER_SET, f"controller {hello.sender_id} answers for {expected_id}"
-            )
+            raise error_for(ErrorCode.INCONSISTENT_VOTER_SET, f"controller {hello.sender_id} answers for {expected_id}")
         else:
             self._check_directory(hello.sender_id, hello.sender_directory_id)
 
@@ -231,6 +229,6 @@ class Peers:
 def _another_directory(voter: Voter, directory_id: bytes) -> TidelogError:
     return error_for(
         ErrorCode.INCONSISTENT_VOTER_SET,
-        f"controller {voter.voter_id} has a metadata log with the directory id {directory_id.hex()}, but the voter's has "
+        f"controller {voter.voter_id} has a metadata log with the directory id {directory_id.hex()}, the voter's has "
         f"{voter.directory_id.hex()}: it must be removed from the voters before it can follow with a new log",
     )

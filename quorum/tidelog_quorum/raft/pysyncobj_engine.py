@@ -36,7 +36,8 @@ from tidelog_quorum.raft.protocol import (
     ReplicaDescription,
 )
 from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, check_identity
-from tidelog_quorum.raft.pysyncobj_thread import PySyncObjThread, SnapshotPolicy, View
+from tidelog_quorum.raft.pysyncobj_thread import PySyncObjThread, View
+from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class PySyncObjRaft:
         data_dir: Path | str,
         cluster_id: str,
         config: RaftConfig,
-        policy: SnapshotPolicy | None = None,
+        snapshots: SnapshotConfig | None = None,
     ) -> None:
         _check_loopback(addresses)
         self._node_id = node_id
@@ -86,7 +87,7 @@ class PySyncObjRaft:
         self._failure: TidelogError | None = None
         self._failed = asyncio.Event()
         self._stopped = False
-        self._thread = PySyncObjThread(self, node_id, addresses, self._directory, config, policy or SnapshotPolicy())
+        self._thread = PySyncObjThread(self, node_id, addresses, self._directory, config, snapshots or SnapshotConfig())
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -268,7 +269,7 @@ class PySyncObjRaft:
 
     async def _hand_over(self, to: int | None) -> int:
         # pysyncobj goes on with what is queued: the heir would lack it, and lose the election.
-        while self._leader.is_self and (self._last_index + 1 < self._next_index or self._barriers):
+        while self._leader.is_self and (self._last_index + 1 < self._next_index or self._barriers):  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE_S)
         while self._leader.is_self:
             changed = self._leadership_changed

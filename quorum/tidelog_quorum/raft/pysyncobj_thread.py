@@ -26,6 +26,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, read_dump, write_dump
+from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -34,14 +35,6 @@ _TICK_S = 0.05
 _NEVER_S = 10.0 * 365 * 86_400
 _SUCCESS = 0
 _LEADER = 2
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotPolicy:
-    """A snapshot is taken after so many bytes of payload, and after so long (0: never by time)."""
-
-    max_bytes: int = 20_971_520
-    max_interval_ms: int = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +115,7 @@ class PySyncObjThread:
         addresses: Mapping[int, tuple[str, int]],
         directory: Path,
         config: RaftConfig,
-        policy: SnapshotPolicy,
+        snapshots: SnapshotConfig,
     ) -> None:
         self.view = View()
         self._listener = listener
@@ -131,7 +124,7 @@ class PySyncObjThread:
         self._ids = {address: voter_id for voter_id, address in self._nodes.items()}
         self._dump = directory / "snapshot"
         self._conf = _configuration(directory, self._nodes[node_id], config, self._write_dump, self._read_dump)
-        self._policy = policy
+        self._snapshots = snapshots
         self._jobs: queue.SimpleQueue[Callable[[bool], None]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="pysyncobj", daemon=True)
         self._opened: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -288,8 +281,8 @@ class PySyncObjThread:
         if self._state.last_index <= self._snapshot_index:
             return False
         age_ms = (time.monotonic() - self._snapshot_at) * 1000
-        is_old = 0 < self._policy.max_interval_ms <= age_ms
-        return is_old or self._bytes_since_snapshot >= self._policy.max_bytes
+        is_old = 0 < self._snapshots.max_interval_ms <= age_ms
+        return is_old or self._bytes_since_snapshot >= self._snapshots.max_bytes_between
 
     def _write_dump(self, path: str, data: tuple[Any, ...]) -> None:
         """Write a snapshot, which pysyncobj renames; ``data`` begins with its own last two entries, the later first."""

@@ -43,7 +43,9 @@ class RaftReceiver(RaftServiceServicer):
     ) -> AsyncIterator[pb.ExchangeResponse]:
         """Take messages from one other controller until it or this one ends the stream."""
         if self._me is None or self._peers is None:
-            await abort_with(context, error_for(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is starting or stopping"))
+            await abort_with(
+                context, error_for(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is starting or stopping")
+            )
         me, peers = self._me, self._peers
         task = asyncio.current_task()
         assert task is not None
@@ -77,7 +79,8 @@ class RaftReceiver(RaftServiceServicer):
         size = request.ByteSize()
         if size > MAX_FRAME_BYTES:
             raise error_for(
-                ErrorCode.INVALID_REQUEST, f"controller {hello.sender_id} sent a frame of {size} bytes, above {MAX_FRAME_BYTES}"
+                ErrorCode.INVALID_REQUEST,
+                f"controller {hello.sender_id} sent a frame of {size} bytes, above {MAX_FRAME_BYTES}",
             )
         for frame in request.messages:
             if frame.sender_id != hello.sender_id:

@@ -1,8 +1,8 @@
 """Snapshot files beside a replica's metadata log: written, received, checked, read and removed.
 
-A file is ``<last index, 20 digits>-<last term, 10 digits>.checkpoint``, Kafka's name for it. It gets that name when it is
-complete and synced, and counts once the log's database names it; the one before is removed after that. So at any crash
-the file that the database names is whole, and every other one is a leftover that the next start removes.
+A file is ``<last index, 20 digits>-<last term, 10 digits>.checkpoint``, Kafka's name for it. It gets that name when it
+is complete and synced, and counts once the log's database names it; the one before is removed after that. So at any
+crash the file that the database names is whole, and every other one is a leftover that the next start removes.
 
 Blocking; an error of the disk is KAFKA_STORAGE_ERROR with the path, after which the replica must stop, as with Kafka: a
 disk that has no room for a snapshot soon has none for the log, whose size only snapshots bound.
@@ -197,7 +197,11 @@ class SnapshotReader:
         path = snapshot_path(self._directory, snapshot.last_index, snapshot.last_term)
         with _storage_errors("read", path):
             descriptor = self._descriptor(path)
-            return None if descriptor is None else os.pread(descriptor, max(0, min(size, snapshot.size - position)), position)
+            return (
+                None
+                if descriptor is None
+                else os.pread(descriptor, max(0, min(size, snapshot.size - position)), position)
+            )
 
     def close(self) -> None:
         """Let go of all files."""

@@ -99,7 +99,7 @@ class SnapshotTaker:
                 logger.info("took a snapshot of the metadata up to offset %s, %s bytes", index, size)
                 self._last_index = max(self._last_index, index)
                 self._on_taken(Snapshot(index, term, voters, size, checksum))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # the engine fails with it
             self._stopping = True
             self._on_error(error)
         finally:
@@ -121,7 +121,7 @@ class SnapshotTaker:
 
 
 class SnapshotSender:
-    """Reads chunks in one thread, one at a time for each receiver; ``send`` gets them as messages, on the event loop."""
+    """Reads chunks in one thread, one at a time for each receiver; ``send`` gets the messages, on the event loop."""
 
     def __init__(
         self,
@@ -158,10 +158,8 @@ class SnapshotSender:
         snapshot, position = command.snapshot, command.position
         try:
             loop = asyncio.get_running_loop()
-            chunk = await loop.run_in_executor(
-                self._executor, self._reader.read, snapshot, position, self._chunk_bytes
-            )
-        except Exception as error:
+            chunk = await loop.run_in_executor(self._executor, self._reader.read, snapshot, position, self._chunk_bytes)
+        except Exception as error:  # noqa: BLE001  # the engine fails with it
             self._on_error(error)
             return
         finally:

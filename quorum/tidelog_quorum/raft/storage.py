@@ -189,8 +189,9 @@ def open_storage(
 
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID or INCONSISTENT_VOTER_SET, the folder is another cluster's or voter's;
-            UNSUPPORTED_VERSION, it is of another format; CORRUPT_MESSAGE, an entry or the snapshot is missing or damaged
-            (the text names its index or path); KAFKA_STORAGE_ERROR, the folder is in use or cannot be read or written.
+            UNSUPPORTED_VERSION, it is of another format; CORRUPT_MESSAGE, an entry or the snapshot is missing or
+            damaged (the text names its index or path); KAFKA_STORAGE_ERROR, the folder is in use or cannot be read or
+            written.
     """
     _make_directory(directory)
     check_wal(directory)

@@ -111,7 +111,7 @@ def read_state(database: Rdict, directory: Path, identity: Identity) -> StoredSt
         TidelogError: CORRUPT_MESSAGE, an entry is missing or damaged, its index is named; KAFKA_STORAGE_ERROR.
     """
     body = _read(database, directory, STATE_KEY, "the term and vote")
-    state = LogState() if body is None else decode_state(body, identity.format)
+    state = LogState(HardState()) if body is None else decode_state(body, identity.format)
     body = _read(database, directory, SNAPSHOT_KEY, "the snapshot's name")
     snapshot = None if body is None else decode_snapshot(body)
     if state.log_start[0] > (0 if snapshot is None else snapshot.last_index):

@@ -27,7 +27,7 @@ async def call_in_thread(name: str, function: Callable[P, R], *args: P.args, **k
     def run() -> None:
         try:
             outcome: tuple[R | None, BaseException | None] = function(*args, **kwargs), None
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # raised where it is awaited
             outcome = None, error
         try:
             loop.call_soon_threadsafe(finish, *outcome)

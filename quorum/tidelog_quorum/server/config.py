@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from tidelog.config import at_least, not_empty, one_of, setting
 from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 
 TIDELOG = "tidelog"
 PYSYNCOBJ = "pysyncobj"
 _ANY_HOST = ("0.0.0.0", "::")
+
+
+def _setting_of(cls: type[Any], name: str) -> Any:
+    """Return a setting that another class declares: its key, default, limits and text."""
+    declared = next(f for f in dataclasses.fields(cls) if f.name == name)
+    return dataclasses.field(default=declared.default, metadata=declared.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +38,7 @@ class QuorumConfig:
     advertised_listeners: str | None = setting(
         None,
         check=parse_listener,
-        doc="How others reach this controller: for a voter its address in controller.quorum.voters, which is the default.",
+        doc="How others reach this controller: for a voter its address in controller.quorum.voters, the default.",
     )
     controller_quorum_voters: str | None = setting(
         None,
@@ -46,7 +55,8 @@ class QuorumConfig:
     controller_quorum_engine: str = setting(
         TIDELOG,
         check=one_of(TIDELOG, PYSYNCOBJ),
-        doc="The implementation of Raft. pysyncobj is for development on one machine: it can lose what it acknowledged.",
+        doc="The implementation of Raft: tidelog, or pysyncobj, which is for development on one machine as it can lose "
+        "what it acknowledged.",
     )
     controller_quorum_pysyncobj_voters: str | None = setting(
         None,
@@ -55,22 +65,16 @@ class QuorumConfig:
         "id@host:port,... on the loopback interface.",
     )
     metadata_log_dir: str = setting(check=not_empty, doc="The folder of the metadata log.")
-    metadata_log_max_record_bytes_between_snapshots: int = setting(
-        20_971_520,
-        check=at_least(1),
-        doc="A snapshot is taken, and the log before it dropped, when the log has grown by so many bytes.",
-    )
-    metadata_log_max_snapshot_interval_ms: int = setting(
-        3_600_000,
-        check=at_least(0),
-        doc="A snapshot is also taken when the last one is so old and anything was committed since; 0 is never.",
-    )
-    controller_quorum_election_timeout_ms: int = setting(
-        1_000, check=at_least(20), doc="How long a voter waits for a leader before it asks for votes."
-    )
-    controller_quorum_heartbeat_interval_ms: int = setting(
-        100, check=at_least(1), doc="How often a leader shows the other voters that it lives."
-    )
+    metadata_log_max_record_bytes_between_snapshots: int = _setting_of(SnapshotConfig, "max_bytes_between")
+    metadata_log_max_snapshot_interval_ms: int = _setting_of(SnapshotConfig, "max_interval_ms")
+    controller_quorum_election_timeout_ms: int = _setting_of(RaftConfig, "election_timeout_ms")
+    controller_quorum_heartbeat_interval_ms: int = _setting_of(RaftConfig, "heartbeat_interval_ms")
+    controller_quorum_append_max_bytes: int = _setting_of(RaftConfig, "max_append_bytes")
+    controller_quorum_append_max_inflight: int = _setting_of(RaftConfig, "max_inflight_appends")
+    controller_quorum_append_max_inflight_bytes: int = _setting_of(RaftConfig, "max_inflight_bytes")
+    controller_quorum_snapshot_trailing_entries: int = _setting_of(RaftConfig, "max_trailing_entries")
+    controller_quorum_snapshot_chunk_bytes: int = _setting_of(SnapshotConfig, "chunk_bytes")
+    controller_quorum_observers_max: int = _setting_of(RaftConfig, "max_observers")
     broker_session_timeout_ms: int = setting(
         9_000, check=at_least(1), doc="A node that is silent for longer is fenced, in milliseconds."
     )
@@ -151,10 +155,23 @@ class QuorumConfig:
         )
 
     def raft_config(self) -> RaftConfig:
-        """Return the times of the quorum."""
+        """Return the times and limits of the quorum."""
         return RaftConfig(
             election_timeout_ms=self.controller_quorum_election_timeout_ms,
             heartbeat_interval_ms=self.controller_quorum_heartbeat_interval_ms,
+            max_append_bytes=self.controller_quorum_append_max_bytes,
+            max_inflight_appends=self.controller_quorum_append_max_inflight,
+            max_inflight_bytes=self.controller_quorum_append_max_inflight_bytes,
+            max_trailing_entries=self.controller_quorum_snapshot_trailing_entries,
+            max_observers=self.controller_quorum_observers_max,
+        )
+
+    def snapshot_config(self) -> SnapshotConfig:
+        """Return when snapshots are taken, and how they travel."""
+        return SnapshotConfig(
+            max_bytes_between=self.metadata_log_max_record_bytes_between_snapshots,
+            max_interval_ms=self.metadata_log_max_snapshot_interval_ms,
+            chunk_bytes=self.controller_quorum_snapshot_chunk_bytes,
         )
 
     def _check_membership(self) -> None:

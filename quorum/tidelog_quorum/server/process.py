@@ -20,12 +20,15 @@ from tidelog.transport import server_options
 from tidelog.transport.binding import bind_port
 from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.controller_service_pb2_grpc import add_ControllerServiceServicer_to_server
+from tidelog.v1.quorum_service_pb2_grpc import add_QuorumServiceServicer_to_server
 from tidelog_quorum.controller import Controller
-from tidelog_quorum.raft.engine import TidelogRaft
+from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.admin_service import AdminService
 from tidelog_quorum.server.config import QuorumConfig
+from tidelog_quorum.server.engines import build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
+from tidelog_quorum.server.quorum_service import QuorumService
 from tidelog_quorum.server.service import ControllerService
 
 logger = logging.getLogger(__name__)
@@ -37,7 +40,7 @@ async def serve(config: QuorumConfig) -> None:
 
     Raises:
         ConfigError: the port is in use, or the folder cannot be written.
-        TidelogError: the disk failed, or the metadata log is damaged.
+        TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; or the metadata log is damaged.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -45,40 +48,38 @@ async def serve(config: QuorumConfig) -> None:
     server = grpc.aio.server(options=server_options())
     host, port = config.listener
     bind_port(server, host, port)
-    voters = {v.voter_id: (v.host, v.port) for v in config.voters}
-    engine = TidelogRaft(
-        config.node_id,
-        voters,
-        _writable(config.metadata_log_dir),
-        config.cluster_id,
-        config.raft_config(),
-        server,
-    )
+    _check_writable(config.metadata_log_dir)
+    engine = build_engine(config, server)
     feed = MetadataFeed()
     feed.set_voters(config.voters)
     controller = Controller(config.controller_config(), _new_topic_id)
     quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
-    _add_services(server, config, quorum, feed)
+    _add_services(server, config, engine, quorum, feed)
     await engine.start(quorum)
     await server.start()
     logger.info("controller %s serves on %s", config.node_id, format_address(host, port))
     try:
         await _run_until(stop, quorum, engine)
     finally:
-        await server.stop(_STOP_GRACE_S)
+        # The engine first: a leader hands over, for which the others must still reach this controller, and whoever
+        # asks it meanwhile is told who leads.
         await engine.stop()
+        await server.stop(_STOP_GRACE_S)
         logger.info("controller %s has stopped", config.node_id)
 
 
-def _add_services(server: grpc.aio.Server, config: QuorumConfig, quorum: QuorumController, feed: MetadataFeed) -> None:
+def _add_services(
+    server: grpc.aio.Server, config: QuorumConfig, engine: RaftEngine, quorum: QuorumController, feed: MetadataFeed
+) -> None:
     controller_service = ControllerService(config.cluster_id, quorum, feed)
     add_ControllerServiceServicer_to_server(controller_service, server)
     add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum), server)
+    add_QuorumServiceServicer_to_server(QuorumService(config.cluster_id, engine, quorum), server)
     health_service = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
 
 
-async def _run_until(stop: asyncio.Event, quorum: QuorumController, engine: TidelogRaft) -> None:
+async def _run_until(stop: asyncio.Event, quorum: QuorumController, engine: RaftEngine) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             expiry = tasks.create_task(quorum.run(), name="expire-sessions")
@@ -96,7 +97,7 @@ def _first(group: BaseExceptionGroup[TidelogError]) -> TidelogError:
     raise AssertionError("an exception group is never empty")
 
 
-def _writable(path: str) -> Path:
+def _check_writable(path: str) -> None:
     directory = Path(path)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -104,7 +105,6 @@ def _writable(path: str) -> Path:
             pass
     except OSError as error:
         raise ConfigError(f"cannot write to metadata.log.dir {path}: {error.strerror}") from error
-    return directory
 
 
 def _new_topic_id() -> TopicId:

@@ -193,7 +193,8 @@ class QuorumController:
         self._controller.replay(entry.index, entry.term, _records_of(entry.payload))
         after = self._controller.committed
         self._feed.publish(entry.index, entry.term, entry.payload, after)
-        self._lasting.add(len(entry.payload) // _BYTES_PER_OBJECT)
+        if before.topic_names is not after.topic_names:
+            self._lasting.add(len(entry.payload) // _BYTES_PER_OBJECT)
         if self._serves and before.brokers is not after.brokers:
             _log_brokers(before, after)
         if self._announcement == (entry.index, entry.term):

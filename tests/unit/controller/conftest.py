@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,6 +15,12 @@ from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.metadata import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    ConfigRecord,
+    ConfigResourceType,
+    FeatureLevelRecord,
     MetadataImage,
     MetadataRecord,
     NoOpRecord,
@@ -24,20 +30,28 @@ from tidelog_quorum.metadata import (
 )
 
 SESSION_MS = 9_000
+FEATURES = [
+    common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
+    for f in SUPPORTED_FEATURES.values()
+]
 
 
 class Driver:
     """Leads a controller in epoch 1; time stands still unless ``now_ms`` is set."""
 
-    def __init__(self, replication_factor: int = 1) -> None:
+    def __init__(self, replication_factor: int = 1, min_isr: int | None = None, **config_fields: Any) -> None:
+        """With ``min_isr`` eligible leader replicas are in use, and that is min.insync.replicas."""
         ids: Iterator[int] = count(1)
-        config = ControllerConfig("c1", SESSION_MS, 1, replication_factor)
+        config = ControllerConfig("c1", SESSION_MS, 1, replication_factor, **config_fields)
         self.controller = Controller(config, lambda: TopicId(next(ids).to_bytes(16, "big")))
         self.log: list[tuple[int, int, list[MetadataRecord]]] = []
         self.committed = 0
         self.now_ms = 0
         self.epoch = 0
         self.lead()
+        if min_isr is not None:
+            self.set_levels({METADATA_VERSION: 1, ELIGIBLE_LEADER_REPLICAS_VERSION: 1})
+            self.set_config("", "min.insync.replicas", str(min_isr))
 
     def lead(self) -> None:
         """Win an election: what was not committed is lost."""
@@ -69,6 +83,27 @@ class Driver:
             self.committed += 1
             self.controller.check_invariants()
 
+    def put(self, *records: MetadataRecord) -> None:
+        """Write and commit records as they are."""
+        self.append(Result(records, None))
+        self.commit()
+
+    def set_levels(self, levels: Mapping[str, int]) -> None:
+        self.put(*(FeatureLevelRecord(name, level) for name, level in levels.items()))
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        """Set what holds for a topic, or for all ("")."""
+        kind = ConfigResourceType.TOPIC if topic else ConfigResourceType.BROKER
+        self.put(ConfigRecord(kind, topic, key, value))
+
+    def tick(self) -> int:
+        """Do what is due; returns how many entries that took."""
+        before = len(self.log)
+        for result in self.controller.tick(self.now_ms):
+            self.append(result)
+        self.commit()
+        return len(self.log) - before
+
     def do(self, handler: Callable[[Any, int], Result[Any]], request: Any) -> Any:
         response = self.write(handler, request)
         self.commit()
@@ -82,8 +117,9 @@ class Driver:
             incarnation_id=bytes([incarnation]) * 16,
             endpoint=common_pb2.Endpoint(host="h", port=fields.get("port", 9092)),
             rack=rack,
-            previous_broker_epoch=-1,
+            previous_broker_epoch=fields.get("previous", -1),
             log_dirs=fields.get("log_dirs", ()),
+            features=fields.get("features", FEATURES),
         )
         response: pb.RegisterBrokerResponse = self.do(self.controller.handle_register_broker, request)
         return response.broker_epoch
@@ -112,10 +148,18 @@ class Driver:
         result = response.topics[0].partitions[0]
         return ErrorCode.of(result.error.code) if result.HasField("error") else None
 
-    def up(self, *broker_ids: int, incarnation: int = 1, log_dirs: Sequence[bytes] = ()) -> None:
+    def restart(self, broker_id: int, incarnation: int = 2, clean: bool = True, **fields: Any) -> None:
+        """Register another process, which has stopped cleanly before or not; it stays fenced."""
+        previous = self.image.brokers[broker_id].broker_epoch if clean else -1  # type: ignore[index]
+        self.register(broker_id, incarnation, previous=previous, **fields)
+
+    def unregister(self, broker_id: int) -> None:
+        self.do(self.controller.handle_unregister_broker, admin.UnregisterBrokerRequest(broker_id=broker_id))
+
+    def up(self, *broker_ids: int, incarnation: int = 1, log_dirs: Sequence[bytes] = (), **fields: Any) -> None:
         """Register and unfence."""
         for broker_id in broker_ids:
-            self.register(broker_id, incarnation, log_dirs=log_dirs)
+            self.register(broker_id, incarnation, log_dirs=log_dirs, **fields)
             assert not self.heartbeat(broker_id).is_fenced
 
     def expire(self) -> frozenset[int]:
@@ -177,6 +221,13 @@ class Driver:
         """(leader, ISR)"""
         partition = self.partition(name, index)
         return partition.leader, partition.isr
+
+    def elr_state(
+        self, name: str = "t", index: int = 0
+    ) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """(leader, ISR, ELR, last known leader)"""
+        p = self.partition(name, index)
+        return p.leader, p.isr, p.eligible_leader_replicas, p.last_known_elr
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.metadata import PartitionChangeRecord
 
 
 @pytest.fixture
@@ -110,3 +111,75 @@ def test_alter_partition_is_refused_whole_when_a_partition_is_named_twice(led: A
     request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch, topics=[topic])
     with pytest.raises(TidelogError, match="twice"):
         led.controller.handle_alter_partition(request, 0)
+
+
+def test_alter_partition_names_an_unknown_topic(led: Any) -> None:
+    topic = pb.AlterPartitionTopic(topic_id=bytes(16), partitions=[pb.AlterPartitionItem(index=0)])
+    epoch = led.image.brokers[1].broker_epoch
+    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=epoch, topics=[topic])
+    response = led.do(led.controller.handle_alter_partition, request)
+    assert code(response.topics[0].partitions[0]) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_alter_partition_does_not_check_an_epoch_of_minus_one(led: Any) -> None:
+    assert not led.alter(1, [1, 2, 3], epochs={3: -1}).HasField("error")
+
+
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_alter_partition_keeps_out_a_member_of_another_broker_epoch(led: Any, difference: int) -> None:
+    epoch = led.image.brokers[3].broker_epoch
+    assert code(led.alter(1, [1, 2, 3], epochs={3: epoch + difference})) is ErrorCode.INELIGIBLE_REPLICA
+    assert not led.alter(1, [1, 2, 3], epochs={3: epoch}).HasField("error")
+
+
+def test_alter_partition_keeps_out_a_broker_that_is_not_registered_any_more(led: Any) -> None:
+    led.unregister(3)
+    assert code(led.alter(1, [1, 2, 3])) is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_alter_partition_keeps_out_a_replica_whose_directory_failed(driver: Any) -> None:
+    good, bad = b"g" * 16, b"b" * 16
+    driver.up(1, 2, log_dirs=[good, bad])
+    driver.create(assignments=[[1, 2]])
+    driver.assign(2, bad)
+    driver.heartbeat(2, offline_log_dirs=[bad])
+    assert code(driver.alter(1, [1, 2])) is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_alter_partition_is_refused_from_a_fenced_leader(led: Any) -> None:
+    led.heartbeat(2, want_fence=True)
+    led.heartbeat(1, want_fence=True)
+    assert led.state() == (-1, (1,))
+    assert code(led.alter(1, [1], leader_epoch=0)) is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def reassigning(driver: Any, adding: tuple[int, ...], removing: tuple[int, ...]) -> None:
+    topic_id = driver.image.topics["t"].topic_id
+    replicas = tuple(dict.fromkeys((*driver.partition().replicas, *adding)))
+    driver.put(
+        PartitionChangeRecord(topic_id, 0, replicas=replicas, adding_replicas=adding, removing_replicas=removing)
+    )
+
+
+def test_alter_partition_completes_a_reassignment(led: Any) -> None:
+    reassigning(led, (4,), (3,))
+    result = led.alter(1, [1, 2, 4])
+    assert (result.leader_id, result.leader_epoch, list(result.isr)) == (1, 1, [1, 2, 4])
+    after = led.partition()
+    assert (after.replicas, after.adding_replicas, after.removing_replicas) == ((1, 2, 4), (), ())
+
+
+def test_alter_partition_does_not_complete_a_reassignment_before_all_targets_are_in_sync(led: Any) -> None:
+    reassigning(led, (3, 4), (2,))
+    assert not led.alter(1, [1, 2, 4]).HasField("error")
+    assert led.partition().is_reassigning
+    led.alter(1, [1, 3, 4])
+    assert not led.partition().is_reassigning
+
+
+def test_alter_partition_tells_a_leader_that_the_change_took_it_away(led: Any) -> None:
+    reassigning(led, (4,), (1, 3))
+    result = led.alter(1, [1, 2, 4])
+    assert code(result) is ErrorCode.NEW_LEADER_ELECTED
+    assert led.state() == (2, (2, 4))
+    assert (led.partition().replicas, led.partition().leader_epoch) == ((2, 4), 1)

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.v1 import common_pb2
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.metadata import FeatureRange
 
 
 def error_of(call: Any, *args: Any, **kwargs: Any) -> ErrorCode:
@@ -236,3 +239,87 @@ def test_shutdown_is_not_taken_back_but_by_a_new_registration(driver: Any) -> No
     driver.heartbeat(2)
     driver.heartbeat(1, want_shut_down=True)
     assert driver.heartbeat(1).is_fenced
+
+
+def feature(name: str, low: int, high: int) -> common_pb2.FeatureRange:
+    return common_pb2.FeatureRange(name=name, min_level=low, max_level=high)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        [],
+        [feature("metadata.version", 1, 1)],
+        [feature("metadata.version", 1, 1), feature("x.version", 0, 1)],
+        [feature("metadata.version", 1, 1), feature("x.version", 3, 4)],
+    ],
+)
+def test_registration_is_refused_when_it_cannot_do_the_cluster_s_level(driver: Any, features: list[Any]) -> None:
+    driver.set_levels({"metadata.version": 1, "x.version": 2})
+    assert error_of(driver.register, 1, features=features) is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_registration_keeps_the_ranges_of_features_and_may_know_more(driver: Any) -> None:
+    driver.set_levels({"x.version": 2})
+    driver.register(1, features=[feature("x.version", 1, 3), feature("new.version", 0, 1)])
+    assert driver.image.brokers[1].features == (FeatureRange("x.version", 1, 3), FeatureRange("new.version", 0, 1))
+
+
+def test_registration_is_refused_with_a_range_that_cannot_be(driver: Any) -> None:
+    for features in ([feature("x.version", 2, 1)], [feature("x.version", 1, 1), feature("x.version", 1, 2)]):
+        assert error_of(driver.register, 1, features=features) is ErrorCode.INVALID_REQUEST
+
+
+def test_registration_is_refused_with_a_directory_named_twice(driver: Any) -> None:
+    assert error_of(driver.register, 1, log_dirs=[bytes(15) + b"d"] * 2) is ErrorCode.INVALID_REQUEST
+
+
+def test_registration_is_refused_while_a_fenced_process_still_sends_heartbeats(driver: Any) -> None:
+    driver.up(1)
+    driver.heartbeat(1, want_fence=True)
+    assert error_of(driver.register, 1, 2) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_heartbeat_waits_for_the_entry_of_the_registration_where_that_came_later(driver: Any) -> None:
+    controller = driver.controller
+    request = pb.RegisterBrokerRequest(
+        broker_id=1, cluster_id="c1", incarnation_id=bytes(16), endpoint=common_pb2.Endpoint(host="h", port=1)
+    )
+    result = controller.handle_register_broker(request, 0)
+    # The engine wrote two entries of its own in between.
+    controller.append(controller.next_offset + 2, 1, result.records)
+    epoch = result.response.broker_epoch
+    beat = pb.BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=epoch)
+    assert controller.handle_broker_heartbeat(beat, 0).response.is_fenced
+    beat.current_metadata_offset = epoch + 2
+    assert not controller.handle_broker_heartbeat(beat, 0).response.is_fenced
+
+
+def test_heartbeat_of_a_fenced_broker_must_reach_what_earlier_controllers_wrote(driver: Any) -> None:
+    driver.register(1)
+    epoch = driver.image.brokers[1].broker_epoch
+    driver.lead()
+    assert driver.heartbeat(1, offset=epoch).is_fenced
+    assert not driver.heartbeat(1).is_fenced
+
+
+def test_unregistering_leaves_the_replicas_without_leadership_and_isr(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    driver.unregister(1)
+    assert 1 not in driver.image.brokers
+    assert driver.state() == (2, (2,))
+    assert driver.partition().replicas == (1, 2)
+
+
+def test_unregistering_is_refused_for_an_unknown_broker(driver: Any) -> None:
+    assert error_of(driver.unregister, 7) is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_unregistered_broker_that_lives_is_told_and_registers_again(driver: Any) -> None:
+    driver.up(1)
+    epoch = driver.image.brokers[1].broker_epoch
+    driver.unregister(1)
+    assert error_of(driver.heartbeat, 1, epoch=epoch) is ErrorCode.STALE_BROKER_EPOCH
+    driver.up(1)
+    assert driver.image.brokers[1].broker_epoch > epoch

@@ -1,4 +1,10 @@
-"""Random clusters: whatever brokers, clients and elections do, the invariants hold and every replica agrees."""
+"""Random clusters: whatever brokers, clients and elections do, the invariants hold and every replica agrees.
+
+Beside the cluster a model follows the committed log: which replicas of a partition hold all that its clients were told
+is safe. Leaders are as bold as they may be: with min.insync.replicas members in the ISR they commit at once what these
+hold and nobody else. A crash takes from a replica what the others may need. With eligible leader replicas all members of
+ISR and ELR must hold it all, and nobody else leads but by an unclean election (KIP-966, LeaderCandidateCompleteness).
+"""
 
 from __future__ import annotations
 
@@ -14,17 +20,39 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from seeds import reproducible, seeds
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, TopicId
+from tidelog.ids import LOST_DIRECTORY, BrokerId, TopicId
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
-from tidelog_quorum.metadata import MetadataImage, MetadataRecord, NoOpRecord, decode_batch, encode_batch
+from tidelog_quorum.controller.elections import rules_of
+from tidelog_quorum.controller.settling import Settling
+from tidelog_quorum.metadata import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    ConfigRecord,
+    ConfigResourceType,
+    FeatureLevelRecord,
+    MetadataImage,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionRegistration,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+    decode_batch,
+    encode_batch,
+    uses_elr,
+)
 
 SESSION_MS = 1_000
 BROKERS = st.integers(1, 4)
 DIRECTORIES = [bytes([d]) * 16 for d in (1, 2)]
 NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
+FEATURES = [
+    common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
+    for f in SUPPORTED_FEATURES.values()
+]
 Entry = tuple[int, int, list[MetadataRecord]]
 
 
@@ -37,6 +65,10 @@ class Cluster(RuleBasedStateMachine):
         self.topic_ids: Callable[[], TopicId] = lambda: TopicId(next(ids).to_bytes(16, "big"))
         self.config = ControllerConfig("c1", SESSION_MS, 2, 2)
         self.controller = Controller(self.config, self.topic_ids)
+        # So few that an event often takes several entries.
+        self.controller._settling = Settling(self.config.topic_config(), max_changes=2)
+        self.holders: dict[tuple[TopicId, int], frozenset[BrokerId]] = {}
+        self.crashed: set[tuple[int, int]] = set()
         self.log: list[Entry] = []
         self.committed = 0
         self.now_ms = 0
@@ -44,11 +76,14 @@ class Cluster(RuleBasedStateMachine):
         self.incarnations = count(1)
         self.previous = MetadataImage()
 
-    @initialize()
-    def first_election(self) -> None:
+    @initialize(elr=st.booleans(), min_isr=st.integers(1, 3))
+    def first_election(self, elr: bool, min_isr: int) -> None:
         self.elect(0)
+        levels = [FeatureLevelRecord(METADATA_VERSION, 1)]
+        self.write(Result([*levels, FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, 1)] if elr else levels, None))
+        self.write(Result([ConfigRecord(ConfigResourceType.BROKER, "", "min.insync.replicas", str(min_isr))], None))
         for broker_id in (1, 2, 3):
-            self.register(broker_id, broker_id)
+            self.register(broker_id, 0, False)
             self.live(broker_id)
         self.create("a", 2, 3)
         self.commit(10)
@@ -66,8 +101,44 @@ class Cluster(RuleBasedStateMachine):
     @rule(entries=st.integers(1, 4))
     def commit(self, entries: int) -> None:
         for offset, epoch, records in self.log[self.committed :][:entries]:
+            before = self.controller.committed
             self.controller.replay(offset, epoch, records)
             self.committed += 1
+            for record in records:
+                if isinstance(record, RegisterBrokerRecord) and (record.broker_id, record.broker_epoch) in self.crashed:
+                    self.forget(record.broker_id)
+                if isinstance(record, UnregisterBrokerRecord):
+                    self.forget(record.broker_id)
+            self.follow(before, self.controller.committed)
+
+    def forget(self, broker_id: BrokerId) -> None:
+        """A broker lost what it had not synced; or is gone, and what comes back under its id is another one."""
+        self.holders = {key: holders - {broker_id} for key, holders in self.holders.items()}
+
+    def follow(self, before: MetadataImage, after: MetadataImage) -> None:
+        """Check what an entry made of each partition, and let the leaders commit."""
+        if not uses_elr(after):
+            return
+        for topic, index, partition in after.partitions():
+            key = topic.topic_id, index
+            isr, leader = frozenset(partition.isr), partition.leader
+            old = before.topic_by_id(topic.topic_id)
+            former = None if old is None else old.partitions.get(index)
+            holders = self.holders.get(key, isr)
+            if former is not None:
+                holders -= {b for b in holders if _begins_anew(before, former, partition, b)}
+            rules = rules_of(after, topic.name, self.config.topic_config())
+            if former is None or (leader != former.leader and leader != -1 and leader not in holders):
+                is_last_known = former is not None and former.last_known_elr == (leader,)
+                assert former is None or is_last_known or rules.allows_unclean, (former, partition, holders)
+                holders = isr
+            elif leader != -1:
+                # Who joins has everything; and a leader that was elected uncleanly defines what there is.
+                holders |= isr
+            elr = frozenset(partition.eligible_leader_replicas)
+            assert isr | elr <= holders, (former, partition, holders)
+            may_commit = leader != -1 and len(isr) >= min(rules.min_isr, len(partition.replicas))
+            self.holders[key] = isr if may_commit else holders
 
     @rule(elapsed_ms=st.integers(1, 700))
     def pass_time(self, elapsed_ms: int) -> None:
@@ -86,14 +157,22 @@ class Cluster(RuleBasedStateMachine):
             self.live(broker_id)
         self.expire()
 
-    @rule(broker_id=BROKERS, directories=st.integers(0, 2))
-    def register(self, broker_id: int, directories: int) -> None:
+    @rule()
+    def tick(self) -> None:
+        for result in self.controller.tick(self.now_ms):
+            self.write(result)
+
+    @rule(broker_id=BROKERS, directories=st.integers(0, 2), clean=st.booleans())
+    def register(self, broker_id: int, directories: int, clean: bool) -> None:
+        existing = self.image.brokers.get(BrokerId(broker_id))
         request = pb.RegisterBrokerRequest(
             broker_id=broker_id,
             cluster_id="c1",
             incarnation_id=next(self.incarnations).to_bytes(16, "big"),
             endpoint=common_pb2.Endpoint(host="h", port=1),
             log_dirs=DIRECTORIES[:directories],
+            previous_broker_epoch=existing.broker_epoch if clean and existing is not None else -1,
+            features=FEATURES,
         )
         try:
             answer = self.write(self.controller.handle_register_broker(request, self.now_ms))
@@ -102,6 +181,34 @@ class Cluster(RuleBasedStateMachine):
                 raise
             return
         assert answer.broker_epoch == self.image.offset
+        if not clean:
+            self.crashed.add((broker_id, answer.broker_epoch))
+
+    @rule(broker_id=BROKERS)
+    def unregister(self, broker_id: int) -> None:
+        """A cluster of which somebody has given up a broker; mostly the wrong one."""
+        request = admin.UnregisterBrokerRequest(broker_id=broker_id)
+        if broker_id in self.image.brokers:
+            self.write(self.controller.handle_unregister_broker(request, self.now_ms))
+        assert broker_id not in self.image.brokers
+
+    @rule(name=st.sampled_from(["a", "b", ""]), value=st.none() | st.integers(1, 3))
+    def set_min_isr(self, name: str, value: int | None) -> None:
+        self.configure(name, "min.insync.replicas", None if value is None else str(value))
+
+    @rule(name=st.sampled_from(["a", "b", ""]), value=st.none() | st.booleans())
+    def set_unclean(self, name: str, value: bool | None) -> None:
+        self.configure(name, "unclean.leader.election.enable", None if value is None else str(value).lower())
+
+    def configure(self, name: str, key: str, value: str | None) -> None:
+        kind = admin.CONFIG_OPERATION_TYPE_DELETE if value is None else admin.CONFIG_OPERATION_TYPE_SET
+        resource_type = ConfigResourceType.TOPIC if name else ConfigResourceType.BROKER
+        change = admin.ConfigResourceChange(
+            resource=admin.ConfigResourceName(type=int(resource_type), name=name),  # type: ignore[arg-type]
+            operations=[admin.ConfigOperation(name=key, type=kind, value=value or "")],
+        )
+        request = admin.IncrementalAlterConfigsRequest(resources=[change])
+        self.write(self.controller.handle_incremental_alter_configs(request, self.now_ms))
 
     @rule(
         broker_id=BROKERS,
@@ -232,6 +339,15 @@ class Cluster(RuleBasedStateMachine):
             self.log.append((offset, self.epoch, decode_batch(encode_batch(result.records))))
             self.controller.append(offset, self.epoch, result.records)
         return result.response
+
+
+def _begins_anew(
+    before: MetadataImage, former: PartitionRegistration, partition: PartitionRegistration, replica: BrokerId
+) -> bool:
+    """Whether a replica is elsewhere now, and could not be copied because its directory was offline."""
+    directory = former.directory_of(replica)
+    broker = before.brokers.get(replica)
+    return partition.directory_of(replica) != directory and (broker is None or not broker.has_online(directory))
 
 
 @pytest.mark.sim

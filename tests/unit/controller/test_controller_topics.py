@@ -1,19 +1,16 @@
-"""Creation and deletion of topics: every check with its error, and where replicas go."""
+"""Creation and deletion of topics: every check with its error."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicId
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_quorum.controller.placement import place_replicas
-from tidelog_quorum.metadata import Endpoint, MetadataImage, RegisterBrokerRecord
+from tidelog_quorum.controller import Controller, ControllerConfig
 
 
 def code(result: Any) -> ErrorCode:
@@ -135,10 +132,43 @@ def test_create_topic_refuses_a_bad_replication_factor(three: Any, factor: int) 
 
 
 def test_create_topic_says_how_many_brokers_are_there(three: Any) -> None:
-    three.heartbeat(3, want_fence=True)
-    result = three.create(factor=3)
+    result = three.create(factor=4)
     assert code(result) is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "needs 3 live brokers, but 2 of 3 registered are available" in result.error.message
+    assert "replication factor 4 needs as many brokers, but 3 are registered" in result.error.message
+
+
+def test_create_topic_puts_a_replica_on_a_fenced_broker_where_there_is_no_other(three: Any) -> None:
+    three.heartbeat(3, want_fence=True)
+    assert code(three.create(partitions=3, factor=3)) is ErrorCode.NONE
+    for _, _, partition in three.image.partitions():
+        assert set(partition.replicas) == {1, 2, 3}
+        assert partition.replicas[-1] == 3
+        assert set(partition.isr) == {1, 2}
+
+
+def test_create_topic_refuses_when_all_brokers_are_fenced(three: Any) -> None:
+    for broker in (1, 2, 3):
+        three.heartbeat(broker, want_fence=True)
+    result = three.create(factor=2)
+    assert code(result) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "are fenced" in result.error.message
+
+
+def test_create_topic_takes_settings_over_the_clusters_defaults(three: Any) -> None:
+    resource = pb.ConfigResourceName(type=4, name="")
+    operation = pb.ConfigOperation(name="log.cleaner.max.compaction.lag.ms", value="1000")
+    change = pb.ConfigResourceChange(resource=resource, operations=[operation])
+    three.do(three.controller.handle_incremental_alter_configs, pb.IncrementalAlterConfigsRequest(resources=[change]))
+    result = three.create(configs={"min.compaction.lag.ms": "2000"})
+    assert code(result) is ErrorCode.INVALID_CONFIG
+    assert "min.compaction.lag.ms 2000 is above max.compaction.lag.ms 1000" in result.error.message
+    assert code(three.create(configs={"min.compaction.lag.ms": "1000"})) is ErrorCode.NONE
+
+
+def test_create_topic_refuses_a_value_that_is_too_long(three: Any) -> None:
+    result = three.create(configs={"leader.replication.throttled.replicas": "1:1," * 10_000})
+    assert code(result) is ErrorCode.INVALID_CONFIG
+    assert "40000 bytes, more than 32767" in result.error.message
 
 
 def test_create_topics_refuses_too_many_partitions_at_once(three: Any) -> None:
@@ -198,62 +228,14 @@ def test_delete_topics_fails_each_for_itself(three: Any) -> None:
     assert not three.image.configs
 
 
+def test_delete_topics_is_refused_where_it_is_disabled() -> None:
+    config = ControllerConfig("c1", delete_topic_enable=False)
+    controller = Controller(config, lambda: TopicId(bytes(16)))
+    with pytest.raises(TidelogError, match="TOPIC_DELETION_DISABLED"):
+        controller.handle_delete_topics(pb.DeleteTopicsRequest(topic_names=["t"]), 0)
+
+
 def test_created_again_a_topic_has_another_id(three: Any) -> None:
     first = three.create().topic_id
     three.do(three.controller.handle_delete_topics, pb.DeleteTopicsRequest(topic_names=["t"]))
     assert three.create().topic_id != first
-
-
-def cluster(racks: list[str], fenced: tuple[int, ...] = ()) -> MetadataImage:
-    records = [
-        RegisterBrokerRecord(i, bytes(16), 1, Endpoint("h", 1), rack=rack, fenced=i in fenced)  # type: ignore[arg-type]
-        for i, rack in enumerate(racks)
-    ]
-    return MetadataImage().apply(1, 1, records)
-
-
-def spread(counts: Counter[int], brokers: int) -> int:
-    values = [counts[b] for b in range(brokers)]
-    return max(values) - min(values)
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(1, 12), st.integers(1, 60), st.data())
-def test_placement_is_even_without_racks(brokers: int, partitions: int, data: st.DataObject) -> None:
-    factor = data.draw(st.integers(1, brokers))
-    placed = place_replicas(cluster([""] * brokers), partitions, factor)
-    assert all(len(set(p)) == factor for p in placed)
-    assert spread(Counter(b for p in placed for b in p), brokers) <= 1
-    assert spread(Counter(p[0] for p in placed), brokers) <= 1
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 40), st.data())
-def test_placement_uses_every_rack_and_is_even_with_racks_of_one_size(
-    racks: int, size: int, partitions: int, data: st.DataObject
-) -> None:
-    factor = data.draw(st.integers(1, racks * size))
-    names = data.draw(st.permutations([f"r{i % racks}" for i in range(racks * size)]))
-    placed = place_replicas(cluster(list(names)), partitions, factor)
-    for replicas in placed:
-        assert len(set(replicas)) == factor
-        used = Counter(names[b] for b in replicas)
-        assert max(used.values()) - min(used.get(f"r{i}", 0) for i in range(racks)) <= 1
-    assert spread(Counter(b for p in placed for b in p), racks * size) <= 1
-    assert spread(Counter(p[0] for p in placed), racks * size) <= 1
-
-
-def test_placement_is_even_where_the_fullest_broker_shares_nothing_with_the_emptiest() -> None:
-    racks = [f"r{i % 4}" for i in range(8)]
-    placed = place_replicas(cluster(racks), 17, 2)
-    assert spread(Counter(p[0] for p in placed), 8) == 1
-
-
-def test_placement_leaves_fenced_brokers_out() -> None:
-    assert set(place_replicas(cluster([""] * 3, fenced=(1,)), 5, 2)) <= {(0, 2), (2, 0)}
-
-
-def test_placement_spreads_small_topics_over_all_brokers(three: Any) -> None:
-    for i in range(9):
-        three.create(f"t{i}", factor=1)
-    assert Counter(p.leader for _, _, p in three.image.partitions()) == {1: 3, 2: 3, 3: 3}

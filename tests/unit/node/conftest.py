@@ -21,6 +21,7 @@ from tidelog_node.partitions import (
 )
 from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
 from tidelog_node.partitions.isr_changes import IsrChanges
+from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_quorum.metadata import (
     Endpoint,
     MetadataImage,
@@ -34,6 +35,12 @@ from tidelog_quorum.metadata import (
 
 CLUSTER_ID = "test-cluster"
 TOPIC_ID = b"0123456789abcdef"
+PROPERTIES = {
+    "cluster.id": CLUSTER_ID,
+    "listeners": "GRPC://127.0.0.1:9092",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "log.dirs": "/not/used",
+}
 
 
 class FakeController:
@@ -135,6 +142,8 @@ class InProcessNode:
             clock,
             50 << 20,
             self.throttles,
+            DynamicNodeConfig(PROPERTIES | {"node.id": str(node_id)}),
+            None,
         )
         self.lock = asyncio.Lock()
 

@@ -75,6 +75,33 @@ def test_call_follows_the_hint_to_the_leader_and_stays_there():
     asyncio.run(run())
 
 
+def test_call_follows_a_hint_to_a_controller_that_has_joined_since():
+    async def run():
+        async with controllers(leads) as (_, joined, voters):
+            hint = follows(lambda: f"127.0.0.1:{voters[1][1]}")
+            async with controllers(hint, hint) as (client, services, _):
+                for _ in range(2):
+                    assert (await client.broker_heartbeat(REQUEST, 5)).is_caught_up
+                assert [s.calls for s in (*services, *joined)] == [1, 0, 2]
+
+    asyncio.run(run())
+
+
+def test_client_calls_the_voters_that_it_was_told_of_and_then_the_configured_ones():
+    async def run():
+        async with controllers(follows()) as (_, gone, voters), controllers(follows()) as (client, old, configured):
+            view = client.voters
+            assert view == configured
+            client.set_voters({9: voters[1], 4: ("127.0.0.1", 1)})
+            assert list(view) == [4, 9]
+            with pytest.raises(TidelogError, match="no controller answered"):
+                await client.broker_heartbeat(REQUEST, 0.6)
+            assert old[0].calls > 0
+            assert gone[0].calls > 0
+
+    asyncio.run(run())
+
+
 def test_call_passes_over_a_controller_that_is_gone_or_silent(monkeypatch):
     monkeypatch.setattr(controller_client, "_ATTEMPT_TIMEOUT_S", 0.2)
 

@@ -28,8 +28,8 @@ from tidelog_quorum.metadata import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    encode_batch,
 )
-from tidelog_quorum.metadata.codec import to_message
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
 TOPIC_ID = b"0123456789abcdef"
@@ -50,8 +50,7 @@ class FakeController(ControllerServiceServicer):
 
     def change(self, *records):
         self.image = self.image.apply(self.image.offset + 1, 1, records)
-        messages = [to_message(r) for r in records]
-        self.feed.publish(pb.MetadataEntry(offset=self.image.offset, epoch=1, records=messages), self.image)
+        self.feed.publish(self.image.offset, 1, encode_batch(records), self.image)
         self.feed.wake()
 
     def create_topic(self, name="t", topic_id=TOPIC_ID):

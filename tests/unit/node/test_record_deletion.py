@@ -269,7 +269,7 @@ def test_deleted_files_are_removed_after_their_delay(cluster_of, wait_for, tmp_p
                 await cluster.produce(1, b"x" * 100)
             deleted = await partition.delete_expired()
             assert len(deleted) == 3
-            task = asyncio.create_task(remove_deleted_files(cluster.nodes[1].registry, 5))
+            task = asyncio.create_task(remove_deleted_files(cluster.nodes[1].registry, lambda: 5))
             await asyncio.sleep(0.03)
             kept = sorted(tmp_path.glob("node-1/t-0/*.log.deleted"))
             assert len(kept) == 3
@@ -292,7 +292,7 @@ def test_flush_follows_flush_ms_of_each_topic(cluster_of, wait_for):
             partition.change_config(dataclasses.replace(partition.log.config, flush_ms=1))
             for index in (0, 1):
                 await cluster.produce(1, b"x", index=index)
-            task = asyncio.create_task(flush_logs(cluster.nodes[1].registry, 5))
+            task = asyncio.create_task(flush_logs(cluster.nodes[1].registry, lambda: 5))
             await wait_for(lambda: partition.log.recovery_point == 1)
             task.cancel()
             assert other.log.recovery_point == 0

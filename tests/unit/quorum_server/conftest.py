@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tidelog.errors import ErrorCode, error_for
+from tidelog.v1 import common_pb2
+from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftListener
 
 
@@ -60,6 +62,15 @@ class FakeRaft:
         if self.auto_commit:
             asyncio.get_running_loop().call_soon(self.commit)
         return len(self.log)
+
+
+@pytest.fixture(scope="session")
+def features() -> list[common_pb2.FeatureRange]:
+    """What a node of this version says that it knows."""
+    return [
+        common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
+        for f in SUPPORTED_FEATURES.values()
+    ]
 
 
 @pytest.fixture

@@ -1,21 +1,30 @@
-"""FollowMetadata's stream: snapshots, the tail, idle responses, slow and late followers."""
+"""FollowMetadata's stream: snapshots, the tail, idle responses, slow and late followers, voters."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, from_message, to_message
-from tidelog_quorum.server import metadata_feed
+from tidelog_quorum.metadata import (
+    FeatureLevelRecord,
+    MetadataImage,
+    MetadataRecord,
+    decode_batch,
+    encode_batch,
+    image_from_batches,
+)
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.server import encoded_image, metadata_feed
 from tidelog_quorum.server.metadata_feed import MetadataFeed
+
+VOTERS = VoterSet([Voter(1, "a", 1), Voter(2, "b", 2)])
 
 
 class Log:
-    """Publishes entries that each set one feature level."""
+    """Publishes entries that each set feature levels."""
 
     def __init__(self, **limits: int) -> None:
         self.feed = MetadataFeed(**limits)
@@ -23,11 +32,13 @@ class Log:
 
     def publish(self, *names: str) -> None:
         for name in names:
-            record = FeatureLevelRecord(name, 1)
-            self.image = self.image.apply(self.image.offset + 1 if self.image.offset > 0 else 1, 1, [record])
-            entry = pb.MetadataEntry(offset=self.image.offset, epoch=1, records=[to_message(record)])
-            self.feed.publish(entry, self.image)
+            self.publish_entry(name)
         self.feed.wake()
+
+    def publish_entry(self, *names: str) -> None:
+        records = [FeatureLevelRecord(name, 1) for name in names]
+        self.image = self.image.apply(max(1, self.image.offset + 1), 1, records)
+        self.feed.publish(self.image.offset, 1, encode_batch(records), self.image)
 
 
 class Observer:
@@ -37,25 +48,34 @@ class Observer:
         self.stream: AsyncIterator[pb.FollowMetadataResponse] = feed.follow(from_offset)
         self.image = MetadataImage()
         self.snapshots = 0
-        self.collected: list[Any] | None = None
+        self.largest = 0
+        self.collected: list[bytes] | None = None
+        self.parts: list[MetadataRecord] = []
 
     async def next(self) -> pb.FollowMetadataResponse:
         response = await asyncio.wait_for(anext(self.stream), 5)
+        self.largest = max(self.largest, response.ByteSize())
         if response.snapshot_begin:
             self.collected = []
             self.snapshots += 1
         for entry in response.entries:
-            records = [from_message(m) for m in entry.records]
-            if self.collected is None:
-                self.image = self.image.apply(entry.offset, entry.epoch, records)
-            else:
-                self.collected += records
+            if self.collected is not None:
+                self.collected.append(entry.batch)
+                continue
+            self.parts += decode_batch(entry.batch)
+            if not entry.is_continued:
+                self.image = self.image.apply(entry.offset, entry.epoch, self.parts)
+                self.parts = []
         if response.snapshot_end:
             assert self.collected is not None
             last = response.entries[-1]
-            self.image = MetadataImage.from_records(last.offset, last.epoch, self.collected)
+            self.image = image_from_batches(last.offset, last.epoch, self.collected)
             self.collected = None
         return response
+
+    async def reach(self, image: MetadataImage) -> None:
+        while self.image != image:
+            await self.next()
 
 
 def test_feed_begins_with_a_snapshot_and_goes_on_with_entries() -> None:
@@ -110,13 +130,17 @@ def test_feed_sends_a_snapshot_to_a_follower_that_became_too_slow() -> None:
     asyncio.run(run())
 
 
-def test_feed_splits_a_large_snapshot() -> None:
+def test_feed_splits_a_large_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         log = Log()
-        log.publish(*(f"f{i}" for i in range(2_500)))
+        log.publish(*(f"f{i}" * 30 for i in range(2_500)))
         observer = Observer(log.feed)
-        flags = [((r := await observer.next()).snapshot_begin, r.snapshot_end) for _ in range(3)]
-        assert flags == [(True, False), (False, False), (False, True)]
+        flags = [(False, False)]
+        while not flags[-1][1]:
+            response = await observer.next()
+            flags.append((response.snapshot_begin, response.snapshot_end))
+        assert flags[1:] == [(True, False), (False, True)]
+        assert observer.largest < 300_000
         assert observer.image == log.image
         log.publish("g")
         await observer.next()
@@ -125,16 +149,88 @@ def test_feed_splits_a_large_snapshot() -> None:
     asyncio.run(run())
 
 
+def test_feed_cuts_an_entry_that_is_too_large_for_a_response() -> None:
+    async def run() -> None:
+        log = Log(max_response_bytes=200)
+        log.publish("a")
+        observer = Observer(log.feed)
+        await observer.next()
+        log.publish_entry(*(f"f{i}" for i in range(100)))
+        log.publish("last")
+        await observer.reach(log.image)
+        assert observer.snapshots == 1
+        assert observer.largest < 300
+
+    asyncio.run(run())
+
+
+def test_feed_encodes_an_image_once_for_all_who_join_while_entries_are_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encodings = []
+    encode = encoded_image.encode_batches
+    monkeypatch.setattr(encoded_image, "encode_batches", lambda r: (encodings.append(1), encode(r))[1])
+
+    async def run() -> None:
+        log = Log()
+        log.publish(*(f"f{i}" * 30 for i in range(2_000)))
+        observers = [Observer(log.feed) for _ in range(20)]
+        joining = [asyncio.create_task(o.next()) for o in observers]
+        log.publish("b", "c")
+        await asyncio.gather(*joining)
+        log.publish("d")
+        await asyncio.gather(*(o.reach(log.image) for o in observers))
+        late = Observer(log.feed)
+        await late.reach(log.image)
+        assert len(encodings) == 1
+
+    asyncio.run(run())
+
+
+def test_feed_makes_a_new_snapshot_when_the_tail_has_moved_on() -> None:
+    async def run() -> None:
+        log = Log(max_entries=2)
+        log.publish("a")
+        await Observer(log.feed).reach(log.image)
+        log.publish(*"bcdef")
+        late = Observer(log.feed)
+        assert (await late.next()).snapshot_begin
+        assert late.image == log.image
+
+    asyncio.run(run())
+
+
 def test_feed_takes_entries_published_while_a_snapshot_is_read() -> None:
     async def run() -> None:
         log = Log()
-        log.publish(*(f"f{i}" for i in range(1_500)))
+        log.publish(*(f"f{i}" * 30 for i in range(2_500)))
         observer = Observer(log.feed)
         await observer.next()
         log.publish("new")
-        while observer.image != log.image:
-            await observer.next()
+        await observer.reach(log.image)
         assert observer.snapshots == 1
+
+    asyncio.run(run())
+
+
+def test_feed_of_a_controller_that_loaded_a_snapshot_sends_one_to_who_is_not_beyond_it() -> None:
+    async def run() -> None:
+        log = Log()
+        log.publish("a", "b")
+        observer = Observer(log.feed)
+        await observer.reach(log.image)
+        log.image = MetadataImage.from_records(50, 2, [FeatureLevelRecord("x", 1)])
+        log.feed.restore(log.image)
+        ahead = Observer(log.feed, 52)
+        assert not (await ahead.next()).entries
+        await observer.reach(log.image)
+        assert observer.snapshots == 2
+        log.publish("y", "z")
+        await observer.reach(log.image)
+        assert observer.snapshots == 2
+        assert [e.offset for e in (await ahead.next()).entries] == [52]
+        at_its_end = Observer(log.feed, 51)
+        assert [e.offset for e in (await at_its_end.next()).entries] == [51, 52]
 
     asyncio.run(run())
 
@@ -166,6 +262,23 @@ def test_feed_lets_an_observer_wait_that_is_ahead_of_this_controller(monkeypatch
         log.publish("b")
         assert not (await observer.next()).entries
         log.publish("c")
-        assert [e.offset for e in (await observer.next()).entries] == [3]
+        entries: list[int] = []
+        while not entries:
+            entries = [e.offset for e in (await observer.next()).entries]
+        assert entries == [3]
+
+    asyncio.run(run())
+
+
+def test_feed_names_the_voters_at_first_and_when_they_change() -> None:
+    async def run() -> None:
+        log = Log()
+        log.feed.set_voters(VOTERS)
+        observer = Observer(log.feed)
+        assert VoterSet.from_message((await observer.next()).voters) == VOTERS
+        log.publish("a")
+        assert not (await observer.next()).HasField("voters")
+        log.feed.set_voters(VOTERS.without(1))
+        assert VoterSet.from_message((await observer.next()).voters) == VOTERS.without(1)
 
     asyncio.run(run())

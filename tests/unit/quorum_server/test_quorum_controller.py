@@ -23,8 +23,9 @@ SESSION_MS = 400
 
 
 class Quorum:
-    def __init__(self, raft: Any) -> None:
+    def __init__(self, raft: Any, features: list[common_pb2.FeatureRange]) -> None:
         self.raft = raft
+        self.features = features
         self.now_ms = 0
         ids = itertools.count(1)
         controller = Controller(ControllerConfig("c1", SESSION_MS), lambda: TopicId(next(ids).to_bytes(16, "big")))
@@ -41,6 +42,7 @@ class Quorum:
             cluster_id="c1",
             incarnation_id=bytes([broker_id]) * 16,
             endpoint=common_pb2.Endpoint(host="h", port=1),
+            features=self.features,
         )
         answer = await self.shell.submit(lambda c, now_ms: c.handle_register_broker(request, now_ms))
         return answer.broker_epoch
@@ -61,8 +63,8 @@ class Quorum:
 
 
 @pytest.fixture
-def quorum(new_raft: Callable[[], Any]) -> Quorum:
-    return Quorum(new_raft())
+def quorum(new_raft: Callable[[], Any], features: list[common_pb2.FeatureRange]) -> Quorum:
+    return Quorum(new_raft(), features)
 
 
 def run(test: Awaitable[None]) -> None:
@@ -184,9 +186,9 @@ def test_submit_waits_until_a_new_leader_has_its_own_first_entry(quorum: Quorum)
         assert len(quorum.raft.log) == 2
         quorum.raft.commit()
         await settle()
-        assert len(quorum.raft.log) == 3
+        assert len(quorum.raft.log) == 4, "a new cluster's first records, then the request's"
         quorum.raft.commit()
-        assert await task == 3
+        assert await task == 4
 
     run(test())
 

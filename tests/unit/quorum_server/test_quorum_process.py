@@ -20,6 +20,7 @@ from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
+from tidelog_quorum.metadata import PartitionRecord, decode_batch
 
 
 class Server:
@@ -80,12 +81,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
         server.process.wait()
 
 
-def create_topic(channel: grpc.Channel, name: str) -> bytes:
+def create_topic(channel: grpc.Channel, name: str, features: list[common_pb2.FeatureRange]) -> bytes:
     register = pb.RegisterBrokerRequest(
         broker_id=1,
         cluster_id="c1",
         incarnation_id=bytes(16),
         endpoint=common_pb2.Endpoint(host="127.0.0.1", port=1),
+        features=features,
     )
     controller = ControllerServiceStub(channel)
     epoch = controller.RegisterBroker(register, timeout=5).broker_epoch
@@ -97,10 +99,12 @@ def create_topic(channel: grpc.Channel, name: str) -> bytes:
     return created.topics[0].topic_id
 
 
-def test_process_keeps_an_acknowledged_topic_over_a_kill(server: Server) -> None:
+def test_process_keeps_an_acknowledged_topic_over_a_kill(
+    server: Server, features: list[common_pb2.FeatureRange]
+) -> None:
     server.start()
     with server.channel() as channel:
-        topic_id = create_topic(channel, "flights")
+        topic_id = create_topic(channel, "flights", features)
     server.end(signal.SIGKILL)
     server.start()
     with server.channel() as channel:
@@ -111,7 +115,8 @@ def test_process_keeps_an_acknowledged_topic_over_a_kill(server: Server) -> None
         )
         snapshot = next(stream)
         assert snapshot.snapshot_begin
-        assert sum(r.HasField("partition") for e in snapshot.entries for r in e.records) == 3
+        records = decode_batch(snapshot.entries[0].batch)
+        assert sum(isinstance(r, PartitionRecord) for r in records) == 3
         stream.cancel()
 
 

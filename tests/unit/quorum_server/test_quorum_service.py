@@ -21,16 +21,20 @@ from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub, add_AdminServiceServicer_to_server
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub, add_ControllerServiceServicer_to_server
 from tidelog_quorum.controller import Controller, ControllerConfig
+from tidelog_quorum.metadata import RegisterBrokerRecord, decode_batch
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.server.admin_service import AdminService
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
-from tidelog_quorum.server.service import AdminService, ControllerService
+from tidelog_quorum.server.service import ControllerService
 
-VOTERS = {1: ("10.0.0.1", 9093), 2: ("10.0.0.2", 9094)}
+VOTERS = VoterSet([Voter(1, "10.0.0.1", 9093), Voter(2, "10.0.0.2", 9094)])
 
 
 class Client:
-    def __init__(self, raft: Any, channel: grpc.aio.Channel) -> None:
+    def __init__(self, raft: Any, channel: grpc.aio.Channel, features: list[common_pb2.FeatureRange]) -> None:
         self.raft = raft
+        self.features = features
         self.controller = ControllerServiceStub(channel)
         self.admin = AdminServiceStub(channel)
 
@@ -42,6 +46,7 @@ class Client:
             incarnation_id=bytes(16),
             endpoint=common_pb2.Endpoint(host="h", port=broker_id),
             rack="r",
+            features=self.features,
         )
         epoch = (await self.controller.RegisterBroker(request)).broker_epoch
         request_ = pb.BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=epoch)
@@ -54,7 +59,9 @@ class Client:
 
 
 @pytest.fixture
-def serve(new_raft: Callable[[], Any]) -> Callable[[Callable[[Client], Awaitable[None]]], None]:
+def serve(
+    new_raft: Callable[[], Any], features: list[common_pb2.FeatureRange]
+) -> Callable[[Callable[[Client], Awaitable[None]]], None]:
     async def run(test: Callable[[Client], Awaitable[None]]) -> None:
         raft, feed = new_raft(), MetadataFeed()
         quorum = QuorumController(
@@ -62,13 +69,14 @@ def serve(new_raft: Callable[[], Any]) -> Callable[[Callable[[Client], Awaitable
         )
         server = grpc.aio.server(options=server_options())
         port = bind_port(server, "127.0.0.1", 0)
-        add_ControllerServiceServicer_to_server(ControllerService("c1", quorum, feed, VOTERS), server)
-        add_AdminServiceServicer_to_server(AdminService("c1", quorum, VOTERS), server)
+        add_ControllerServiceServicer_to_server(ControllerService("c1", quorum, feed), server)
+        add_AdminServiceServicer_to_server(AdminService("c1", quorum), server)
         await raft.start(quorum)
+        quorum.on_voters_change(VOTERS)
         await server.start()
         try:
             async with open_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(10):
-                await test(Client(raft, channel))
+                await test(Client(raft, channel, features))
         finally:
             await server.stop(0)
 
@@ -88,13 +96,24 @@ def test_service_names_the_leader_when_it_does_not_lead(serve: Any) -> None:
             client.register(),
             client.create("a"),
             client.admin.ListTopics(admin.ListTopicsRequest()),
-            client.controller.DescribeQuorum(pb.DescribeQuorumRequest()),
         ):
             error = await failure(call)
             assert error_from_rpc(error).code is ErrorCode.NOT_CONTROLLER
             assert error.code() is grpc.StatusCode.UNAVAILABLE
             assert trailing_value(error, "tidelog-leader-id") == "2"
             assert trailing_value(error, "tidelog-leader-endpoint") == "10.0.0.2:9094"
+
+    serve(test)
+
+
+def test_service_names_a_leader_that_was_added_later(serve: Any) -> None:
+    async def test(client: Client) -> None:
+        client.raft.elect(3)
+        assert trailing_value(await failure(client.register()), "tidelog-leader-endpoint") is None
+        client.raft.listener.on_voters_change(VOTERS.with_voter(Voter(3, "10.0.0.3", 9095)).without(1))
+        assert trailing_value(await failure(client.register()), "tidelog-leader-endpoint") == "10.0.0.3:9095"
+        view = await client.admin.DescribeCluster(admin.DescribeClusterRequest())
+        assert [v.voter_id for v in view.voters] == [2, 3]
 
     serve(test)
 
@@ -192,7 +211,9 @@ def test_service_streams_the_metadata_from_any_controller(serve: Any) -> None:
         assert first.snapshot_begin
         assert first.snapshot_end
         assert first.leader_id == 2
-        assert first.entries[0].records[0].register_broker.broker_id == 7
+        assert [v.voter_id for v in first.voters.voters] == [1, 2]
+        records = decode_batch(first.entries[0].batch)
+        assert [r.broker_id for r in records if isinstance(r, RegisterBrokerRecord)] == [7]
         stream.cancel()
 
     serve(test)

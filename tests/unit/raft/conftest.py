@@ -5,36 +5,67 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
 
 from tidelog.transport import server_options
-from tidelog_quorum.raft import CommittedEntry, LeaderAndEpoch, RaftConfig, TidelogRaft
+from tidelog_quorum.raft import CommittedEntry, LeaderAndEpoch, RaftConfig, TidelogRaft, Voter, VoterSet
 
 CLUSTER_ID = "raft-tests"
+_FRAME = 4
 
 
 class RecordingListener:
-    """Keeps what it is told, and refuses what the contract rules out."""
+    """Keeps what it is told, and refuses what the contract rules out.
+
+    A snapshot of it is the payloads of its entries, each behind its length; ``first_index`` is that of the first entry
+    that it was given since the start or the last snapshot that was put in place.
+    """
 
     def __init__(self) -> None:
         self.entries: list[CommittedEntry] = []
+        self.restored: list[tuple[int, int]] = []
         self.leaders: list[LeaderAndEpoch] = []
+        self.voters = VoterSet()
+        self.payloads: list[bytes] = []
+        self.last_index = 0
+
+    def capture(self) -> Iterable[bytes]:
+        payloads = list(self.payloads)
+        return (len(p).to_bytes(_FRAME, "big") + p for p in payloads)
+
+    def read_snapshot(self, last_index: int, last_term: int, chunks: Iterable[bytes]) -> Callable[[], None]:
+        data, payloads, position = b"".join(chunks), [], 0
+        while position < len(data):
+            end = position + _FRAME + int.from_bytes(data[position : position + _FRAME], "big")
+            payloads.append(data[position + _FRAME : end])
+            position = end
+
+        def replace() -> None:
+            assert last_index > self.last_index
+            self.payloads, self.last_index = payloads, last_index
+            self.entries.clear()
+            self.restored.append((last_index, last_term))
+
+        return replace
 
     def on_commit(self, entries: Sequence[CommittedEntry]) -> None:
         for entry in entries:
-            assert entry.index == len(self.entries) + 1, (entry.index, len(self.entries))
+            assert entry.index == self.last_index + 1, (entry.index, self.last_index)
+            self.last_index = entry.index
             self.entries.append(entry)
+            if entry.payload:
+                self.payloads.append(entry.payload)
+
+    def on_voters_change(self, voters: VoterSet) -> None:
+        self.voters = voters
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)
-
-    @property
-    def payloads(self) -> list[bytes]:
-        return [entry.payload for entry in self.entries if entry.payload]
 
 
 class EngineProcess:
@@ -53,20 +84,24 @@ class EngineProcess:
 
 
 class EngineCluster:
-    """Starts and stops the engines of one voter set; use inside the event loop."""
+    """Starts and stops engines; the first ``voters`` of them are the configured voters. Use inside the event loop."""
 
-    def __init__(self, root: Path, ports: list[int], config: RaftConfig) -> None:
+    def __init__(self, root: Path, ports: list[int], voters: int, config: RaftConfig, options: dict[str, Any]) -> None:
         self.root = root
-        self.voters = {i + 1: ("127.0.0.1", port) for i, port in enumerate(ports)}
+        self.addresses = {i + 1: ("127.0.0.1", port) for i, port in enumerate(ports)}
+        self.voters = VoterSet(Voter(i, *self.addresses[i]) for i in range(1, voters + 1))
         self.config = config
+        self.options = options
         self.running: dict[int, EngineProcess] = {}
 
-    async def start(self, node_id: int, cluster_id: str = CLUSTER_ID) -> EngineProcess:
+    async def start(self, node_id: int, cluster_id: str = CLUSTER_ID, **options: Any) -> EngineProcess:
         server = grpc.aio.server(options=server_options())
-        host, port = self.voters[node_id]
+        host, port = self.addresses[node_id]
         server.add_insecure_port(f"{host}:{port}")
-        directory = self.root / str(node_id)
-        engine = TidelogRaft(node_id, self.voters, directory, cluster_id, self.config, server)
+        arguments = {"voters": self.voters, "data_dir": self.root / str(node_id), **self.options, **options}
+        engine = TidelogRaft(
+            node_id, cluster_id=cluster_id, config=self.config, server=server, advertised=(host, port), **arguments
+        )
         process = self.running[node_id] = EngineProcess(engine, server, RecordingListener())
         await engine.start(process.listener)
         await server.start()
@@ -76,7 +111,7 @@ class EngineCluster:
         await self.running.pop(node_id).stop()
 
     async def __aenter__(self) -> EngineCluster:
-        for node_id in self.voters:
+        for node_id in self.voters.ids:
             await self.start(node_id)
         return self
 
@@ -114,8 +149,8 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture(name="new_engines")
 def _new_engines(tmp_path: Path) -> Callable[..., EngineCluster]:
-    def build(count: int, config: RaftConfig | None = None) -> EngineCluster:
-        return EngineCluster(tmp_path, free_ports(count), config or RaftConfig())
+    def build(voters: int, config: RaftConfig | None = None, *, others: int = 0, **options: Any) -> EngineCluster:
+        return EngineCluster(tmp_path, free_ports(voters + others), voters, config or RaftConfig(), options)
 
     return build
 

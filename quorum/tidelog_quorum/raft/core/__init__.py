@@ -43,6 +43,7 @@ from tidelog_quorum.raft.core.log import (
     RaftLog,
 )
 from tidelog_quorum.raft.core.messages import (
+    UNKNOWN_VOTER,
     AppendRequest,
     AppendResponse,
     Entry,
@@ -58,10 +59,15 @@ from tidelog_quorum.raft.core.messages import (
     VoteResponse,
 )
 from tidelog_quorum.raft.core.raft import (
+    Raft,
+)
+from tidelog_quorum.raft.core.replica import (
     Candidate,
     Follower,
-    Raft,
     RandomMs,
+)
+from tidelog_quorum.raft.core.replica_state import (
+    ReplicaState,
 )
 from tidelog_quorum.raft.core.voters import (
     Voter,
@@ -69,6 +75,7 @@ from tidelog_quorum.raft.core.voters import (
 )
 
 __all__ = [
+    "UNKNOWN_VOTER",
     "AddVoterRequested",
     "AppendRequest",
     "AppendResponse",
@@ -100,6 +107,7 @@ __all__ = [
     "ReadReady",
     "ReadRequested",
     "RemoveVoterRequested",
+    "ReplicaState",
     "RequestRefused",
     "RestoreSnapshot",
     "Send",

@@ -12,7 +12,8 @@
   or not: the candidate's may be newer.
 - A candidate that has another directory than its voter is one that has forgotten its votes, and gets none; but if its
   log has all of ours, with the committed set that names the old directory, then it has joined anew after that.
-- A replica without a vote that hears no leader asks the voters to be sent the log (KIP-853's observers).
+- A replica without a vote that hears no leader asks the voters to be sent the log (KIP-853's observers). So does one
+  that campaigns in vain: it may have lost its vote while it was away, and the log will tell.
 - Who is putting a snapshot in the place of its log does not campaign: what it has to show is about to change.
 """
 
@@ -36,9 +37,13 @@ def on_election_timeout(replica: Replica) -> None:
     if replica.is_installing:
         replica.retry_election_later()
     elif _may_campaign(replica):
+        if isinstance(replica.role, Candidate):
+            _ask_for_log(replica)
         _campaign(replica, pre_vote=True)
     else:
-        _seek_leader(replica)
+        replica.follow(None)
+        replica.election_deadline_ms = replica.now_ms + replica.config.heartbeat_interval_ms
+        _ask_for_log(replica)
 
 
 def on_vote_request(replica: Replica, request: VoteRequest) -> None:
@@ -130,10 +135,7 @@ def _lead(replica: Replica) -> None:
     replica.append(EntryKind.NO_OP, b"")
 
 
-def _seek_leader(replica: Replica) -> None:
-    replica.follow(None)
-    replica.election_deadline_ms = replica.now_ms + replica.config.heartbeat_interval_ms
+def _ask_for_log(replica: Replica) -> None:
     log = replica.log
-    for voter in replica.voters.current.ids or (UNKNOWN_VOTER,):
-        if voter != replica.node_id:
-            replica.reply(voter, FollowRequest(replica.node_id, replica.term, log.last_index, log.last_term))
+    for voter in replica.peers or (UNKNOWN_VOTER,):
+        replica.reply(voter, FollowRequest(replica.node_id, replica.term, log.last_index, log.last_term))

@@ -144,13 +144,18 @@ class Leadership:
         progress.contacted(now_ms, self._log.last_index)
 
     def on_follow_request(self, request: FollowRequest, directory_id: bytes, now_ms: int) -> None:
-        """Take a replica without a vote as an observer, or note that it is still there."""
+        """Take a replica without a vote as an observer, or note that it is still there.
+
+        A voter is followed up anyway. That it asks does not say that it hears this leader, so it does not count.
+        """
+        if request.sender_id in self._voters.current:
+            return
         progress = self.admit(request.sender_id, directory_id)
         if progress is not None:
             progress.contacted(now_ms, self._log.last_index)
             return
         is_new = request.sender_id not in self.progress
-        if request.sender_id in self._voters.current or (is_new and self._observer_count >= self._config.max_observers):
+        if is_new and self._observer_count >= self._config.max_observers:
             return
         next_index = min(request.last_index, self._log.last_index) + 1
         self.progress[request.sender_id] = Progress(next_index, now_ms, directory_id)
@@ -266,7 +271,7 @@ class Leadership:
             prev_index = progress.next_index - 1
             prev_term = self._log.term_at(prev_index)
         else:
-            # Whoever has the snapshot's end needs no more of it: the answer tells, should that to the last chunk be lost.
+            # Whoever has the snapshot's end needs no more of it, and says so if its answer to the last chunk was lost.
             prev_index, prev_term = progress.snapshot.snapshot.last_index, progress.snapshot.snapshot.last_term
         message = AppendRequest(
             self._node_id, self._term, prev_index, prev_term, commit_index, entries, self.reads.context

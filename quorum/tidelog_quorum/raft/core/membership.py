@@ -10,10 +10,6 @@
   the voter with most of the log to take over, and follows (thesis 4.2.2).
 - Directory ids that the set lacks are filled in by the leader when it hears them, as a change of its own: the ids
   stay, so the majorities do.
-- A voter that has been removed while it was away may not know it. A leader that is asked for its vote by such a one
-  sends it the log, which tells it.
-- What comes from another log than that which has the vote counts for nothing. Leaders' messages are no matter of
-  trust: who leads has been elected, maybe by voters that are not known here yet.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from tidelog_quorum.raft.core.voters import VoterSet
 
-
 UNKNOWN_VOTER = -1
 """Stands for a receiver whose id is not known: whoever listens at a bootstrap address."""
 

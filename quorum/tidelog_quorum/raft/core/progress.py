@@ -68,6 +68,7 @@ class Progress:
     def acknowledged(self, match_index: int, log_first_index: int) -> None:
         """Note that the replica's disk has everything up to ``match_index``; repeated or late news is harmless."""
         self.match_index = max(self.match_index, match_index)
+        self.next_index = max(self.next_index, self.match_index + 1)
         if self.snapshot is not None:
             if self.match_index < self.snapshot.snapshot.last_index and self.match_index + 1 < log_first_index:
                 return
@@ -75,7 +76,6 @@ class Progress:
         if self.probing:
             self.probing = self.probe_sent = False
             self.next_index = self.match_index + 1
-        self.next_index = max(self.next_index, self.match_index + 1)
         while self.inflight and self.inflight[0][0] <= self.match_index:
             self.inflight_bytes -= self.inflight.popleft()[1]
 

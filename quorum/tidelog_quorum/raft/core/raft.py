@@ -1,79 +1,69 @@
-"""One voter of a Raft cluster as a state machine without I/O: events in, commands out.
+"""One replica of a Raft cluster as a state machine without I/O: events in, commands out.
 
-The rules it upholds, with their sources (the paper: Ongaro and Ousterhout, extended version; the thesis: Ongaro):
+This module takes the events to the rules and puts the commands in order; the rules are in the modules beside it, each
+with its sources (the paper: Ongaro and Ousterhout, extended version; the thesis: Ongaro): ``election``, ``follower``,
+``leadership``, ``membership``, ``reads``, ``reception``, ``snapshots`` and ``transfer``. What it upholds itself:
 
-- At most one leader per term: a vote is on disk before its reply leaves (figure 2).
-- A follower acknowledges only what is on its disk, drops only entries that conflict, and never a committed one (5.3).
-- A leader commits by counting disks, its own included, and counts only entries of its own term (5.4.2, figure 8).
-- Answers of an older term than the receiver's are dropped: every message carries its sender's term (5.1).
-- A voter asks whether it would win before it raises its term (pre-vote, thesis 9.6), and gives nobody a vote
-  while it hears from a leader (thesis 4.2.3), so that a voter cut off for a while disturbs nobody when it returns.
-- A leader that has not heard from a majority within an election timeout resigns (thesis 6.2).
-- A read is answered after a majority has confirmed the leader (thesis 6.4).
-
-The voter set is fixed. There are no snapshots, so the log is whole and in memory.
+- What is committed is applied in order, once it is on the own disk (figure 2, all servers).
+- What a write promises is on disk before the message that says so (see ``durability``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_quorum.raft.core import election, membership, reception, snapshots, transfer
 from tidelog_quorum.raft.core.commands import (
     Command,
     Commit,
+    CompactLog,
+    InstallSnapshot,
     LeaderChanged,
     Persist,
     ProposalAccepted,
     ProposalRejected,
     ReadFailed,
     ReadReady,
-    Send,
+    RestoreSnapshot,
+    VotersChanged,
 )
 from tidelog_quorum.raft.core.config import RaftConfig
-from tidelog_quorum.raft.core.durability import Durability
-from tidelog_quorum.raft.core.events import Event, MessageReceived, Persisted, Proposed, ReadRequested, Tick
+from tidelog_quorum.raft.core.events import (
+    AddVoterRequested,
+    Event,
+    MessageReceived,
+    Persisted,
+    Proposed,
+    ReadRequested,
+    RemoveVoterRequested,
+    SnapshotDamaged,
+    SnapshotTaken,
+    Tick,
+    TransferRequested,
+)
+from tidelog_quorum.raft.core.invariants import check_invariants
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.log import RaftLog
 from tidelog_quorum.raft.core.messages import (
-    AppendRequest,
-    AppendResponse,
     Entry,
     EntryKind,
     HardState,
-    Message,
     Snapshot,
-    VoteRequest,
-    VoteResponse,
 )
+from tidelog_quorum.raft.core.replica import Candidate, Follower, RandomMs, Replica
+from tidelog_quorum.raft.core.replica_state import ReplicaState
 from tidelog_quorum.raft.core.voters import VoterSet
-
-RandomMs = Callable[[int, int], int]
-"""Returns a number from the first argument up to and without the second."""
-
-
-@dataclass(slots=True)
-class Follower:
-    """Follows ``leader_id``, or nobody that it knows of."""
-
-    leader_id: int | None = None
-
-
-@dataclass(slots=True)
-class Candidate:
-    """Gathers votes: with ``pre_vote`` for leave to raise the term, else for leading in the current one."""
-
-    pre_vote: bool
-    granted: set[int]
 
 
 class Raft:
-    """One voter, from a start of its process to the end.
+    """One replica, from a start of its process to the end.
 
-    ``hard_state`` and ``entries`` are what its disk holds. ``random_ms`` spreads the election timeouts. All
-    calls come from one thread; ``now_ms`` never falls (an earlier time counts as the latest one seen).
+    ``voters`` is the configured first set; a later one in the log or a snapshot takes its place. Who is none of them
+    follows without a vote. ``hard_state``, ``snapshot`` and ``entries`` are what the disk holds, and ``log_start``
+    the index and term of the entry before the first one: with a snapshot the entries reach at least up to its end, or
+    there are none. ``random_ms`` spreads the election timeouts. All calls come from one thread; ``now_ms`` never
+    falls (an earlier time counts as the latest one seen).
     """
 
     def __init__(
@@ -90,57 +80,107 @@ class Raft:
         log_start: tuple[int, int] = (0, 0),
         now_ms: int = 0,
     ) -> None:
-        self.node_id = node_id
-        self.directory_id = directory_id
-        self.voters = voters
-        self.snapshot = snapshot
-        self.log = RaftLog(entries, log_start)
-        self.hard_state = hard_state or HardState()
-        self.role: Follower | Candidate | Leadership = Follower()
-        self.commit_index = 0
-        self.applied_index = 0
-        self._config = config
-        self._random_ms = random_ms
-        self._peers = tuple(voter for voter in self.voters.ids if voter != node_id)
-        self._durability = Durability(self.hard_state, self.log.last_index)
-        self._now_ms = now_ms
-        self._leader_contact_ms = now_ms
-        self._timeout_ms = config.election_timeout_ms
-        self._election_deadline_ms = now_ms + self._first_timeout_ms()
-        self._replies: list[Send] = []
-        self._failed_reads: list[int] = []
-        self._announced = LeaderChanged(None, self.term)
+        if snapshot is not None and not entries:
+            log_start = (snapshot.last_index, snapshot.last_term)
+        log = RaftLog(entries, log_start)
+        assert log.matches(*((0, 0) if snapshot is None else (snapshot.last_index, snapshot.last_term))), (
+            snapshot,
+            log_start,
+        )
+        self._replica = Replica(
+            node_id, directory_id, config, random_ms, hard_state or HardState(), snapshot, log, voters, now_ms
+        )
+        self._replica.begin_election_timer()
+        self._restore = snapshot
+        self._announced_leader = LeaderChanged(None, self.term)
+        self._announced_voters: tuple[VoterSet, int] | None = None
+
+    @property
+    def node_id(self) -> int:
+        """This replica."""
+        return self._replica.node_id
+
+    @property
+    def directory_id(self) -> bytes:
+        """What tells its log from another one under the same id."""
+        return self._replica.directory_id
+
+    @property
+    def log(self) -> RaftLog:
+        """The log; not to be changed."""
+        return self._replica.log
+
+    @property
+    def hard_state(self) -> HardState:
+        """The latest term and the vote in it."""
+        return self._replica.hard_state
+
+    @property
+    def role(self) -> Follower | Candidate | Leadership:
+        """What this replica is in its term; not to be changed."""
+        return self._replica.role
 
     @property
     def term(self) -> int:
-        """The latest term this voter has seen."""
-        return self.hard_state.term
+        """The latest term this replica has seen."""
+        return self._replica.term
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of the current term, as far as this voter knows."""
-        match self.role:
-            case Leadership():
-                return self.node_id
-            case Follower(leader_id):
-                return leader_id
-            case _:
-                return None
+        """The leader of the current term, as far as this replica knows."""
+        return self._replica.leader_id
+
+    @property
+    def commit_index(self) -> int:
+        """The last index that is known to be committed."""
+        return self._replica.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        """The last index that went out in a Commit or a RestoreSnapshot."""
+        return self._replica.applied_index
 
     @property
     def durable_index(self) -> int:
         """The last index of the log that would survive a crash."""
-        return self._durability.last_index
+        return self._replica.durability.last_index
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The latest snapshot of this replica."""
+        return self._replica.snapshot
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters in force: the latest in the log, committed or not."""
+        return self._replica.voters.current
+
+    @property
+    def voters_index(self) -> int:
+        """The index of the entry or the end of the snapshot that brought them; 0 for the configuration."""
+        return self._replica.voters.index
+
+    def voters_at(self, index: int) -> VoterSet:
+        """Return the voters in force at ``index``, from the snapshot's end to the log's: what a snapshot carries."""
+        return self._replica.voters.at(index)
+
+    def replicas(self, now_ms: int) -> list[ReplicaState]:
+        """Return what a leader knows of all voters and observers, itself included; nothing when it does not lead."""
+        role = self._replica.role
+        return role.replicas(self.durable_index, now_ms) if isinstance(role, Leadership) else []
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When the next :class:`Tick` is due at the latest; None while nothing waits for time to pass."""
-        if self.log.has_unwritten:
-            return self._now_ms
-        if isinstance(self.role, Leadership):
-            quorum_ms = self.role.quorum_deadline_ms
-            return None if quorum_ms is None else min(quorum_ms, self.role.next_heartbeat_ms)
-        return self._election_deadline_ms
+        replica = self._replica
+        if replica.log.has_unwritten:
+            return replica.now_ms
+        role = replica.role
+        deadline_ms = role.next_deadline_ms if isinstance(role, Leadership) else replica.election_deadline_ms
+        if replica.transfer is None:
+            return deadline_ms
+        transfer_ms = replica.transfer.deadline_ms
+        return transfer_ms if deadline_ms is None else min(deadline_ms, transfer_ms)
 
     def step(self, event: Event, now_ms: int) -> list[Command]:
         """Take one event and return what is to be done, in order.
@@ -150,261 +190,132 @@ class Raft:
 
         Raises:
             TidelogError: another voter broke a promise of the protocol (two leaders in one term, a committed entry
-                contradicted). This voter must stop: its disk is right as it is.
+                contradicted). This replica must stop: its disk is right as it is.
         """
-        self._now_ms = max(self._now_ms, now_ms)
+        replica = self._replica
+        replica.now_ms = max(replica.now_ms, now_ms)
         match event:
             case Proposed():
                 return [self._on_proposed(event)]
             case Tick():
                 self._on_tick()
-            case MessageReceived(message):
-                self._on_message(message)
+            case MessageReceived(message, directory_id):
+                reception.on_message(replica, message, directory_id)
             case Persisted(sequence):
                 self._on_persisted(sequence)
             case ReadRequested(request_id):
                 self._on_read_requested(request_id)
+            case SnapshotTaken(snapshot):
+                snapshots.on_snapshot_taken(replica, snapshot)
+            case SnapshotDamaged():
+                snapshots.on_snapshot_damaged(replica, event)
+            case AddVoterRequested():
+                membership.on_add_requested(replica, event)
+            case RemoveVoterRequested():
+                membership.on_remove_requested(replica, event)
+            case TransferRequested():
+                transfer.on_transfer_requested(replica, event)
             case _:
                 assert_never(event)
+        if replica.transfer is not None:
+            transfer.advance(replica, replica.transfer)
+        if isinstance(replica.role, Leadership):
+            membership.advance(replica, replica.role)
         return self._take_commands()
 
     def check_invariants(self) -> None:
         """Assert what must hold between any two steps."""
-        assert self.applied_index <= self.commit_index <= self.log.last_index
-        assert self.applied_index <= self.durable_index
-        assert not self._replies
-        assert not self._failed_reads
-        self.log.check_invariants()
-        self._durability.check_invariants(self.log.last_index)
-        if isinstance(self.role, Leadership):
-            assert self._durability.hard_state == HardState(self.term, self.node_id)
-            assert self.log.last_term == self.term
-            self.role.check_invariants()
+        check_invariants(self._replica)
 
     def _on_proposed(self, event: Proposed) -> Command:
-        if not isinstance(self.role, Leadership) or event.epoch != self.term:
+        replica = self._replica
+        if not isinstance(replica.role, Leadership) or event.epoch != self.term or replica.transfer is not None:
             return ProposalRejected(self.leader_id, self.term)
-        return ProposalAccepted(self._append_entry(EntryKind.DATA, event.payload), self.term)
+        return ProposalAccepted(replica.append(EntryKind.DATA, event.payload), self.term)
 
     def _on_tick(self) -> None:
-        if isinstance(self.role, Leadership):
-            deadline_ms = self.role.quorum_deadline_ms
-            if deadline_ms is not None and self._now_ms >= deadline_ms:
-                self._follow(None)
-        elif self._now_ms >= self._election_deadline_ms:
-            self._campaign(pre_vote=True)
-
-    def _on_message(self, message: Message) -> None:
-        if message.sender_id not in self._peers:
-            return
-        if isinstance(message, VoteRequest) and self._leader_is_alive():
-            return
-        if message.term > self.term:
-            self.hard_state = HardState(message.term)
-            self._follow(None)
-        match message:
-            case VoteRequest():
-                self._on_vote_request(message)
-            case VoteResponse():
-                self._on_vote_response(message)
-            case AppendRequest():
-                self._on_append_request(message)
-            case AppendResponse():
-                self._on_append_response(message)
-            case _:
-                assert_never(message)
+        replica = self._replica
+        if isinstance(replica.role, Leadership):
+            deadline_ms = replica.role.quorum_deadline_ms
+            if deadline_ms is not None and replica.now_ms >= deadline_ms:
+                replica.follow(None)
+        elif replica.now_ms >= replica.election_deadline_ms:
+            election.on_election_timeout(replica)
 
     def _on_persisted(self, sequence: int) -> None:
-        self._durability.complete(sequence)
-        match self.role:
-            case Candidate(pre_vote=False) if self._durability.hard_state == self.hard_state:
-                self._count_vote(self.role, self.node_id)
+        replica = self._replica
+        replica.durability.complete(sequence)
+        snapshots.on_persisted(replica, sequence)
+        match replica.role:
+            case Candidate():
+                election.on_vote_durable(replica, replica.role)
             case Leadership():
-                self._advance_commit(self.role)
+                replica.advance_commit(replica.role)
             case _:
                 pass
 
     def _on_read_requested(self, request_id: int) -> None:
-        if not isinstance(self.role, Leadership):
-            self._failed_reads.append(request_id)
-        elif self.commit_index < self.role.start_index:
-            self.role.reads.add_early(request_id)
+        role = self._replica.role
+        if not isinstance(role, Leadership):
+            self._replica.outbox.append(ReadFailed(request_id))
+        elif self.commit_index < role.start_index:
+            role.reads.add_early(request_id)
         else:
-            self.role.reads.add(request_id, self.commit_index)
-
-    def _on_vote_request(self, request: VoteRequest) -> None:
-        granted = request.term == self.term and self.log.is_covered_by(request.last_term, request.last_index)
-        if granted and not request.pre_vote:
-            granted = self.leader_id is None and self.hard_state.voted_for in (None, request.sender_id)
-        if granted and not request.pre_vote:
-            self.hard_state = HardState(self.term, request.sender_id)
-            self._follow(None)
-            self._restart_election_timer()
-        self._replies.append(
-            Send(request.sender_id, VoteResponse(self.node_id, self.term, request.pre_vote, granted)),
-        )
-
-    def _on_vote_response(self, response: VoteResponse) -> None:
-        if response.term < self.term or not response.granted:
-            return
-        if isinstance(self.role, Candidate) and self.role.pre_vote == response.pre_vote:
-            self._count_vote(self.role, response.sender_id)
-
-    def _on_append_request(self, request: AppendRequest) -> None:
-        if request.term < self.term:
-            self._reply_to_append(request, success=False, index=0)
-            return
-        if self.leader_id not in (None, request.sender_id):
-            raise _broken_promise(f"term {self.term} has two leaders, {self.leader_id} and {request.sender_id}")
-        self._follow(request.sender_id)
-        self._leader_contact_ms = self._now_ms
-        self._restart_election_timer()
-        if not self.log.matches(request.prev_index, request.prev_term):
-            hint = self.log.latest_not_after(request.prev_index, request.prev_term)
-            self._reply_to_append(request, success=False, index=hint)
-            return
-        self._take_entries(request.entries)
-        last_index = request.prev_index + len(request.entries)
-        self.commit_index = max(self.commit_index, min(request.commit_index, last_index))
-        self._reply_to_append(request, success=True, index=last_index)
-
-    def _on_append_response(self, response: AppendResponse) -> None:
-        if response.term < self.term or not isinstance(self.role, Leadership):
-            return
-        self.role.on_response(response, self._now_ms)
-        self._advance_commit(self.role)
-
-    def _take_entries(self, entries: tuple[Entry, ...]) -> None:
-        first = self.log.first_difference(entries)
-        if first is None:
-            return
-        if first <= self.commit_index:
-            raise _broken_promise(
-                f"the entry at index {first} is committed with term {self.log.term_at(first)}, "
-                f"but the leader of term {self.term} has another there"
-            )
-        if first <= self.log.last_index:
-            self.log.truncate_from(first)
-            self._durability.forget_from(first)
-        for entry in entries[first - entries[0].index :]:
-            self.log.append(entry)
-
-    def _reply_to_append(self, request: AppendRequest, *, success: bool, index: int) -> None:
-        response = AppendResponse(
-            self.node_id,
-            self.term,
-            success,
-            index,
-            0 if success else self.log.term_at(index),
-            0 if success else request.prev_index,
-            request.read_context,
-        )
-        self._replies.append(Send(request.sender_id, response))
-
-    def _leader_is_alive(self) -> bool:
-        if isinstance(self.role, Leadership):
-            return True
-        heard_ms = self._now_ms - self._leader_contact_ms
-        return self.leader_id is not None and heard_ms < self._config.election_timeout_ms
-
-    def _follow(self, leader_id: int | None) -> None:
-        if isinstance(self.role, Follower) and self.role.leader_id == leader_id:
-            return
-        resigned, self.role = self.role, Follower(leader_id)
-        self._timeout_ms = self._full_timeout_ms()
-        if isinstance(resigned, Leadership):
-            self._failed_reads += resigned.reads.take_all()
-            self._restart_election_timer()
-
-    def _campaign(self, *, pre_vote: bool) -> None:
-        if not pre_vote:
-            self.hard_state = HardState(self.term + 1, self.node_id)
-        self._election_deadline_ms = self._now_ms + self._retry_timeout_ms()
-        self.role = Candidate(pre_vote, set())
-        for peer in self._peers:
-            request = VoteRequest(self.node_id, self.term, pre_vote, self.log.last_index, self.log.last_term)
-            self._replies.append(Send(peer, request))
-        if pre_vote:
-            self._count_vote(self.role, self.node_id)
-
-    def _count_vote(self, candidate: Candidate, voter: int) -> None:
-        candidate.granted.add(voter)
-        if len(candidate.granted) <= len(self.voters) // 2:
-            return
-        if candidate.pre_vote:
-            self._campaign(pre_vote=False)
-        else:
-            self._lead()
-
-    def _lead(self) -> None:
-        self.role = Leadership(self.node_id, self._peers, self.term, self.log, self._config, self._now_ms)
-        self._append_entry(EntryKind.NO_OP, b"")
-
-    def _append_entry(self, kind: EntryKind, payload: bytes) -> int:
-        index = self.log.last_index + 1
-        self.log.append(Entry(index, self.term, kind, payload))
-        return index
-
-    def _advance_commit(self, leader: Leadership) -> None:
-        index = leader.majority_index(self.durable_index)
-        if index > self.commit_index and self.log.term_at(index) == self.term:
-            self.commit_index = index
-            leader.reads.start_early(index)
+            role.reads.add(request_id, self.commit_index)
 
     def _take_commands(self) -> list[Command]:
-        commands: list[Command] = []
-        announcement = LeaderChanged(self.leader_id, self.term)
-        if announcement != self._announced:
-            self._announced = announcement
-            commands.append(announcement)
-        commands += [ReadFailed(request_id) for request_id in self._failed_reads]
-        self._failed_reads.clear()
-        if isinstance(self.role, Leadership):
-            commands += self.role.appends(self.commit_index)
-            commands += self.role.heartbeats(self.commit_index, self._now_ms)
-        commands += self._take_write()
-        for reply in self._replies:
-            self._durability.hold(reply)
-        self._replies.clear()
-        commands += self._durability.release(self.term)
-        commands += self._take_commit()
-        if isinstance(self.role, Leadership):
-            confirmed = self.role.confirmed_context()
-            commands += [ReadReady(*read) for read in self.role.reads.take_ready(confirmed, self.applied_index)]
+        replica, role = self._replica, self._replica.role
+        commands = self._take_news()
+        if isinstance(role, Leadership):
+            commands += role.appends(self.commit_index, self.snapshot, replica.now_ms)
+            commands += role.heartbeats(self.commit_index, replica.now_ms)
+        self._add_writes(commands)
+        for send, acknowledges_log in replica.replies:
+            replica.durability.hold(send, acknowledges_log=acknowledges_log)
+        replica.replies.clear()
+        commands += replica.durability.release(self.term)
+        self._add_commit(commands)
+        if isinstance(role, Leadership):
+            ready = role.reads.take_ready(role.confirmed_context(), self.applied_index)
+            commands += [ReadReady(*read) for read in ready]
         return commands
 
-    def _take_write(self) -> list[Command]:
-        changed = self.hard_state != self._durability.newest_hard_state
-        if not changed and not self.log.has_unwritten:
-            return []
-        truncate_from, entries = self.log.take_unwritten()
-        sequence = self._durability.issue(self.hard_state, self.log.last_index)
-        return [Persist(sequence, self.hard_state if changed else None, truncate_from, entries)]
+    def _take_news(self) -> list[Command]:
+        replica = self._replica
+        commands: list[Command] = []
+        if self._restore is not None:
+            commands.append(RestoreSnapshot(self._restore))
+            self._restore = None
+        announced, voters = self._announced_voters, replica.voters.current
+        if announced is None or announced[0] is not voters or announced[1] != replica.voters.index:
+            self._announced_voters = voters, replica.voters.index
+            commands.append(VotersChanged(voters, replica.voters.index))
+        leader = self._announced_leader
+        if leader.term != self.term or leader.leader_id != self.leader_id:
+            self._announced_leader = LeaderChanged(self.leader_id, self.term)
+            commands.append(self._announced_leader)
+        commands += replica.outbox
+        replica.outbox.clear()
+        return commands
 
-    def _take_commit(self) -> list[Command]:
-        start, end = self.applied_index + 1, min(self.commit_index, self.durable_index) + 1
-        if start >= end:
-            return []
-        self.applied_index = end - 1
-        return [Commit(self.log.slice(start, end))]
+    def _add_writes(self, commands: list[Command]) -> None:
+        replica, durability = self._replica, self._replica.durability
+        changed = replica.hard_state != durability.newest_hard_state
+        if changed or replica.log.has_unwritten:
+            truncate_from, entries = replica.log.take_unwritten()
+            sequence = durability.issue(replica.hard_state, replica.log.last_index)
+            commands.append(Persist(sequence, replica.hard_state if changed else None, truncate_from, entries))
+        if replica.compaction is not None:
+            sequence = durability.issue(replica.hard_state, replica.log.last_index)
+            commands.append(CompactLog(sequence, *replica.compaction))
+            replica.compaction = None
+        if replica.incoming is not None and replica.incoming.is_whole and replica.incoming.sequence is None:
+            replica.incoming.sequence = sequence = durability.issue(replica.hard_state, replica.log.last_index)
+            commands.append(InstallSnapshot(sequence, None, replica.incoming.snapshot, keep_following=False))
 
-    def _restart_election_timer(self) -> None:
-        self._election_deadline_ms = self._now_ms + self._timeout_ms
-
-    def _full_timeout_ms(self) -> int:
-        timeout_ms = self._config.election_timeout_ms
-        return self._random_ms(timeout_ms, timeout_ms + timeout_ms // 2)
-
-    def _first_timeout_ms(self) -> int:
-        """A fresh process knows no leader to be patient with, and a pre-vote disturbs none that lives."""
-        if not self._peers:
-            return 0
-        return self._random_ms(self._config.election_timeout_ms // 10, self._config.election_timeout_ms // 2)
-
-    def _retry_timeout_ms(self) -> int:
-        """Long enough for two rounds and two disk writes; shorter than a full one, since nobody leads anyway."""
-        return self._random_ms(self._config.election_timeout_ms // 5, self._config.election_timeout_ms // 2)
-
-
-def _broken_promise(text: str) -> TidelogError:
-    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"a voter broke Raft's rules, so this one stops: {text}")
+    def _add_commit(self, commands: list[Command]) -> None:
+        replica = self._replica
+        start, end = replica.applied_index + 1, min(replica.commit_index, self.durable_index) + 1
+        if start < end:
+            replica.applied_index = end - 1
+            commands.append(Commit(replica.log.slice(start, end)))

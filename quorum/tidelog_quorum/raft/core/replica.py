@@ -157,6 +157,13 @@ class Replica:
         leader.on_voters_changed(self.now_ms)
         return index
 
+    def advance_commit(self, leader: Leadership) -> None:
+        """Commit what a majority's disks have, if the last of it is of the current term (paper 5.4.2)."""
+        index = leader.majority_index(self.durability.last_index)
+        if index > self.commit_index and self.log.term_at(index) == self.term:
+            self.commit_index = index
+            leader.reads.start_early(index)
+
     def reply(self, to: int, message: Message, *, acknowledges_log: bool = False) -> None:
         """Send a message once the term and the vote, or with ``acknowledges_log`` also the entries, are on disk."""
         self.replies.append((Send(to, message), acknowledges_log))

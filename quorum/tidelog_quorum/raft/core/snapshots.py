@@ -120,7 +120,5 @@ def _take_chunk(replica: Replica, incoming: IncomingSnapshot, request: SnapshotR
 
 
 def _answer(replica: Replica, to: int, snapshot: Snapshot, position: int, *, done: bool = False) -> None:
-    response = SnapshotResponse(
-        replica.node_id, replica.term, snapshot.last_index, snapshot.last_term, position, done
-    )
+    response = SnapshotResponse(replica.node_id, replica.term, snapshot.last_index, snapshot.last_term, position, done)
     replica.reply(to, response, acknowledges_log=done)

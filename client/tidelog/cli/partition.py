@@ -1,0 +1,276 @@
+"""``tidelog partition``: move partitions to other nodes, elect their leaders."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.admin import AdminClient, ElectionType
+from tidelog.cli import reassign as actions
+from tidelog.cli.assignments import read_partitions, read_reassignment, read_topics
+from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, BootstrapServers, Timeout
+from tidelog.cli.output import CommandGroup, print_table
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.message import TopicPartition
+
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Move partitions to other nodes, and elect their leaders."
+)
+
+_JsonFile = typer.Option(exists=True, dir_okay=False, readable=True, metavar="FILE")
+
+
+class _Election(enum.StrEnum):
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+@app.command()
+def reassign(
+    generate: Annotated[
+        bool, typer.Option("--generate", help="Propose an assignment to the nodes of --broker-list; change nothing.")
+    ] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Begin the reassignment of --reassignment-json-file.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Show how far it is; when nothing is under way, remove the throttles.")
+    ] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel what is under way of it, and remove the throttles.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show all reassignments under way.")] = False,
+    reassignment_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--reassignment-json-file",
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help='{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}; '
+            "log_dirs may be left out.",
+        ),
+    ] = None,
+    topics: Annotated[
+        str | None, typer.Option("--topics", metavar="TOPIC,...", help="With --generate: the topics to move.")
+    ] = None,
+    topics_to_move_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--topics-to-move-json-file",
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help='With --generate: {"version":1,"topics":[{"topic":"t"}]}.',
+        ),
+    ] = None,
+    broker_list: Annotated[
+        str | None, typer.Option("--broker-list", metavar="ID,...", help="With --generate: the nodes to move them to.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", min=1, metavar="N", help="With --generate: another one than they have."),
+    ] = None,
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="With --generate: do not look at the nodes' racks.")
+    ] = False,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--throttle", min=0, metavar="BYTES/S", help="With --execute: copy at most so fast, per node and direction."
+        ),
+    ] = None,
+    log_dirs_throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--replica-alter-log-dirs-throttle",
+            min=1,
+            metavar="BYTES/S",
+            help="With --execute: move between the log directories of a node at most so fast.",
+        ),
+    ] = None,
+    additional: Annotated[
+        bool,
+        typer.Option(
+            "--additional", help="With --execute: beside others that are under way; also to change the throttle."
+        ),
+    ] = False,
+    preserve_throttles: Annotated[
+        bool, typer.Option("--preserve-throttles", help="With --verify and --cancel: leave the throttles as they are.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --verify: wait until it is over, and show the progress.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Move partitions to other nodes, or change how many replicas they have. Exactly one of the first five options.
+
+    Propose, save what is printed last, begin, and verify until it is complete:
+
+    tidelog partition reassign --generate --topics flights --broker-list 1,2,3 | tail -1 > move.json
+
+    tidelog partition reassign --execute --reassignment-json-file move.json --throttle 50000000
+
+    tidelog partition reassign --verify --wait --reassignment-json-file move.json
+    """
+    given = {
+        "--generate": generate,
+        "--execute": execute,
+        "--verify": verify,
+        "--cancel": cancel,
+        "--list": list_,
+    }
+    action = _one_of(given)
+    _check_options(
+        action,
+        {
+            "--reassignment-json-file": (reassignment_json_file, ("--execute", "--verify", "--cancel")),
+            "--topics": (topics, ("--generate",)),
+            "--topics-to-move-json-file": (topics_to_move_json_file, ("--generate",)),
+            "--broker-list": (broker_list, ("--generate",)),
+            "--replication-factor": (replication_factor, ("--generate",)),
+            "--disable-rack-aware": (disable_rack_aware or None, ("--generate",)),
+            "--throttle": (throttle, ("--execute",)),
+            "--replica-alter-log-dirs-throttle": (log_dirs_throttle, ("--execute",)),
+            "--additional": (additional or None, ("--execute",)),
+            "--preserve-throttles": (preserve_throttles or None, ("--verify", "--cancel")),
+            "--wait": (wait or None, ("--verify",)),
+        },
+    )
+    with _admin(bootstrap_servers) as admin:
+        if list_:
+            actions.list_ongoing(admin, timeout)
+            return
+        if generate:
+            names, brokers = _topics(topics, topics_to_move_json_file), _brokers(broker_list)
+            rack_aware = not disable_rack_aware
+            actions.generate(admin, names, brokers, replication_factor, rack_aware=rack_aware, timeout_s=timeout)
+            return
+        if reassignment_json_file is None:
+            raise typer.BadParameter(f"{action} needs it", param_hint="--reassignment-json-file")
+        wanted = read_reassignment(reassignment_json_file)
+        if execute:
+            limits = actions.Limits(throttle, log_dirs_throttle)
+            actions.execute(admin, wanted, limits, additional=additional, timeout_s=timeout)
+        elif cancel:
+            actions.cancel(admin, wanted, preserve_throttles=preserve_throttles, timeout_s=timeout)
+        elif not actions.verify(admin, wanted, preserve_throttles=preserve_throttles, wait=wait, timeout_s=timeout):
+            raise typer.Exit(1)
+
+
+@app.command("elect-leaders")
+def elect_leaders(
+    election_type: Annotated[
+        _Election,
+        typer.Option(
+            "--election-type",
+            help="preferred: the first replica, where another one leads. unclean: any replica that lives, where nobody "
+            "leads; what only others have is lost.",
+        ),
+    ],
+    all_topic_partitions: Annotated[
+        bool, typer.Option("--all-topic-partitions", help="Of every partition that needs it.")
+    ] = False,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Of this topic ...")] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, metavar="N", help="... this partition. May be repeated."),
+    ] = None,
+    path_to_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--path-to-json-file",
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help='Of these: {"partitions":[{"topic":"t","partition":0}]}.',
+        ),
+    ] = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Return leaderships to the preferred replicas, or give partitions without a leader one.
+
+    Example: tidelog partition elect-leaders --election-type preferred --all-topic-partitions
+    """
+    _one_of(
+        {
+            "--all-topic-partitions": all_topic_partitions,
+            "--topic": topic is not None,
+            "--path-to-json-file": path_to_json_file is not None,
+        }
+    )
+    if (topic is None) is not (partitions is None):
+        raise typer.BadParameter("--topic and --partition go together", param_hint="--topic")
+    wanted = None
+    if path_to_json_file is not None:
+        wanted = read_partitions(path_to_json_file)
+    elif topic is not None:
+        wanted = [TopicPartition(topic, index) for index in dict.fromkeys(partitions or ())]
+    with _admin(bootstrap_servers) as admin:
+        kind = ElectionType[election_type.name]
+        outcomes = admin.elect_leaders(kind, wanted, operation_timeout=timeout, request_timeout=timeout).result()
+    _print_elections(outcomes)
+
+
+def _print_elections(outcomes: Mapping[TopicPartition, TidelogError | None]) -> None:
+    if not outcomes:
+        typer.echo("No partition needs an election.")
+        return
+    rows = []
+    failed: list[TidelogError] = []
+    for key, error in sorted(outcomes.items(), key=lambda item: (item[0].topic, item[0].partition)):
+        result = "elected" if error is None else error.code.name
+        if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+            result = "not needed"
+        elif error is not None:
+            failed.append(error)
+        rows.append((f"{key.topic}-{key.partition}", result))
+    print_table(("PARTITION", "ELECTION"), rows)
+    if failed:
+        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+
+
+def _one_of(given: Mapping[str, bool]) -> str:
+    chosen = [option for option, is_given in given.items() if is_given]
+    if len(chosen) != 1:
+        raise typer.BadParameter(f"exactly one of {', '.join(given)} is needed, not {len(chosen)}")
+    return chosen[0]
+
+
+def _check_options(action: str, options: Mapping[str, tuple[object, tuple[str, ...]]]) -> None:
+    for option, (value, permitted) in options.items():
+        if value is not None and action not in permitted:
+            raise typer.BadParameter(f"{option} goes with {' and '.join(permitted)}, not with {action}")
+
+
+def _topics(names: str | None, path: Path | None) -> list[str]:
+    if (names is None) is (path is None):
+        raise typer.BadParameter("--generate needs it, or --topics-to-move-json-file, not both", param_hint="--topics")
+    if path is not None:
+        return read_topics(path)
+    topics = [name.strip() for name in (names or "").split(",")]
+    if "" in topics or len(set(topics)) != len(topics):
+        raise typer.BadParameter(f'"{names}" is no list of different topics', param_hint="--topics")
+    return topics
+
+
+def _brokers(text: str | None) -> list[int]:
+    if text is None:
+        raise typer.BadParameter("--generate needs it", param_hint="--broker-list")
+    try:
+        brokers = [int(part) for part in text.split(",")]
+    except ValueError:
+        brokers = []
+    if not brokers or len(set(brokers)) != len(brokers):
+        raise typer.BadParameter(f'"{text}" is no list of different node ids', param_hint="--broker-list")
+    return brokers
+
+
+def _admin(bootstrap_servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "client.id": "tidelog-cli"})

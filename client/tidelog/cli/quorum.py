@@ -1,0 +1,286 @@
+"""``tidelog quorum``: the controllers' quorum and its metadata log; ``dump`` comes with the quorum's part."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from tidelog.admin import QuorumAdmin, QuorumInfo, QuorumReplicaState
+from tidelog.cli.extensions import ExtensibleGroup
+from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, Timeout
+from tidelog.cli.output import print_table
+from tidelog.config.endpoints import format_address, parse_address
+from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
+
+
+class _QuorumGroup(ExtensibleGroup):
+    entry_point_group: ClassVar[str] = "tidelog.quorum.commands"
+    extras: ClassVar[Mapping[str, str]] = {"dump": "quorum"}
+
+
+app = typer.Typer(
+    cls=_QuorumGroup, no_args_is_help=True, help="Look at the controllers' quorum, change it, read its metadata log."
+)
+
+_DIRECTORY_ID_SIZE = 16
+_LABEL_WIDTH = 24
+
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        "-b",
+        envvar="TIDELOG_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,...",
+        help=f"Nodes to ask for the controllers. Default: {DEFAULT_BOOTSTRAP_SERVERS}.",
+    ),
+]
+Controllers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        "--bootstrap-controllers",
+        metavar="HOST:PORT,...",
+        help="Controllers to ask, where no node runs.",
+    ),
+]
+DirectoryId = Annotated[
+    str,
+    typer.Option("--directory-id", metavar="ID", help="Only if its log has this directory id, as describe shows it."),
+]
+
+
+@app.command()
+def describe(
+    replication: Annotated[
+        bool, typer.Option("--replication", "-r", help="Show how far each controller's log is.")
+    ] = False,
+    human_readable: Annotated[
+        bool, typer.Option("--human-readable", "-H", help="Show times as how long ago they were.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    bootstrap_server: Servers = None,
+    bootstrap_controller: Controllers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show who leads, who votes and how far the others are behind.
+
+    Example: tidelog quorum describe --replication
+    """
+    with _admin(bootstrap_server, bootstrap_controller) as admin:
+        quorum = admin.describe_metadata_quorum(request_timeout=timeout)
+    if as_json:
+        typer.echo(json.dumps(_as_dict(quorum), indent=2))
+    elif replication:
+        _print_replication(quorum, human_readable)
+    else:
+        _print_status(quorum)
+
+
+@app.command("add-voter")
+def add_voter(
+    controller: Annotated[int, typer.Argument(metavar="ID", help="The controller, which follows the log.")],
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", metavar="HOST:PORT", help="Where others reach it. Default: where it says itself."),
+    ] = None,
+    directory_id: DirectoryId = "",
+    bootstrap_server: Servers = None,
+    bootstrap_controller: Controllers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Give a controller that follows the log a vote, once it has caught up.
+
+    Example: tidelog quorum add-voter 4
+    """
+    with _admin(bootstrap_server, bootstrap_controller) as admin:
+        host, port = _endpoint(endpoint) if endpoint else _endpoint_of_observer(admin, controller, timeout)
+        admin.add_raft_voter(controller, _directory_id(directory_id), host, port, request_timeout=timeout)
+    typer.echo(f"controller {controller} at {format_address(host, port)} has a vote")
+
+
+@app.command("remove-voter")
+def remove_voter(
+    controller: Annotated[int, typer.Argument(metavar="ID", help="The controller; also the leading one.")],
+    directory_id: DirectoryId = "",
+    bootstrap_server: Servers = None,
+    bootstrap_controller: Controllers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Take the vote of a controller. While its process runs, it goes on to follow the log.
+
+    Example: tidelog quorum remove-voter 3
+    """
+    with _admin(bootstrap_server, bootstrap_controller) as admin:
+        admin.remove_raft_voter(controller, _directory_id(directory_id), request_timeout=timeout)
+    typer.echo(f"controller {controller} has no vote any more")
+
+
+@app.command()
+def transfer(
+    controller: Annotated[
+        int | None, typer.Argument(metavar="ID", help="Who shall lead. Default: the voter that has most of the log.")
+    ] = None,
+    bootstrap_server: Servers = None,
+    bootstrap_controller: Controllers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Let another controller lead.
+
+    Example: tidelog quorum transfer 2
+    """
+    with _admin(bootstrap_server, bootstrap_controller) as admin:
+        leader_id = admin.transfer_leadership(controller, request_timeout=timeout)
+    typer.echo(f"controller {leader_id} leads")
+
+
+@app.command()
+def snapshot(
+    controllers: Annotated[
+        list[int] | None,
+        typer.Option("--controller", "-c", metavar="ID", help="Only this one. May be repeated. Default: all voters."),
+    ] = None,
+    bootstrap_server: Servers = None,
+    bootstrap_controller: Controllers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Let controllers take a snapshot of their state and drop the log before it.
+
+    Example: tidelog quorum snapshot --controller 1
+    """
+    rows = []
+    failed: list[TidelogError] = []
+    with _admin(bootstrap_server, bootstrap_controller) as admin:
+        quorum = admin.describe_metadata_quorum(request_timeout=timeout)
+        for controller in controllers or [voter.replica_id for voter in quorum.voters]:
+            try:
+                taken = admin.take_snapshot(controller, request_timeout=timeout)
+            except TidelogError as error:
+                failed.append(error)
+            else:
+                rows.append((controller, taken.snapshot_offset, taken.log_start_offset))
+    if rows:
+        print_table(("CONTROLLER", "SNAPSHOT OFFSET", "LOG START OFFSET"), rows)
+    if failed:
+        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+
+
+def _admin(servers: str | None, controllers: str | None) -> QuorumAdmin:
+    if controllers:
+        return QuorumAdmin({"bootstrap.controllers": controllers, "client.id": "tidelog-cli"})
+    return QuorumAdmin({"bootstrap.servers": servers or DEFAULT_BOOTSTRAP_SERVERS, "client.id": "tidelog-cli"})
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    try:
+        return parse_address(text)
+    except ConfigError as error:
+        raise typer.BadParameter(error.message, param_hint="--endpoint") from error
+
+
+def _endpoint_of_observer(admin: QuorumAdmin, controller: int, timeout_s: float) -> tuple[str, int]:
+    quorum = admin.describe_metadata_quorum(request_timeout=timeout_s)
+    for replica in (*quorum.observers, *quorum.voters):
+        if replica.replica_id == controller:
+            return replica.host, replica.port
+    text = f"no controller {controller} follows the log: start it first, with controller.quorum.bootstrap.servers"
+    raise error_for(ErrorCode.VOTER_NOT_FOUND, text)
+
+
+def _directory_id(text: str) -> bytes:
+    if not text:
+        return b""
+    try:
+        decoded = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        decoded = b""
+    if len(decoded) != _DIRECTORY_ID_SIZE:
+        raise typer.BadParameter(f'"{text}" is none: 22 letters, digits, "-" and "_"', param_hint="--directory-id")
+    return decoded
+
+
+def _show_directory_id(directory_id: bytes) -> str:
+    """Return Kafka's text of a 16-byte id; "-" while it is not known."""
+    return base64.urlsafe_b64encode(directory_id).decode().rstrip("=") or "-"
+
+
+def _print_status(quorum: QuorumInfo) -> None:
+    """Print what kafka-metadata-quorum describe --status prints."""
+    leader = next((v for v in quorum.voters if v.replica_id == quorum.leader_id), None)
+    slowest = min(quorum.voters, key=lambda v: v.log_end_offset, default=None)
+    lag, lag_ms = 0, 0
+    if leader is not None and slowest is not None and slowest.log_end_offset < leader.log_end_offset:
+        lag, lag_ms = leader.log_end_offset - slowest.log_end_offset, _lag_ms(leader, slowest)
+    values = {
+        "ClusterId": quorum.cluster_id,
+        "LeaderId": quorum.leader_id,
+        "LeaderEpoch": quorum.leader_epoch,
+        "HighWatermark": quorum.high_watermark,
+        "MaxFollowerLag": lag,
+        "MaxFollowerLagTimeMs": lag_ms,
+        "CurrentVoters": json.dumps([_as_voter(v) for v in quorum.voters]),
+        "CurrentObservers": json.dumps([_as_voter(o) for o in quorum.observers]),
+    }
+    for label, value in values.items():
+        typer.echo(f"{f'{label}:':<{_LABEL_WIDTH}}{value}")
+
+
+def _lag_ms(leader: QuorumReplicaState, follower: QuorumReplicaState) -> int:
+    if leader.last_caught_up_timestamp is None or follower.last_caught_up_timestamp is None:
+        return -1
+    return leader.last_caught_up_timestamp - follower.last_caught_up_timestamp
+
+
+def _print_replication(quorum: QuorumInfo, human_readable: bool) -> None:
+    ends = {v.replica_id: v.log_end_offset for v in quorum.voters}
+    leader_end = ends.get(quorum.leader_id, quorum.high_watermark)
+    now_ms = int(time.time() * 1000)
+
+    def shown(timestamp: int | None) -> int | str:
+        if human_readable:
+            return "never" if timestamp is None else f"{max(0, now_ms - timestamp)} ms ago"
+        return -1 if timestamp is None else timestamp
+
+    rows = [
+        (
+            r.replica_id,
+            _show_directory_id(r.directory_id),
+            r.log_end_offset,
+            max(0, leader_end - r.log_end_offset),
+            shown(r.last_fetch_timestamp),
+            shown(r.last_caught_up_timestamp),
+            "Leader" if r.replica_id == quorum.leader_id else status,
+        )
+        for status, replicas in (("Follower", quorum.voters), ("Observer", quorum.observers))
+        for r in _leader_first(replicas, quorum.leader_id)
+    ]
+    headers = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
+    print_table(headers, rows)
+
+
+def _leader_first(replicas: Iterable[QuorumReplicaState], leader_id: int) -> list[QuorumReplicaState]:
+    return sorted(replicas, key=lambda r: (r.replica_id != leader_id, r.replica_id))
+
+
+def _as_voter(replica: QuorumReplicaState) -> dict[str, Any]:
+    endpoint = f"GRPC://{format_address(replica.host, replica.port)}"
+    directory_id = _show_directory_id(replica.directory_id)
+    return {"id": replica.replica_id, "directoryId": directory_id, "endpoints": [endpoint]}
+
+
+def _as_dict(quorum: QuorumInfo) -> dict[str, Any]:
+    def replica(r: QuorumReplicaState) -> dict[str, Any]:
+        return dataclasses.asdict(r) | {"directory_id": _show_directory_id(r.directory_id)}
+
+    return dataclasses.asdict(quorum) | {
+        "voters": [replica(v) for v in quorum.voters],
+        "observers": [replica(o) for o in quorum.observers],
+    }

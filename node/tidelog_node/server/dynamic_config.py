@@ -1,0 +1,71 @@
+"""The settings that hold on this node now: its properties file, and what was set at run time on top of it (KIP-226).
+
+The metadata image says what was set: on this node (``"7"``), which counts more than on all nodes (``""``), which counts
+more than the file. Whoever uses a setting that can change is told when it does; nothing is restarted for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from tidelog.config import describe, parse_config
+from tidelog.config.broker import override_broker_settings
+from tidelog.errors import ConfigError
+from tidelog_node.server.config import NodeConfig
+from tidelog_quorum.metadata import MetadataImage, broker_settings
+
+logger = logging.getLogger(__name__)
+
+_INFOS = tuple(describe(NodeConfig))
+_ALIASES = {alias: info.key for info in _INFOS for alias in info.aliases}
+
+
+class DynamicNodeConfig:
+    """One per node, on its event loop. ``file`` has what the properties file gives, by the settings' own names."""
+
+    infos = _INFOS
+    """All settings of a node."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """Read the properties.
+
+        Raises:
+            ConfigError: a setting is wrong.
+        """
+        self.file: Mapping[str, str] = {_ALIASES.get(key, key): value for key, value in properties.items()}
+        self.current = parse_config(NodeConfig, properties)
+        self._node_id = self.current.node_id
+        self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._users: list[Callable[[NodeConfig], None]] = []
+
+    def subscribe(self, user: Callable[[NodeConfig], None]) -> None:
+        """Call ``user`` with the settings whenever they have changed."""
+        self._users.append(user)
+
+    def follow(self, image: MetadataImage) -> None:
+        """Take over what an image says of this node.
+
+        What cannot hold together with the file is left out and logged; the settings stay as they were.
+        """
+        dynamic = (broker_settings(image), broker_settings(image, self._node_id))
+        if dynamic == self._dynamic:
+            return
+        self._dynamic = dynamic
+        settings = override_broker_settings(override_broker_settings(self.file, dynamic[0]), dynamic[1])
+        try:
+            changed = parse_config(NodeConfig, settings)
+        except ConfigError as error:
+            logger.error("The settings that were changed at run time cannot hold on this node: %s", error.message)
+            return
+        before, self.current = self.current, changed
+        if changed == before:
+            return
+        logger.info("Settings have changed: %s", ", ".join(_differences(before, changed)))
+        for user in self._users:
+            user(changed)
+
+
+def _differences(before: NodeConfig, after: NodeConfig) -> list[str]:
+    pairs = ((i.key, getattr(before, i.attribute), getattr(after, i.attribute)) for i in _INFOS)
+    return [f"{key} = {new}" for key, old, new in pairs if old != new]

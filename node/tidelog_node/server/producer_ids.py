@@ -1,0 +1,100 @@
+"""Producer ids of this node: taken from blocks that the controllers give out, the next one asked for in good time.
+
+An id is given out once. A block whose answer is lost, or that a stop leaves unfinished, is never used (KIP-730).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog.v1 import controller_service_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+_PREFETCH_AT = 0.9
+"""The next block is asked for when so much of the present one is used (Kafka's PID_PREFETCH_THRESHOLD)."""
+_CALL_TIMEOUT_S = 4.0
+_RETRY_S = 0.25
+_WAIT_S = 3.0
+
+
+class BlockSource(Protocol):
+    """Who gives out blocks: the leading controller."""
+
+    async def allocate_producer_ids(
+        self, request: pb.AllocateProducerIdsRequest, timeout_s: float
+    ) -> pb.AllocateProducerIdsResponse:
+        """Give a block that nobody else gets; raises TidelogError."""
+        ...
+
+
+class ProducerIdManager:
+    """One per node; ``run`` is its task. All on the event loop."""
+
+    def __init__(
+        self,
+        source: BlockSource,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        wait_s: float = _WAIT_S,
+    ) -> None:
+        self._source = source
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._wait_s = wait_s
+        self._present = range(0)
+        self._used = 0
+        self._next: range | None = None
+        self._wanted = asyncio.Event()
+        self._arrived = asyncio.Event()
+
+    async def next_id(self) -> int:
+        """Return an id that no producer of the cluster has.
+
+        Raises:
+            TidelogError: COORDINATOR_LOAD_IN_PROGRESS, the controllers gave no block in time; another try may succeed.
+        """
+        try:
+            async with asyncio.timeout(self._wait_s):
+                while not self._has_one():
+                    self._arrived.clear()
+                    self._wanted.set()
+                    await self._arrived.wait()
+        except TimeoutError:
+            text = f"the controllers gave node {self._broker_id} no producer ids within {self._wait_s} s"
+            raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from None
+        producer_id = self._present[self._used]
+        self._used += 1
+        if self._next is None and self._used >= len(self._present) * _PREFETCH_AT:
+            self._wanted.set()
+        return producer_id
+
+    async def run(self) -> None:
+        """Ask for blocks when they are wanted, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            try:
+                self._next = await self._allocate()
+            except TidelogError as error:
+                logger.warning("No producer ids from the controllers, trying again: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            self._wanted.clear()
+            self._arrived.set()
+
+    async def _allocate(self) -> range:
+        request = pb.AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        response = await self._source.allocate_producer_ids(request, _CALL_TIMEOUT_S)
+        if response.producer_id_len <= 0:
+            raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"an empty block of producer ids: {response}")
+        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+
+    def _has_one(self) -> bool:
+        if self._used == len(self._present) and self._next is not None:
+            self._present, self._used, self._next = self._next, 0, None
+        return self._used < len(self._present)

@@ -1,0 +1,66 @@
+"""Creates topics that clients ask for (``auto.create.topics.enable``); who asked, asks again until one is there.
+
+The controller decides how many partitions and replicas they get. Names that come while a request is under way go
+into the next one, each once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import REQUEST_ID_SIZE
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_node.handlers import AdminController
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_S = 10.0
+_MAX_WAITING = 1_000
+"""More names than that are not taken on: whoever asks for them, asks again."""
+_THERE_ALREADY = ErrorCode.TOPIC_ALREADY_EXISTS.code
+
+
+class TopicCreation:
+    """One per node; ``run`` is its task. All on the event loop."""
+
+    def __init__(self, controller: AdminController) -> None:
+        self._controller = controller
+        self._waiting: set[str] = set()
+        self._under_way: set[str] = set()
+        self._has_work = asyncio.Event()
+
+    def want(self, names: Iterable[str]) -> None:
+        """Have topics created, unless that is under way. The names must be valid."""
+        for name in names:
+            if name not in self._under_way and len(self._waiting) < _MAX_WAITING:
+                self._waiting.add(name)
+                self._has_work.set()
+
+    async def run(self) -> None:
+        """Create what is wanted until cancelled."""
+        while True:
+            await self._has_work.wait()
+            self._has_work.clear()
+            self._under_way, self._waiting = self._waiting, set()
+            try:
+                await self._create(sorted(self._under_way))
+            except TidelogError as error:
+                logger.warning("Topics could not be created: %s: %s", ", ".join(sorted(self._under_way)), error)
+            finally:
+                self._under_way = set()
+
+    async def _create(self, names: list[str]) -> None:
+        topics = [pb.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names]
+        request = pb.CreateTopicsRequest(
+            topics=topics, timeout_ms=int(_TIMEOUT_S * 1000), request_id=os.urandom(REQUEST_ID_SIZE)
+        )
+        response = await self._controller.create_topics(request, _TIMEOUT_S)
+        for result in response.topics:
+            if not result.HasField("error"):
+                logger.info("Topic %s was created for a client that asked for it", result.name)
+            elif result.error.code != _THERE_ALREADY:
+                logger.warning("Topic %s could not be created for a client: %s", result.name, result.error.message)

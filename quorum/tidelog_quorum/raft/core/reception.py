@@ -1,0 +1,112 @@
+"""Which messages are listened to, and who may raise the term.
+
+- Every message carries its sender's term. A higher one is adopted, and answers of an older one are dropped, so that
+  no answer to a question of an earlier term is counted in a later one (figure 2, all servers; paper 5.1).
+- A term is adopted from leaders, from candidates who are answered at all, and from voters. One who has no vote may
+  have any term and unseats nobody; a leader that is about to give it a vote has to listen, though.
+- What is said under a voter's id by a log that is not the voter's counts for nothing: it has forgotten what the voter
+  promised. Leaders' messages are no matter of trust: who leads was elected, maybe by voters not known here yet.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tidelog_quorum.raft.core import election, follower, snapshots
+from tidelog_quorum.raft.core.leadership import Leadership
+from tidelog_quorum.raft.core.messages import (
+    AppendRequest,
+    AppendResponse,
+    FollowRequest,
+    Message,
+    SnapshotRequest,
+    SnapshotResponse,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from tidelog_quorum.raft.core.replica import Replica
+
+
+def on_message(replica: Replica, message: Message, directory_id: bytes) -> None:
+    """Take another replica's message to the rules for it; ``directory_id`` is the sender's."""
+    if message.sender_id == replica.node_id:
+        return
+    match message:
+        case AppendRequest() | SnapshotRequest() | TimeoutNow():
+            _on_leader_message(replica, message)
+        case VoteRequest():
+            _on_vote_request(replica, message, directory_id)
+        case VoteResponse():
+            _on_vote_response(replica, message, directory_id)
+        case AppendResponse() | SnapshotResponse():
+            _on_response(replica, message, directory_id)
+        case FollowRequest():
+            if isinstance(replica.role, Leadership):
+                replica.role.on_follow_request(message, directory_id, replica.now_ms)
+        case _:
+            assert_never(message)
+
+
+def _on_leader_message(replica: Replica, message: AppendRequest | SnapshotRequest | TimeoutNow) -> None:
+    _adopt(replica, message.term)
+    match message:
+        case AppendRequest():
+            follower.on_append_request(replica, message)
+        case SnapshotRequest():
+            snapshots.on_snapshot_request(replica, message)
+        case TimeoutNow():
+            election.on_timeout_now(replica, message)
+        case _:
+            assert_never(message)
+    snapshots.drop_needless(replica)
+
+
+def _on_vote_request(replica: Replica, request: VoteRequest, directory_id: bytes) -> None:
+    voters = replica.voters.current
+    is_other_log = request.sender_id in voters and not voters.is_voter(request.sender_id, directory_id)
+    if is_other_log and not election.may_have_joined_anew(replica, request):
+        return
+    if election.hears_a_leader(replica) and not request.transfer:
+        return
+    _adopt(replica, request.term)
+    election.on_vote_request(replica, request)
+
+
+def _on_vote_response(replica: Replica, response: VoteResponse, directory_id: bytes) -> None:
+    if replica.voters.current.is_voter(response.sender_id, directory_id):
+        _adopt(replica, response.term)
+        election.on_vote_response(replica, response)
+
+
+def _on_response(replica: Replica, response: AppendResponse | SnapshotResponse, directory_id: bytes) -> None:
+    if response.term > replica.term:
+        if _may_raise_term(replica, response.sender_id, directory_id):
+            _adopt(replica, response.term)
+        return
+    leader = replica.role
+    if response.term < replica.term or not isinstance(leader, Leadership):
+        return
+    progress = leader.admit(response.sender_id, directory_id)
+    if progress is None:
+        return
+    match response:
+        case AppendResponse():
+            leader.on_append_response(progress, response, replica.now_ms)
+        case SnapshotResponse():
+            leader.on_snapshot_response(progress, response, replica.now_ms)
+        case _:
+            assert_never(response)
+    replica.advance_commit(leader)
+
+
+def _may_raise_term(replica: Replica, sender_id: int, directory_id: bytes) -> bool:
+    role = replica.role
+    if isinstance(role, Leadership) and role.catch_up is not None and role.catch_up.voter.voter_id == sender_id:
+        return True
+    return replica.voters.current.is_voter(sender_id, directory_id)
+
+
+def _adopt(replica: Replica, term: int) -> None:
+    if term > replica.term:
+        replica.adopt_term(term)

@@ -1,0 +1,66 @@
+"""Builds the Raft engine that ``controller.quorum.engine`` names; pysyncobj is imported only when it is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc.aio
+
+from tidelog.errors import ConfigError
+from tidelog_quorum.raft import TidelogRaft
+from tidelog_quorum.raft.protocol import RaftEngine
+from tidelog_quorum.server.config import PYSYNCOBJ, QuorumConfig
+
+_ROCKSDB_FILE = "CURRENT"
+_PYSYNCOBJ_FOLDER = "pysyncobj"
+
+
+def build_engine(config: QuorumConfig, server: grpc.aio.Server) -> RaftEngine:
+    """Return the engine, not started; ours adds its service to ``server``.
+
+    Raises:
+        ConfigError: the engine is not installed, takes no such addresses, or the folder has the other engine's log:
+            a controller that changes its engine would begin with an empty log and have forgotten its votes.
+    """
+    if config.controller_quorum_engine == PYSYNCOBJ:
+        return _build_pysyncobj(config)
+    directory = Path(config.metadata_log_dir)
+    if (directory / _PYSYNCOBJ_FOLDER).exists():
+        raise ConfigError(_other_engine(directory, "pysyncobj"))
+    return TidelogRaft(
+        config.node_id,
+        config.voters,
+        directory,
+        config.cluster_id,
+        config.raft_config(),
+        server,
+        advertised=config.advertised,
+        bootstrap=config.bootstrap,
+        snapshots=config.snapshot_config(),
+    )
+
+
+def _build_pysyncobj(config: QuorumConfig) -> RaftEngine:
+    try:
+        from tidelog_quorum.raft.pysyncobj_engine import PySyncObjRaft
+    except ModuleNotFoundError as error:
+        if error.name != "pysyncobj":
+            raise
+        text = "controller.quorum.engine=pysyncobj: pysyncobj is not installed: pip install 'tidelog[pysyncobj]'"
+        raise ConfigError(text) from error
+    directory = Path(config.metadata_log_dir)
+    if (directory / _ROCKSDB_FILE).exists():
+        raise ConfigError(_other_engine(directory, "tidelog"))
+    return PySyncObjRaft(
+        config.node_id,
+        config.voters,
+        config.pysyncobj_voters,
+        directory,
+        config.cluster_id,
+        config.raft_config(),
+        config.snapshot_config(),
+    )
+
+
+def _other_engine(directory: Path, engine: str) -> str:
+    return f"metadata.log.dir {directory} has the log of controller.quorum.engine={engine}: engines cannot be exchanged"

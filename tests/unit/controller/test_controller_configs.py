@@ -1,0 +1,245 @@
+"""Settings that change at run time: operations, checks, and what follows for partitions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tidelog.config import config_key
+from tidelog.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_node.server.config import NodeConfig
+from tidelog_quorum.controller import Result
+from tidelog_quorum.metadata import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    TopicConfig,
+    broker_settings,
+    cluster_topic_defaults,
+    effective_topic_config,
+    min_insync_replicas,
+    unclean_leader_election_enable,
+)
+from tidelog_quorum.server.config import QuorumConfig
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = 1, 2, 3, 4
+
+
+@pytest.fixture
+def one(driver: Any) -> Any:
+    driver.up(1, 2)
+    driver.create("t", assignments=[[1, 2]])
+    return driver
+
+
+def operation(name: str, value: str = "", kind: int = SET) -> pb.ConfigOperation:
+    return pb.ConfigOperation(name=name, value=value, type=kind)  # type: ignore[arg-type]
+
+
+def change(kind: int, name: str, *operations: pb.ConfigOperation) -> pb.ConfigResourceChange:
+    resource = pb.ConfigResourceName(type=kind, name=name)  # type: ignore[arg-type]
+    return pb.ConfigResourceChange(resource=resource, operations=operations)
+
+
+def alter_all(
+    driver: Any, *changes: pb.ConfigResourceChange, validate_only: bool = False
+) -> list[tuple[str, str, str]]:
+    """Return (resource, code, message) of each result."""
+    request = pb.IncrementalAlterConfigsRequest(resources=changes, validate_only=validate_only)
+    response = driver.do(driver.controller.handle_incremental_alter_configs, request)
+    return [(r.resource.name, ErrorCode.of(r.error.code).name, r.error.message) for r in response.resources]
+
+
+def alter(driver: Any, kind: int, name: str, *operations: pb.ConfigOperation) -> tuple[str, str]:
+    [(_, code, message)] = alter_all(driver, change(kind, name, *operations))
+    return code, message
+
+
+def test_set_and_delete_change_a_topics_settings(one: Any) -> None:
+    assert alter(one, TOPIC, "t", operation("retention.ms", "5"), operation("segment.ms", "7")) == ("NONE", "")
+    assert one.image.config_of_topic("t") == {"retention.ms": "5", "segment.ms": "7"}
+    assert alter(one, TOPIC, "t", operation("retention.ms", kind=DELETE)) == ("NONE", "")
+    assert one.image.config_of_topic("t") == {"segment.ms": "7"}
+
+
+def test_an_operation_without_a_type_sets(one: Any) -> None:
+    assert alter(one, TOPIC, "t", operation("retention.ms", "5", 0)) == ("NONE", "")
+    assert one.image.config_of_topic("t") == {"retention.ms": "5"}
+
+
+def test_what_is_the_same_already_writes_nothing(one: Any) -> None:
+    alter(one, TOPIC, "t", operation("retention.ms", "5"))
+    entries = len(one.log)
+    assert alter(one, TOPIC, "t", operation("retention.ms", "5"), operation("segment.ms", kind=DELETE)) == ("NONE", "")
+    assert len(one.log) == entries
+
+
+def test_append_and_subtract_change_a_list_from_its_default_on(one: Any) -> None:
+    def policy(value: str, kind: int) -> str | None:
+        assert alter(one, TOPIC, "t", operation("cleanup.policy", value, kind)) == ("NONE", "")
+        return one.image.config_of_topic("t").get("cleanup.policy")  # type: ignore[no-any-return]
+
+    assert policy("compact", APPEND) == "delete,compact"
+    assert policy("compact, delete", APPEND) == "delete,compact"
+    assert policy("delete,shred", SUBTRACT) == "compact"
+    throttled = "follower.replication.throttled.replicas"
+    alter(one, TOPIC, "t", operation(throttled, "0:1,0:2", APPEND))
+    alter(one, TOPIC, "t", operation(throttled, "0:1", SUBTRACT))
+    assert one.image.config_of_topic("t")[throttled] == "0:2"
+
+
+@pytest.mark.parametrize("kind", [APPEND, SUBTRACT])
+def test_only_lists_are_appended_to_and_subtracted_from(one: Any, kind: int) -> None:
+    code, message = alter(one, TOPIC, "t", operation("retention.ms", "1", kind))
+    assert (code, "its type is LONG, not LIST" in message) == ("INVALID_CONFIG", True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "name", "value", "code", "text"),
+    [
+        (TOPIC, "t", "retention.mss", "1", "INVALID_CONFIG", 'did you mean "retention.ms"?'),
+        (TOPIC, "t", "retention.ms", "x", "INVALID_CONFIG", "must be a whole number"),
+        (TOPIC, "t", "retention.ms", "", "INVALID_CONFIG", "must not be empty"),
+        (TOPIC, "t", "segment.bytes", "1", "INVALID_CONFIG", "must be from 14"),
+        (TOPIC, "t", "min.compaction.lag.ms", str(2**63), "INVALID_CONFIG", "is above max.compaction.lag.ms"),
+        (TOPIC, "t", "cleanup.policy", "shred", "INVALID_CONFIG", "must be a list of delete, compact"),
+        (TOPIC, "t", "leader.replication.throttled.replicas", "1:x", "INVALID_CONFIG", "partition:broker"),
+        (TOPIC, "t", "leader.replication.throttled.replicas", "*,1:1", "INVALID_CONFIG", "partition:broker"),
+        (TOPIC, "x", "retention.ms", "1", "UNKNOWN_TOPIC_OR_PARTITION", "there is no topic 'x'"),
+        (BROKER, "9", "log.retention.ms", "1", "BROKER_ID_NOT_REGISTERED", "there is no broker 9"),
+        (BROKER, "one", "log.retention.ms", "1", "INVALID_REQUEST", "'one' is no broker id"),
+        (BROKER, "01", "log.retention.ms", "1", "INVALID_REQUEST", "'01' is no broker id"),
+        (BROKER, "1", "retention.ms", "1", "INVALID_CONFIG", 'did you mean "log.retention.ms"?'),
+        (BROKER, "1", "log.dirs", "/x", "INVALID_CONFIG", "log.dirs cannot change at run time"),
+        (BROKER, "", "num.partitions", "3", "INVALID_CONFIG", "num.partitions cannot change at run time"),
+        (BROKER, "", "log.roll.hours", "3", "INVALID_CONFIG", "log.roll.hours cannot change at run time"),
+        (BROKER, "", "log.roll.ms", "", "INVALID_CONFIG", "must not be empty"),
+        (BROKER, "", "log.cleaner.threads", "1000", "INVALID_CONFIG", "below 1 MiB for each of 1000"),
+        (BROKER, "", "log.cleaner.max.compaction.lag.ms", "0", "INVALID_CONFIG", "must be at least 1"),
+        (3, "t", "x", "1", "INVALID_REQUEST", "neither a topic nor a broker"),
+    ],
+)
+def test_a_change_is_refused_with_the_reason(
+    one: Any, kind: int, resource: str, name: str, value: str, code: str, text: str
+) -> None:
+    entries = len(one.log)
+    found, message = alter(one, kind, resource, operation(name, value))
+    assert found == code
+    assert text in message
+    assert len(one.log) == entries
+
+
+def test_an_unknown_operation_is_refused(one: Any) -> None:
+    assert alter(one, TOPIC, "t", operation("retention.ms", "1", 9))[0] == "INVALID_REQUEST"
+
+
+def test_a_value_that_is_too_long_is_refused(one: Any) -> None:
+    throttled = operation("leader.replication.throttled.replicas", "1:1," * 9_000, APPEND)
+    assert alter(one, TOPIC, "t", throttled) == ("NONE", ""), "the same again counts once"
+    longer = operation("leader.replication.throttled.replicas", ",".join(f"{i}:1" for i in range(9_000)))
+    assert "more than 32767" in alter(one, TOPIC, "t", longer)[1]
+
+
+def test_a_resource_changes_whole_or_not_at_all_and_others_do_not_suffer(one: Any) -> None:
+    results = alter_all(
+        one,
+        change(TOPIC, "t", operation("retention.ms", "5"), operation("segment.ms", "0")),
+        change(BROKER, "", operation("log.retention.ms", "7")),
+    )
+    assert [(name, code) for name, code, _ in results] == [("t", "INVALID_CONFIG"), ("", "NONE")]
+    assert not one.image.config_of_topic("t")
+    assert broker_settings(one.image) == {"log.retention.ms": "7"}
+
+
+def test_a_resource_or_a_key_that_is_named_twice_is_refused(one: Any) -> None:
+    twice = change(TOPIC, "t", operation("retention.ms", "5"))
+    assert [code for _, code, _ in alter_all(one, twice, twice)] == ["INVALID_REQUEST"]
+    assert (
+        alter(one, TOPIC, "t", operation("retention.ms", "5"), operation("retention.ms", "6"))[0] == "INVALID_REQUEST"
+    )
+    assert not one.image.configs
+
+
+def test_validate_only_changes_nothing(one: Any) -> None:
+    entries = len(one.log)
+    [(_, code, _)] = alter_all(one, change(TOPIC, "t", operation("retention.ms", "5")), validate_only=True)
+    assert (code, len(one.log)) == ("NONE", entries)
+
+
+def test_too_many_operations_are_refused(one: Any) -> None:
+    operations = [operation(f"k{i}") for i in range(10_001)]
+    with pytest.raises(TidelogError, match="10001 changes in one request") as caught:
+        alter_all(one, change(TOPIC, "t", *operations))
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_the_settings_of_all_brokers_must_fit_what_is_set_on_each(one: Any) -> None:
+    assert alter(one, BROKER, "2", operation("log.cleaner.min.compaction.lag.ms", "50")) == ("NONE", "")
+    code, message = alter(one, BROKER, "", operation("log.cleaner.max.compaction.lag.ms", "10"))
+    assert code == "INVALID_CONFIG"
+    assert message.startswith("with what is set on broker 2: min.compaction.lag.ms 50 is above")
+    assert alter(one, BROKER, "", operation("log.cleaner.max.compaction.lag.ms", "60")) == ("NONE", "")
+    assert alter(one, BROKER, "2", operation("log.cleaner.min.compaction.lag.ms", "61"))[0] == "INVALID_CONFIG"
+
+
+def test_the_controller_resolves_a_topics_settings_topic_cluster_file_default(one: Any) -> None:
+    own = TopicConfig(min_insync_replicas=3, unclean_leader_election_enable=True)
+    assert (min_insync_replicas(one.image, "t", own), min_insync_replicas(one.image, "t")) == (3, 1)
+    assert unclean_leader_election_enable(one.image, "t", own)
+    alter(one, BROKER, "", operation("min.insync.replicas", "2"), operation("unclean.leader.election.enable", "false"))
+    assert min_insync_replicas(one.image, "t", own) == 2
+    assert not unclean_leader_election_enable(one.image, "t", own)
+    alter(one, BROKER, "", operation("log.retention.ms", "9"), operation("message.max.bytes", "77"))
+    alter(one, TOPIC, "t", operation("min.insync.replicas", "1"), operation("unclean.leader.election.enable", "True"))
+    found = effective_topic_config(one.image, "t", own)
+    assert (found.min_insync_replicas, found.retention_ms, found.max_message_bytes) == (1, 9, 77)
+    assert found.unclean_leader_election_enable
+    assert unclean_leader_election_enable(one.image, "t", own)
+    assert min_insync_replicas(one.image, "t", own) == 1
+    assert cluster_topic_defaults(one.image, own).min_insync_replicas == 2
+
+
+def use_elr(driver: Any) -> None:
+    driver.append(Result([FeatureLevelRecord(ELIGIBLE_LEADER_REPLICAS_VERSION, 1)], None))
+    driver.commit()
+
+
+def test_with_elr_min_insync_replicas_is_the_same_for_all(one: Any) -> None:
+    use_elr(one)
+    setting = "min.insync.replicas"
+    assert alter(one, BROKER, "", operation(setting, "2")) == ("NONE", "")
+    for kind in (SET, DELETE):
+        assert "cannot be set on one broker" in alter(one, BROKER, "1", operation(setting, "2", kind))[1]
+    assert "cannot be removed" in alter(one, BROKER, "", operation(setting, kind=DELETE))[1]
+    assert alter(one, TOPIC, "t", operation(setting, "2")) == ("NONE", "")
+    assert alter(one, TOPIC, "t", operation(setting, kind=DELETE)) == ("NONE", "")
+
+
+def test_without_elr_min_insync_replicas_may_differ(one: Any) -> None:
+    assert alter(one, BROKER, "1", operation("min.insync.replicas", "2")) == ("NONE", "")
+    assert alter(one, BROKER, "1", operation("min.insync.replicas", kind=DELETE)) == ("NONE", "")
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (BROKER, "")])
+def test_fewer_min_insync_replicas_end_the_eligibility_in_the_same_entry(one: Any, kind: int, name: str) -> None:
+    use_elr(one)
+    alter(one, kind, name, operation("min.insync.replicas", "2"))
+    topic_id = one.image.topics["t"].topic_id
+    one.append(Result([PartitionChangeRecord(topic_id, 0, isr=(1,), eligible_leader_replicas=(2,))], None))
+    one.commit()
+    entries = len(one.log)
+    alter(one, kind, name, operation("min.insync.replicas", "1"))
+    assert one.partition().eligible_leader_replicas == (), "it does not have what is committed from now on"
+    assert len(one.log) == entries + 1
+
+
+def test_the_keys_that_are_read_from_files_alone_are_all_known() -> None:
+    fields = [*dataclasses.fields(NodeConfig), *dataclasses.fields(QuorumConfig)]
+    assert {config_key(f) for f in fields} - DYNAMIC_BROKER_KEYS == READ_ONLY_BROKER_KEYS, (
+        "list the new setting in READ_ONLY_BROKER_KEYS, or declare it in DynamicBrokerConfig"
+    )

@@ -1,0 +1,189 @@
+"""Eligible leader replicas (KIP-966) as brokers come, go and crash; min.insync.replicas is 2 unless said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidelog_quorum.controller.elections import changes_by_rules
+from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, TopicConfig
+
+GOOD, BAD = b"g" * 16, b"b" * 16
+
+
+@pytest.fixture
+def elr(new_driver: Callable[..., Any]) -> Any:
+    """Topic t, partition 0: replicas 1, 2, 3, led by 1, all in sync."""
+    driver = new_driver(min_isr=2)
+    driver.up(1, 2, 3)
+    driver.create(assignments=[[1, 2, 3]])
+    return driver
+
+
+def fence(driver: Any, *broker_ids: int) -> None:
+    """End the sessions of brokers, which need not have stopped."""
+    for broker_id in broker_ids:
+        driver.heartbeat(broker_id, want_fence=True, want_shut_down=True)
+
+
+def test_elr_is_empty_while_the_isr_is_large_enough(elr: Any) -> None:
+    fence(elr, 3)
+    assert elr.elr_state() == (1, (1, 2), (), ())
+
+
+def test_elr_gets_who_leaves_an_isr_that_is_too_small_then(elr: Any) -> None:
+    fence(elr, 3, 2)
+    assert elr.elr_state() == (1, (1,), (2,), ())
+
+
+def test_elr_keeps_who_is_taken_out_by_the_leader(elr: Any) -> None:
+    elr.alter(1, [1])
+    assert elr.elr_state() == (1, (1,), (2, 3), ())
+    elr.alter(1, [1, 3])
+    assert elr.elr_state() == (1, (1, 3), (), ())
+
+
+def test_elr_holds_all_when_the_isr_is_empty(elr: Any) -> None:
+    fence(elr, 3, 2, 1)
+    assert elr.elr_state() == (-1, (), (1, 2), (1,))
+
+
+def test_elr_member_leads_when_it_is_back_and_a_stranger_to_it_does_not(elr: Any) -> None:
+    fence(elr, 3, 2, 1)
+    elr.heartbeat(3)
+    assert elr.elr_state() == (-1, (), (1, 2), (1,))
+    elr.heartbeat(2)
+    assert elr.elr_state() == (2, (2,), (1,), ())
+    assert elr.partition().leader_epoch == 2
+
+
+def test_elr_survives_a_clean_restart(elr: Any) -> None:
+    fence(elr, 3, 2, 1)
+    elr.restart(2)
+    assert elr.elr_state() == (-1, (), (1, 2), (1,))
+    elr.heartbeat(2)
+    assert elr.state() == (2, (2,))
+
+
+def test_elr_loses_who_was_not_shut_down_cleanly(elr: Any) -> None:
+    fence(elr, 3, 2, 1)
+    elr.restart(2, clean=False)
+    assert elr.elr_state() == (-1, (), (1,), (1,))
+    elr.heartbeat(2)
+    assert elr.state() == (-1, ())
+    elr.restart(1)
+    elr.heartbeat(1)
+    assert elr.state() == (1, (1,))
+
+
+def test_elr_does_not_get_an_isr_member_that_was_not_shut_down_cleanly(elr: Any) -> None:
+    fence(elr, 3)
+    elr.now_ms += 9_000
+    elr.heartbeat(1)
+    # Nobody has noticed yet that the session of broker 2 is over.
+    elr.restart(2, clean=False)
+    assert elr.elr_state() == (1, (1,), (), ())
+
+
+def test_elr_does_not_trust_the_epoch_of_an_earlier_clean_stop(elr: Any) -> None:
+    fence(elr, 3, 2)
+    before = elr.image.brokers[2].broker_epoch
+    elr.restart(2)
+    fence(elr, 2)
+    elr.register(2, 3, previous=before)
+    assert elr.elr_state() == (1, (1,), (), ())
+
+
+def test_last_known_leader_leads_when_nobody_is_eligible_and_no_other(elr: Any) -> None:
+    fence(elr, 3, 2, 1)
+    elr.restart(2, clean=False)
+    elr.restart(1, clean=False)
+    assert elr.elr_state() == (-1, (), (), (1,))
+    elr.heartbeat(2)
+    elr.heartbeat(3)
+    assert elr.state() == (-1, ())
+    elr.heartbeat(1)
+    assert elr.elr_state() == (1, (1,), (), ())
+
+
+def test_elr_of_all_at_once_is_the_whole_isr(elr: Any) -> None:
+    elr.now_ms += 9_000
+    elr.expire()
+    assert elr.elr_state() == (-1, (), (1, 2, 3), (1,))
+
+
+def test_elr_is_not_used_without_the_feature(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.set_config("", "min.insync.replicas", "2")
+    driver.create(assignments=[[1, 2]])
+    fence(driver, 2, 1)
+    assert driver.elr_state() == (-1, (1,), (), ())
+    driver.restart(1, clean=False)
+    assert driver.elr_state() == (-1, (1,), (), ())
+
+
+def test_unregistering_ends_eligibility(elr: Any) -> None:
+    fence(elr, 3, 2, 1)
+    elr.unregister(2)
+    assert elr.elr_state() == (-1, (), (1,), (1,))
+    assert elr.partition().replicas == (1, 2, 3)
+    elr.up(2, incarnation=2)
+    assert elr.state() == (-1, ())
+
+
+def test_elr_loses_a_replica_that_begins_anew_in_another_directory(new_driver: Callable[..., Any]) -> None:
+    elr = new_driver(min_isr=2)
+    elr.up(1, 2, log_dirs=[GOOD, BAD])
+    elr.create(assignments=[[1, 2]])
+    assert elr.assign(2, BAD) is None
+    elr.heartbeat(2, offline_log_dirs=[BAD])
+    assert elr.elr_state() == (1, (1,), (2,), ())
+    assert elr.assign(2, GOOD) is None
+    assert elr.elr_state() == (1, (1,), (), ())
+
+
+def test_elr_keeps_a_replica_that_was_moved_between_directories(new_driver: Callable[..., Any]) -> None:
+    elr = new_driver(min_isr=2)
+    elr.up(1, 2, log_dirs=[GOOD, BAD])
+    elr.create(assignments=[[1, 2]])
+    elr.assign(2, BAD)
+    elr.alter(1, [1])
+    assert elr.assign(2, GOOD) is None
+    assert elr.elr_state() == (1, (1,), (2,), ())
+
+
+def test_elr_member_whose_directory_failed_does_not_lead(new_driver: Callable[..., Any]) -> None:
+    elr = new_driver(min_isr=2)
+    elr.up(1, 2, log_dirs=[GOOD, BAD])
+    elr.create(assignments=[[1, 2]])
+    elr.assign(2, BAD)
+    elr.heartbeat(2, offline_log_dirs=[BAD])
+    fence(elr, 1)
+    assert elr.elr_state() == (-1, (), (1, 2), (1,))
+
+
+@pytest.mark.parametrize(("value", "elr_after"), [("1", ()), ("2", (2, 3)), ("3", (2, 3))])
+def test_elr_ends_in_the_entry_that_lowers_the_minimum(elr: Any, value: str, elr_after: tuple[int, ...]) -> None:
+    elr.alter(1, [1])
+    change = ConfigRecord(ConfigResourceType.TOPIC, "t", "min.insync.replicas", value)
+    after = elr.image.apply(elr.image.offset + 1, 1, [change])
+    elr.put(change, *changes_by_rules(after, TopicConfig(), ["t"]))
+    assert elr.partition().eligible_leader_replicas == elr_after
+
+
+def test_unclean_election_is_last_and_only_where_it_is_allowed(elr: Any) -> None:
+    fence(elr, 3, 2, 1)
+    elr.heartbeat(3)
+    elr.set_config("t", "unclean.leader.election.enable", "true")
+    elr.tick()
+    assert elr.elr_state() == (3, (3,), (), ())
+
+
+def test_unclean_election_prefers_who_is_eligible(elr: Any) -> None:
+    elr.set_config("t", "unclean.leader.election.enable", "true")
+    fence(elr, 3, 2, 1)
+    # Broker 1 was the last one, so it is fenced with nobody left; 2 is eligible, 3 is not.
+    elr.heartbeat(2)
+    assert elr.elr_state() == (2, (2,), (1,), ())
