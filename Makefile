@@ -42,8 +42,10 @@ docs: $(VENV)/.dev ## Generate the configuration reference
 bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only log", ARGS=--quick)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-sim: $(VENV)/.dev ## Run the simulations of the cores over many seeds (SEEDS=2000), or over one again (SEED=7)
-	@TIDELOG_SIM_SEED=$(SEED) TIDELOG_SIM_SEEDS=$(or $(SEEDS),2000) $(BIN)/python -m pytest -m sim --timeout 3600 $(ARGS)
+sim: $(VENV)/.dev ## Run the simulations of the cores over many seeds (SEEDS=20000), or one again (SEED=7, ACTIONS=3,5)
+	@PYTHONPATH=tests:tests/support $(BIN)/python -m sim $(if $(SEED),--seed $(SEED) $(if $(ACTIONS),--actions $(ACTIONS)),--seeds $(or $(SEEDS),20000))
+	@$(if $(SEED),,PYTHONPATH=tests:tests/support $(BIN)/python -m sim.planted_bugs)
+	@$(if $(ACTIONS),,TIDELOG_SIM_SEED=$(SEED) TIDELOG_SIM_SEEDS=$(or $(SEEDS),2000) $(BIN)/python -m pytest -m sim --timeout 3600 $(ARGS))
 
 chaos: $(VENV)/.dev ## Kill and pause real processes under load, again and again (ROUNDS=10, SEED=7 for a known schedule)
 	@TIDELOG_CHAOS_SEED=$(SEED) TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)

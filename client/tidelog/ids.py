@@ -51,5 +51,10 @@ def is_topic_of_request(topic_id: TopicId, request_id: bytes) -> bool:
 
 
 def topic_id_text(topic_id: TopicId) -> str:
-    """Return the 22 characters of unpadded URL-safe base64 that Kafka prints for an id."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+    """Return what Kafka prints for a topic's id."""
+    return uuid_text(topic_id)
+
+
+def uuid_text(value: bytes) -> str:
+    """Return the 22 characters of unpadded URL-safe base64 that Kafka prints for an id of 16 bytes."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")

@@ -16,6 +16,8 @@ from tidelog.transport import run_sync
 from tidelog.v1 import log_service_pb2 as pb
 
 _serial = itertools.count()
+_CONFIG = {"auto.create.topics.enable": False}
+"""The fake's default: what is asked of a topic that is not there shows that it is not."""
 
 
 class Deployment:
@@ -108,7 +110,7 @@ class Deployment:
 @pytest.fixture(scope="module", params=["fake", "local"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     running: Callable[[], Any] = (
-        FakeCluster if request.param == "fake" else lambda: LocalCluster(controllers=1, nodes=1)
+        FakeCluster if request.param == "fake" else lambda: LocalCluster(controllers=1, nodes=1, config=_CONFIG)
     )
     with running() as started:
         deployment = Deployment(started.bootstrap_servers, started.cluster_id)

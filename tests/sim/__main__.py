@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     if options.seed is not None:
         return _run_one(options.seed, options.actions)
-    return _run_many(range(options.first, options.first + options.seeds), options.jobs)
+    return _run_many(range(options.first, options.first + options.seeds), options.jobs, options.keep_going)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -40,6 +40,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=20_000, help="how many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, help="processes; default: one per core")
+    parser.add_argument("--keep-going", action="store_true", help="run all seeds, even after a violation")
     parser.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument("--actions", help="of the seed's actions only these, with a trace: 3,17 or none")
     return parser.parse_args(arguments)
@@ -76,7 +77,7 @@ def _numbers(text: str) -> frozenset[int]:
     return frozenset() if text == "none" else frozenset(int(number) for number in text.split(","))
 
 
-def _run_many(seeds: range, jobs: int | None) -> int:
+def _run_many(seeds: range, jobs: int | None, keep_going: bool) -> int:
     started = last = time.monotonic()
 
     def report(result: Sweep) -> None:
@@ -86,9 +87,10 @@ def _run_many(seeds: range, jobs: int | None) -> int:
             last = now
             rate = result.seeds / (now - started)
             left_s = (len(seeds) - result.seeds) / rate
-            print(f"raft: {result.seeds} of {len(seeds)} seeds, {rate:.0f}/s, {left_s:.0f} s to go", flush=True)
+            broken = ", ".join(f"{o.seed} breaks {o.violated}" for o in result.violations[:5])
+            print(f"raft: {result.seeds} of {len(seeds)} seeds, {rate:.0f}/s, {left_s:.0f} s to go {broken}", flush=True)
 
-    result = sweep(seeds, jobs=jobs, report=report)
+    result = sweep(seeds, jobs=jobs, keep_going=keep_going, report=report)
     elapsed_s = time.monotonic() - started
     _summarise(result, elapsed_s)
     for outcome in result.violations[:3]:

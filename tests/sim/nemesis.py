@@ -7,6 +7,7 @@ while, in every voter set that some replica goes by, a majority would be left. E
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from raft_simulation import voter
 from sim.schedule import Action
@@ -72,21 +73,30 @@ class Nemesis:
         return [*(raft.voters for _, raft in cluster.running()), cluster.checker.latest_voters]
 
     def _propose(self, action: Action) -> None:
-        node_id = self._running(action)
-        if node_id is None:
+        node_id = self.world.pick(action.target)
+        if node_id is None or self.world.cluster.nodes[node_id].raft is None:
             return
-        world = self.world
-        world.set_clock(node_id)
+        if self.world.is_paused(node_id):
+            self.world.postpone(node_id, self._propose, replace(action, target=self._index_of(node_id)))
+            return
+        self.world.set_clock(node_id)
         for i in range(action.amount):
-            world.cluster.offer(node_id, b"%d.%d" % (action.number, i))
-        world.settle(node_id)
+            self.world.cluster.offer(node_id, b"%d.%d" % (action.number, i))
+        self.world.settle(node_id)
 
     def _read(self, action: Action) -> None:
-        node_id = self._running(action)
-        if node_id is not None:
-            self.world.set_clock(node_id)
-            self.world.cluster.read(node_id)
-            self.world.settle(node_id)
+        node_id = self.world.pick(action.target)
+        if node_id is None or self.world.cluster.nodes[node_id].raft is None:
+            return
+        if self.world.is_paused(node_id):
+            self.world.postpone(node_id, self._read, replace(action, target=self._index_of(node_id)))
+            return
+        self.world.set_clock(node_id)
+        self.world.cluster.read(node_id)
+        self.world.settle(node_id)
+
+    def _index_of(self, node_id: int) -> int:
+        return list(self.world.cluster.nodes).index(node_id)
 
     def _crash(self, action: Action) -> None:
         node_id = self.world.pick(action.target)
@@ -197,6 +207,18 @@ class Nemesis:
         if self.world.cluster.nodes[node_id].raft is not None and not self.world.is_paused(node_id):
             self.world.set_clock(node_id)
             self.world.settle(node_id)
+
+    def _stampede(self, action: Action) -> None:
+        """All clocks jump past an election timeout at once; one voter crashes after its vote, and is back at once."""
+        cluster = self.world.cluster
+        voter_id = self._running(action)
+        if voter_id is not None and action.extra:
+            self._ambushed[voter_id] = replace(action, extra=AMBUSHES.index((Send, VoteResponse)), amount=0)
+        for node_id, around in self.world.around.items():
+            around.offset_ms += action.amount
+            if cluster.nodes[node_id].raft is not None and not self.world.is_paused(node_id):
+                self.world.set_clock(node_id)
+                self.world.settle(node_id)
 
     def _snapshot(self, action: Action) -> None:
         node_id = self._running(action)

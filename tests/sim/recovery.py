@@ -34,11 +34,15 @@ class Recovery:
         self._heal()
         if not all(self.nemesis.has_majority(voters) for voters in self.nemesis.sets_in_use()):
             return False
-        if self.world.schedule.deaf:
-            self._stay_calm_beside_a_deaf_voter()
+        deaf = self.world.schedule.deaf
+        if deaf == "early":
+            self._stay_calm_beside_a_deaf_voter(deaf)
         self._make_progress()
         self._replace_the_lost()
         self._await(self._has_converged, "Convergence")
+        if deaf.startswith("late"):
+            self._stay_calm_beside_a_deaf_voter(deaf)
+            self._await(self._has_converged, "Convergence")
         self.cluster.checker.check_nothing_lost()
         return True
 
@@ -54,21 +58,25 @@ class Recovery:
                 world.resume(node_id)
             world.restart(node_id, around.life)
 
-    def _stay_calm_beside_a_deaf_voter(self) -> None:
+    def _stay_calm_beside_a_deaf_voter(self, when: str) -> None:
         """A voter that hears nobody, but is heard, takes the leadership from nobody (thesis 9.6, 4.2.3)."""
-        voters = self.cluster.checker.latest_voters
-        deaf = next((v for v in reversed(voters.ids) if self.nemesis.can_lose(v)), None)
+        leader_id = self.world.leader()
+        ids = [v for v in reversed(self.cluster.checker.latest_voters.ids) if when == "early" or v != leader_id]
+        deaf = next((v for v in ids if self.nemesis.can_lose(v)), None)
         if deaf is None:
             return
         for other in self.cluster.nodes:
-            self.world.cuts[(other, deaf)] = FOREVER
+            if other == leader_id or when != "late to leader":
+                self.world.cuts[(other, deaf)] = FOREVER
+        if when == "early":
+            # It may have led itself; and a change of voters that was under way may still cost a leader its place.
+            self._await(lambda: self.world.leader() not in (None, deaf), "ProgressBesideDeafVoter")
+            self._pass(CALM_MS)
+        before = self._leader_and_term()
+        self._pass(CALM_MS)
+        require(self._leader_and_term() == before, "StableLeader", f"{before}, {self._describe()}; deaf is {deaf}")
+        self._marker = 0
         self._await(lambda: self._has_committed_since_healed(deaf), "ProgressBesideDeafVoter")
-        # What it said before, and a change of voters that was under way, may still cost the leader its place once.
-        self._pass(CALM_MS)
-        leader_id, term = self._leader_and_term()
-        self._pass(CALM_MS)
-        same = self._leader_and_term() == (leader_id, term)
-        require(same, "StableLeader", f"{leader_id} led in {term}, now {self._leader_and_term()}; deaf is {deaf}")
         self.world.cuts.clear()
 
     def _leader_and_term(self) -> tuple[int | None, int]:

@@ -17,6 +17,8 @@ from tidelog_quorum.raft.core import RaftConfig
 
 LEADER = -1
 """As a target: whoever leads in the latest term."""
+STALE_LEADER = -2
+"""As a target: who believes to lead in the oldest term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Action:
     extra: int = 0
 
     def __str__(self) -> str:
-        who = "leader" if self.target == LEADER else f"replica {self.target}"
+        who = {LEADER: "leader", STALE_LEADER: "stale leader"}.get(self.target, f"replica {self.target}")
         numbers = {"span": f"{self.span_ms} ms" if self.span_ms else "", "amount": self.amount, "extra": self.extra}
         details = "".join(f", {name} {value}" for name, value in numbers.items() if value)
         return f"#{self.number} at {self.at_ms} ms: {self.name} {who}{details}"
@@ -43,7 +45,9 @@ class Schedule:
     """One seed's cluster and all that happens to it before it is healed at ``end_ms``.
 
     ``clocks`` are pairs of (offset in ms, speed per mille) by replica; ``is_ordered`` keeps each link's messages in
-    order outside of noise; ``deaf`` has one voter hear nothing for a while after the others were healed.
+    order
+    outside of noise; ``deaf`` has one voter hear nothing for a while: ``early``, from when the others are
+    healed; ``late``, when all are level; ``late to leader``, then and of the leader alone.
     """
 
     seed: int
@@ -55,7 +59,7 @@ class Schedule:
     clocks: tuple[tuple[int, int], ...]
     known_directories: bool
     is_ordered: bool
-    deaf: bool
+    deaf: str
     actions: tuple[Action, ...]
 
     def only(self, numbers: frozenset[int]) -> Schedule:
@@ -80,7 +84,7 @@ def draw_schedule(seed: int) -> Schedule:
         clocks=tuple((rng.choice([0, 7, 5_000]), rng.choice([1000, 1000, 950, 1050])) for _ in range(8)),
         known_directories=rng.random() < 0.5,
         is_ordered=rng.random() < 0.5,
-        deaf=rng.random() < 0.25,
+        deaf=rng.choice(["", "", "", "early", "late", "late to leader"]),
         actions=tuple(dataclasses.replace(action, number=i) for i, action in enumerate(drawn)),
     )
 
@@ -106,7 +110,7 @@ def _draw_load(rng: random.Random, end_ms: int) -> Iterator[Action]:
     for _ in range(rng.choice([0, 3, 10])):
         yield _snapshot(rng, rng.randrange(end_ms))
     for _ in range(rng.choice([4, 12])):
-        target = LEADER if rng.random() < 0.8 else rng.randrange(8)
+        target = rng.choice([LEADER, STALE_LEADER, STALE_LEADER, rng.randrange(8)])
         yield Action(0, rng.randrange(end_ms), "read", target)
 
 
@@ -179,6 +183,10 @@ def _clock(rng: random.Random, at_ms: int) -> Action:
     return Action(0, at_ms, "clock", rng.randrange(8), 0, rng.choice([-20, 30, 120, 1000]))
 
 
+def _stampede(rng: random.Random, at_ms: int) -> Action:
+    return Action(0, at_ms, "stampede", rng.randrange(8), rng.choice([1, 3]), rng.choice([110, 160, 300]), rng.randrange(4))
+
+
 def _snapshot(rng: random.Random, at_ms: int) -> Action:
     return Action(0, at_ms, "snapshot", _someone(rng), rng.choice([0, 3, 40]))
 
@@ -221,6 +229,7 @@ FAULTS = {
     "fail_disk": _fail_disk,
     "wipe": _wipe,
     "clock": _clock,
+    "stampede": _stampede,
     "snapshot": _snapshot,
     "corrupt": _corrupt,
     "forget_file": _forget_file,

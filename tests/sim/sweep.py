@@ -39,14 +39,20 @@ def run_block(seeds: range) -> list[Outcome]:
     return [run(draw_schedule(seed)) for seed in seeds]
 
 
-def sweep(seeds: range, *, jobs: int | None = None, report: Callable[[Sweep], None] = lambda _: None) -> Sweep:
+def sweep(
+    seeds: range,
+    *,
+    jobs: int | None = None,
+    keep_going: bool = False,
+    report: Callable[[Sweep], None] = lambda _: None,
+) -> Sweep:
     """Run seeds in parallel; stop soon after the first violation. ``report`` is told after each block."""
     result = Sweep()
     blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
     for outcomes in _outcomes(blocks, jobs or os.cpu_count() or 1):
         result.take(outcomes)
         report(result)
-        if result.violations:
+        if result.violations and not keep_going:
             break
     return result
 

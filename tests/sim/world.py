@@ -14,7 +14,7 @@ from typing import Any
 from raft_disk import SimulatedDisk
 from raft_properties import PropertyViolatedError
 from raft_simulation import Letter, SimulatedCluster
-from sim.schedule import Schedule
+from sim.schedule import STALE_LEADER, Schedule
 
 from tidelog_quorum.raft.core import Command, Event, Leadership, Raft, RandomMs, Tick
 from tidelog_quorum.raft.core.messages import Snapshot
@@ -171,19 +171,21 @@ class World:
             self.at(begin_us + delay_us, self._synced, node_id, around.life, len(node.disk.pending))
         self._set_timer(node_id, raft, around)
 
-    def leader(self) -> int | None:
-        """Return who leads in the latest term."""
+    def leader(self, *, stale: bool = False) -> int | None:
+        """Return who leads in the latest term, or of those who believe to lead the one with the oldest term."""
         leaders = [
             (node.raft.term, node_id)
             for node_id, node in self.cluster.nodes.items()
             if node.raft is not None and type(node.raft.role) is Leadership
         ]
-        return max(leaders)[1] if leaders else None
+        if not leaders:
+            return None
+        return min(leaders)[1] if stale else max(leaders)[1]
 
     def pick(self, target: int) -> int | None:
         """Return the replica that an action means; None when nobody leads."""
         if target < 0:
-            return self.leader()
+            return self.leader(stale=target == STALE_LEADER)
         ids = list(self.cluster.nodes)
         return ids[target % len(ids)]
 
@@ -238,6 +240,10 @@ class World:
             call(*arguments)
         if self.cluster.nodes[node_id].raft is not None:
             self.settle(node_id)
+
+    def postpone(self, node_id: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Have something reach a paused replica after its pause."""
+        self.around[node_id].backlog.append((call, arguments))
 
     def take_snapshot(self, node_id: int, delay_ms: int) -> None:
         """Capture a replica's state now and have it on the disk after a while."""

@@ -256,9 +256,11 @@ class SafetyChecker:
         if index <= _snapshot_index(node.disk):
             return
         # Memory may be compacted before the disk is; what is gone from it was committed.
-        is_kept = raft.log.start_index <= index <= raft.log.last_index
-        term = raft.log.term_at(index) if is_kept else self.committed[index - 1].term
-        if index > raft.log.last_index or node.disk.term_at(index) != term:
+        if raft.log.start_index <= index <= raft.log.last_index:
+            term = raft.log.term_at(index)
+        else:
+            term = self.committed[index - 1].term if index < raft.log.start_index else -1
+        if node.disk.term_at(index) != term:
             raise PropertyViolatedError("AcknowledgedBeforeDurable", f"{node_id}: {message}")
 
     def _check_snapshot_acknowledgement(

@@ -61,7 +61,8 @@ class TestedVoter:
         log_start: tuple[int, int] = (0, 0),
         config: RaftConfig = CONFIG,
     ) -> None:
-        before = log_start[0] if snapshot is None or log_start[0] else snapshot.last_index
+        if snapshot is not None and not entries:
+            log_start = (snapshot.last_index, snapshot.last_term)
         # The shortest timeouts: first 100 ms, then 200 ms between campaigns and 1,000 ms behind a leader.
         self.raft = Raft(
             node_id,
@@ -71,7 +72,7 @@ class TestedVoter:
             directory_id=directory_id,
             hard_state=HardState(term, voted_for),
             snapshot=snapshot,
-            entries=entries or [data(before + 1 + i, t) for i, t in enumerate(terms)],
+            entries=entries or [data(log_start[0] + 1 + i, t) for i, t in enumerate(terms)],
             log_start=log_start,
         )
         self.now_ms = 0
@@ -85,9 +86,9 @@ class TestedVoter:
     def receive(self, message: Message, directory_id: bytes = b"") -> None:
         self.step(MessageReceived(message, directory_id))
 
-    def receive_and_sync(self, message: Message) -> None:
+    def receive_and_sync(self, message: Message, directory_id: bytes = b"") -> None:
         """Receive, then let the disk finish: the commands of both."""
-        self.receive(message)
+        self.receive(message, directory_id)
         before = self.commands
         self.sync()
         self.commands = before + self.commands

@@ -1,9 +1,12 @@
 """The admin client, with confluent-kafka's API."""
 
 from tidelog.admin.admin_client import AdminClient
+from tidelog.admin.configs import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from tidelog.admin.elections import ElectionType
+from tidelog.admin.features import FeatureMetadata, FeatureUpdate, SupportedVersionRange, UpgradeType
 from tidelog.admin.log_dirs import LogDirDescription, ReplicaInfo, TopicPartitionReplica
 from tidelog.admin.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
+from tidelog.admin.partitions import NewPartitions
 from tidelog.admin.quorum import QuorumAdmin, QuorumInfo, QuorumReplicaState, SnapshotInfo
 from tidelog.admin.reassignments import NewPartitionReassignment, PartitionReassignment
 from tidelog.admin.records import DeletedRecords
@@ -18,13 +21,20 @@ from tidelog.admin.topics import (
 
 __all__ = [
     "AdminClient",
+    "AlterConfigOpType",
     "BrokerMetadata",
     "ClusterMetadata",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
     "DeletedRecords",
     "DescribeClusterResult",
     "ElectionType",
+    "FeatureMetadata",
+    "FeatureUpdate",
     "LogDirDescription",
     "NewPartitionReassignment",
+    "NewPartitions",
     "NewTopic",
     "Node",
     "PartitionMetadata",
@@ -33,10 +43,13 @@ __all__ = [
     "QuorumInfo",
     "QuorumReplicaState",
     "ReplicaInfo",
+    "ResourceType",
     "SnapshotInfo",
+    "SupportedVersionRange",
     "TopicCollection",
     "TopicDescription",
     "TopicMetadata",
     "TopicPartitionInfo",
     "TopicPartitionReplica",
+    "UpgradeType",
 ]

@@ -6,6 +6,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable
 
+from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.errors import TidelogError, error_for
 from tidelog.message import TopicPartition
 from tidelog.v1 import admin_service_pb2 as pb
@@ -18,7 +19,34 @@ class ElectionType(enum.Enum):
     UNCLEAN = pb.ELECTION_TYPE_UNCLEAN
 
 
-def election_request(
+class ElectionAdmin(Operations):
+    """Elections."""
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+    ) -> Future[dict[TopicPartition, TidelogError | None]]:
+        """Elect leaders: the preferred ones or, where nobody leads, any replica that lives (KIP-183, KIP-460).
+
+        Of all partitions when none are given. The result has each partition with None, or with why it has no other
+        leader: ELECTION_NOT_NEEDED (left out when all are asked for), PREFERRED_LEADER_NOT_AVAILABLE,
+        ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION. ``operation_timeout`` is how long the controller may
+        take, ``request_timeout`` the whole (default: request.timeout.ms), in seconds.
+        """
+        request = _request(election_type, partitions, int(operation_timeout * 1000))
+
+        async def elect() -> Outcomes[str, dict[TopicPartition, TidelogError | None]]:
+            response = await self._change(lambda c, t: c.admin.ElectLeaders(request, timeout=t), request_timeout)
+            return {"": _outcomes(response)}
+
+        return self._futures([""], elect())[""]
+
+
+def _request(
     election_type: ElectionType, partitions: Iterable[TopicPartition] | None, timeout_ms: int
 ) -> pb.ElectLeadersRequest:
     """Return the request to elect the leaders of these partitions, of all when there is None."""
@@ -33,7 +61,7 @@ def election_request(
     )
 
 
-def election_outcomes(response: pb.ElectLeadersResponse) -> dict[TopicPartition, TidelogError | None]:
+def _outcomes(response: pb.ElectLeadersResponse) -> dict[TopicPartition, TidelogError | None]:
     """Return what became of each partition of an answer; None where its leader was elected."""
     return {
         TopicPartition(topic.name, result.index): (

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.errors import TidelogError, error_for
 from tidelog.message import TopicPartition
 from tidelog.v1 import admin_service_pb2 as pb
@@ -33,7 +34,56 @@ class PartitionReassignment:
         return tuple(r for r in self.replicas if r not in self.removing_replicas)
 
 
-def alter_request(
+class ReassignmentAdmin(Operations):
+    """Operations on reassignments."""
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, NewPartitionReassignment | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+    ) -> dict[TopicPartition, Future[None]]:
+        """Begin to move partitions to other nodes; None cancels what is under way (KIP-455).
+
+        A future is done when the reassignment has begun; :meth:`list_partition_reassignments` shows those that are not
+        over. Without ``allow_replication_factor_change`` a target of another size fails with
+        INVALID_REPLICATION_FACTOR (KIP-860). ``operation_timeout`` is how long the controller may take,
+        ``request_timeout`` the whole (default: request.timeout.ms), in seconds.
+        """
+        timeout_ms = int(operation_timeout * 1000)
+        changes_factor = allow_replication_factor_change
+        request = _alter_request(reassignments, timeout_ms, allow_replication_factor_change=changes_factor)
+
+        async def alter() -> Outcomes[TopicPartition, None]:
+            return _alter_outcomes(
+                await self._change(
+                    lambda c, t: c.admin.AlterPartitionReassignments(request, timeout=t), request_timeout
+                )
+            )
+
+        return self._futures(list(reassignments), alter())
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, request_timeout: float | None = None
+    ) -> Future[dict[TopicPartition, PartitionReassignment]]:
+        """List the reassignments under way, of these partitions or of all (KIP-455)."""
+        wanted = None if partitions is None else list(partitions)
+
+        async def list_ongoing() -> Outcomes[str, dict[TopicPartition, PartitionReassignment]]:
+            if wanted == []:
+                return {"": {}}
+            request = _list_request(wanted)
+            response = await self._ask(
+                lambda c, t: c.admin.ListPartitionReassignments(request, timeout=t), request_timeout
+            )
+            return {"": _ongoing_reassignments(response)}
+
+        return self._futures([""], list_ongoing())[""]
+
+
+def _alter_request(
     reassignments: Mapping[TopicPartition, NewPartitionReassignment | None],
     timeout_ms: int,
     *,
@@ -51,7 +101,7 @@ def alter_request(
     )
 
 
-def alter_outcomes(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, TidelogError | None]:
+def _alter_outcomes(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, TidelogError | None]:
     """Return what became of each partition of an answer; None where its reassignment has begun, or is cancelled."""
     return {
         TopicPartition(topic.name, result.index): (
@@ -62,7 +112,7 @@ def alter_outcomes(response: pb.AlterPartitionReassignmentsResponse) -> dict[Top
     }
 
 
-def list_request(partitions: Iterable[TopicPartition] | None) -> pb.ListPartitionReassignmentsRequest:
+def _list_request(partitions: Iterable[TopicPartition] | None) -> pb.ListPartitionReassignmentsRequest:
     """Return the request for the reassignments of these partitions, of all when there is None."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for key in partitions or ():
@@ -71,7 +121,7 @@ def list_request(partitions: Iterable[TopicPartition] | None) -> pb.ListPartitio
     return pb.ListPartitionReassignmentsRequest(topics=topics)
 
 
-def ongoing_reassignments(
+def _ongoing_reassignments(
     response: pb.ListPartitionReassignmentsResponse,
 ) -> dict[TopicPartition, PartitionReassignment]:
     """Return the reassignments of an answer by partition."""

@@ -6,7 +6,7 @@ import logging
 
 import typer
 
-from tidelog.cli import cluster, log_dirs, quorum, topic
+from tidelog.cli import cluster, log_dirs, partition, quorum, topic
 from tidelog.cli.consume import consume
 from tidelog.cli.dev import dev
 from tidelog.cli.extensions import ExtensibleGroup
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.add_typer(topic.app, name="topic")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log_dirs.app, name="log-dirs")
+app.add_typer(partition.app, name="partition")
 app.add_typer(quorum.app, name="quorum")
 app.command()(consume)
 app.command()(produce)

@@ -10,10 +10,17 @@ from typing import Annotated
 import typer
 
 from tidelog.admin import AdminClient, ElectionType
-from tidelog.cli import reassign as actions
-from tidelog.cli.assignments import read_partitions, read_reassignment, read_topics
+from tidelog.cli.assignments import ReassignmentFile, read_partitions, read_reassignment, read_topics
 from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, BootstrapServers, Timeout
 from tidelog.cli.output import CommandGroup, print_table
+from tidelog.cli.reassign import (
+    Limits,
+    cancel_assignment,
+    execute_assignment,
+    generate_assignment,
+    list_ongoing,
+    verify_assignment,
+)
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
 
@@ -21,7 +28,72 @@ app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Move partitions to other nodes, and elect their leaders."
 )
 
-_JsonFile = typer.Option(exists=True, dir_okay=False, readable=True, metavar="FILE")
+_Generate = Annotated[
+    bool, typer.Option("--generate", help="Propose an assignment to the nodes of --broker-list; change nothing.")
+]
+_Execute = Annotated[bool, typer.Option("--execute", help="Begin the reassignment of --reassignment-json-file.")]
+_Verify = Annotated[
+    bool, typer.Option("--verify", help="Show how far it is; when nothing is under way, remove the throttles.")
+]
+_Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel what is under way of it, and remove the throttles.")]
+_List = Annotated[bool, typer.Option("--list", help="Show all reassignments under way.")]
+_ReassignmentFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--reassignment-json-file",
+        exists=True,
+        dir_okay=False,
+        metavar="FILE",
+        help='{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}; '
+        "log_dirs may be left out.",
+    ),
+]
+_Topics = Annotated[
+    str | None, typer.Option("--topics", metavar="TOPIC,...", help="With --generate: the topics to move.")
+]
+_TopicsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--topics-to-move-json-file",
+        exists=True,
+        dir_okay=False,
+        metavar="FILE",
+        help='With --generate: {"version":1,"topics":[{"topic":"t"}]}.',
+    ),
+]
+_BrokerList = Annotated[
+    str | None, typer.Option("--broker-list", metavar="ID,...", help="With --generate: the nodes to move them to.")
+]
+_ReplicationFactor = Annotated[
+    int | None,
+    typer.Option("--replication-factor", min=1, metavar="N", help="With --generate: another one than they have."),
+]
+_DisableRackAware = Annotated[
+    bool, typer.Option("--disable-rack-aware", help="With --generate: do not look at the nodes' racks.")
+]
+_Throttle = Annotated[
+    int | None,
+    typer.Option(
+        "--throttle", min=0, metavar="BYTES/S", help="With --execute: copy at most so fast, per node and direction."
+    ),
+]
+_LogDirsThrottle = Annotated[
+    int | None,
+    typer.Option(
+        "--replica-alter-log-dirs-throttle",
+        min=1,
+        metavar="BYTES/S",
+        help="With --execute: move between the log directories of a node at most so fast.",
+    ),
+]
+_Additional = Annotated[
+    bool,
+    typer.Option("--additional", help="With --execute: beside others that are under way; also to change the throttle."),
+]
+_PreserveThrottles = Annotated[
+    bool, typer.Option("--preserve-throttles", help="With --verify and --cancel: leave the throttles as they are.")
+]
+_Wait = Annotated[bool, typer.Option("--wait", help="With --verify: wait until it is over, and show the progress.")]
 
 
 class _Election(enum.StrEnum):
@@ -31,80 +103,22 @@ class _Election(enum.StrEnum):
 
 @app.command()
 def reassign(
-    generate: Annotated[
-        bool, typer.Option("--generate", help="Propose an assignment to the nodes of --broker-list; change nothing.")
-    ] = False,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Begin the reassignment of --reassignment-json-file.")
-    ] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Show how far it is; when nothing is under way, remove the throttles.")
-    ] = False,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel what is under way of it, and remove the throttles.")
-    ] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Show all reassignments under way.")] = False,
-    reassignment_json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--reassignment-json-file",
-            exists=True,
-            dir_okay=False,
-            metavar="FILE",
-            help='{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}; '
-            "log_dirs may be left out.",
-        ),
-    ] = None,
-    topics: Annotated[
-        str | None, typer.Option("--topics", metavar="TOPIC,...", help="With --generate: the topics to move.")
-    ] = None,
-    topics_to_move_json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--topics-to-move-json-file",
-            exists=True,
-            dir_okay=False,
-            metavar="FILE",
-            help='With --generate: {"version":1,"topics":[{"topic":"t"}]}.',
-        ),
-    ] = None,
-    broker_list: Annotated[
-        str | None, typer.Option("--broker-list", metavar="ID,...", help="With --generate: the nodes to move them to.")
-    ] = None,
-    replication_factor: Annotated[
-        int | None,
-        typer.Option("--replication-factor", min=1, metavar="N", help="With --generate: another one than they have."),
-    ] = None,
-    disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="With --generate: do not look at the nodes' racks.")
-    ] = False,
-    throttle: Annotated[
-        int | None,
-        typer.Option(
-            "--throttle", min=0, metavar="BYTES/S", help="With --execute: copy at most so fast, per node and direction."
-        ),
-    ] = None,
-    log_dirs_throttle: Annotated[
-        int | None,
-        typer.Option(
-            "--replica-alter-log-dirs-throttle",
-            min=1,
-            metavar="BYTES/S",
-            help="With --execute: move between the log directories of a node at most so fast.",
-        ),
-    ] = None,
-    additional: Annotated[
-        bool,
-        typer.Option(
-            "--additional", help="With --execute: beside others that are under way; also to change the throttle."
-        ),
-    ] = False,
-    preserve_throttles: Annotated[
-        bool, typer.Option("--preserve-throttles", help="With --verify and --cancel: leave the throttles as they are.")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="With --verify: wait until it is over, and show the progress.")
-    ] = False,
+    generate: _Generate = False,
+    execute: _Execute = False,
+    verify: _Verify = False,
+    cancel: _Cancel = False,
+    list_: _List = False,
+    reassignment_json_file: _ReassignmentFile = None,
+    topics: _Topics = None,
+    topics_to_move_json_file: _TopicsFile = None,
+    broker_list: _BrokerList = None,
+    replication_factor: _ReplicationFactor = None,
+    disable_rack_aware: _DisableRackAware = False,
+    throttle: _Throttle = None,
+    log_dirs_throttle: _LogDirsThrottle = None,
+    additional: _Additional = False,
+    preserve_throttles: _PreserveThrottles = False,
+    wait: _Wait = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
@@ -118,14 +132,8 @@ def reassign(
 
     tidelog partition reassign --verify --wait --reassignment-json-file move.json
     """
-    given = {
-        "--generate": generate,
-        "--execute": execute,
-        "--verify": verify,
-        "--cancel": cancel,
-        "--list": list_,
-    }
-    action = _one_of(given)
+    actions = {"generate": generate, "execute": execute, "verify": verify, "cancel": cancel, "list": list_}
+    action = _one_of({f"--{name}": is_given for name, is_given in actions.items()})
     _check_options(
         action,
         {
@@ -144,23 +152,23 @@ def reassign(
     )
     with _admin(bootstrap_servers) as admin:
         if list_:
-            actions.list_ongoing(admin, timeout)
-            return
-        if generate:
+            list_ongoing(admin, timeout)
+        elif generate:
             names, brokers = _topics(topics, topics_to_move_json_file), _brokers(broker_list)
-            rack_aware = not disable_rack_aware
-            actions.generate(admin, names, brokers, replication_factor, rack_aware=rack_aware, timeout_s=timeout)
-            return
-        if reassignment_json_file is None:
-            raise typer.BadParameter(f"{action} needs it", param_hint="--reassignment-json-file")
-        wanted = read_reassignment(reassignment_json_file)
-        if execute:
-            limits = actions.Limits(throttle, log_dirs_throttle)
-            actions.execute(admin, wanted, limits, additional=additional, timeout_s=timeout)
+            racks = not disable_rack_aware
+            generate_assignment(admin, names, brokers, replication_factor, rack_aware=racks, timeout_s=timeout)
+        elif execute:
+            limits, wanted = Limits(throttle, log_dirs_throttle), _wanted(action, reassignment_json_file)
+            execute_assignment(admin, wanted, limits, additional=additional, timeout_s=timeout)
         elif cancel:
-            actions.cancel(admin, wanted, preserve_throttles=preserve_throttles, timeout_s=timeout)
-        elif not actions.verify(admin, wanted, preserve_throttles=preserve_throttles, wait=wait, timeout_s=timeout):
-            raise typer.Exit(1)
+            wanted = _wanted(action, reassignment_json_file)
+            cancel_assignment(admin, wanted, preserve_throttles=preserve_throttles, timeout_s=timeout)
+        else:
+            wanted = _wanted(action, reassignment_json_file)
+            is_fine = verify_assignment(
+                admin, wanted, preserve_throttles=preserve_throttles, wait=wait, timeout_s=timeout
+            )
+            raise typer.Exit(0 if is_fine else 1)
 
 
 @app.command("elect-leaders")
@@ -247,6 +255,12 @@ def _check_options(action: str, options: Mapping[str, tuple[object, tuple[str, .
     for option, (value, permitted) in options.items():
         if value is not None and action not in permitted:
             raise typer.BadParameter(f"{option} goes with {' and '.join(permitted)}, not with {action}")
+
+
+def _wanted(action: str, path: Path | None) -> ReassignmentFile:
+    if path is None:
+        raise typer.BadParameter(f"{action} needs it", param_hint="--reassignment-json-file")
+    return read_reassignment(path)
 
 
 def _topics(names: str | None, path: Path | None) -> list[str]:

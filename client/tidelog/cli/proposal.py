@@ -1,9 +1,9 @@
 """The assignment that ``tidelog partition reassign --generate`` proposes.
 
-Greedy: each replica goes to the node that has fewest of the topic so far, and the one of the partition's nodes leads that
-leads fewest; ties go to the node with least of all the topics together. So, without racks, no node has more than one
-replica of a topic more than another, or leads more than two partitions more. With racks the replicas of a partition are
-in as many of them as there are.
+Greedy: each replica goes to the node that has fewest of the topic so far, and the one of the partition's nodes leads
+that leads fewest; ties go to the node with least of all the topics together. So, without racks, no node has more than
+one replica of a topic more than another, or leads more than two partitions more. With racks the replicas of a partition
+are in as many of them as there are.
 """
 
 from __future__ import annotations

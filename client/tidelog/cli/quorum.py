@@ -18,6 +18,7 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, Ti
 from tidelog.cli.output import print_table
 from tidelog.config.endpoints import format_address, parse_address
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog.ids import uuid_text
 
 
 class _QuorumGroup(ExtensibleGroup):
@@ -31,6 +32,7 @@ app = typer.Typer(
 
 _DIRECTORY_ID_SIZE = 16
 _LABEL_WIDTH = 24
+_PAUSE_S = 0.1
 
 Servers = Annotated[
     str | None,
@@ -187,10 +189,16 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def _endpoint_of_observer(admin: QuorumAdmin, controller: int, timeout_s: float) -> tuple[str, int]:
-    quorum = admin.describe_metadata_quorum(request_timeout=timeout_s)
-    for replica in (*quorum.observers, *quorum.voters):
-        if replica.replica_id == controller:
-            return replica.host, replica.port
+    """Return where a controller says that it listens; one that has just come may not have said it yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        quorum = admin.describe_metadata_quorum(request_timeout=timeout_s)
+        found = [r for r in (*quorum.observers, *quorum.voters) if r.replica_id == controller]
+        if found and found[0].host:
+            return found[0].host, found[0].port
+        if not found or time.monotonic() > deadline:
+            break
+        time.sleep(_PAUSE_S)
     text = f"no controller {controller} follows the log: start it first, with controller.quorum.bootstrap.servers"
     raise error_for(ErrorCode.VOTER_NOT_FOUND, text)
 
@@ -209,7 +217,7 @@ def _directory_id(text: str) -> bytes:
 
 def _show_directory_id(directory_id: bytes) -> str:
     """Return Kafka's text of a 16-byte id; "-" while it is not known."""
-    return base64.urlsafe_b64encode(directory_id).decode().rstrip("=") or "-"
+    return uuid_text(directory_id) or "-"
 
 
 def _print_status(quorum: QuorumInfo) -> None:

@@ -21,6 +21,7 @@ V = TypeVar("V")
 
 _POLL_S = 0.5
 _LOG_DIR_POLL_S = 0.1
+_METADATA_S = 1.0
 _NOT_YET = (ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 COMPLETED, UNDER_WAY, NOT_AS_ASKED, UNKNOWN = "completed", "in progress", "other replicas", "unknown"
@@ -53,7 +54,7 @@ class PartitionStatus:
         return COMPLETED if self.replicas == self.target else NOT_AS_ASKED
 
 
-def generate(
+def generate_assignment(
     admin: AdminClient,
     topics: Sequence[str],
     brokers: Sequence[int],
@@ -77,7 +78,7 @@ def generate(
     typer.echo(f"Proposed partition reassignment configuration\n{to_json(propose(indexes, factors, racks))}")
 
 
-def execute(
+def execute_assignment(
     admin: AdminClient, wanted: ReassignmentFile, limits: Limits, *, additional: bool, timeout_s: float
 ) -> None:
     """Begin the reassignment, limited if asked for; returns when it has begun.
@@ -107,7 +108,7 @@ def execute(
     _move_log_dirs(admin, wanted.log_dirs, timeout_s)
 
 
-def verify(
+def verify_assignment(
     admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool, wait: bool, timeout_s: float
 ) -> bool:
     """Print how far the reassignment is and, when nothing is under way any more, take its limits away.
@@ -122,6 +123,7 @@ def verify(
             typer.echo(told := progress)
         time.sleep(_POLL_S)
         statuses, log_dirs = _statuses(admin, wanted, timeout_s), _log_dir_statuses(admin, wanted, timeout_s)
+    statuses = _confirmed(admin, wanted, statuses, timeout_s)
     _print_statuses(statuses, log_dirs)
     others = admin.list_partition_reassignments(request_timeout=timeout_s).result()
     if not others and UNDER_WAY not in log_dirs.values() and not preserve_throttles:
@@ -130,7 +132,9 @@ def verify(
     return all(s.text in fine for s in statuses) and all(text in fine for text in log_dirs.values())
 
 
-def cancel(admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool, timeout_s: float) -> None:
+def cancel_assignment(
+    admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool, timeout_s: float
+) -> None:
     """Cancel what is under way of the partitions that are named, and take its limits away.
 
     Raises:
@@ -262,7 +266,6 @@ def _move_log_dirs(admin: AdminClient, targets: Mapping[TopicPartitionReplica, s
 
 
 def _statuses(admin: AdminClient, wanted: ReassignmentFile, timeout_s: float) -> list[PartitionStatus]:
-    # Whoever is not in this list any more has its final replicas in what is asked for after it.
     ongoing = admin.list_partition_reassignments(wanted.assignment, request_timeout=timeout_s).result()
     current: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in wanted.topics:
@@ -275,6 +278,17 @@ def _statuses(admin: AdminClient, wanted: ReassignmentFile, timeout_s: float) ->
         PartitionStatus(key, target, _replicas_now(key, ongoing, current), key in ongoing)
         for key, target in _in_order(wanted.assignment)
     ]
+
+
+def _confirmed(
+    admin: AdminClient, wanted: ReassignmentFile, statuses: list[PartitionStatus], timeout_s: float
+) -> list[PartitionStatus]:
+    """Look again for a moment at what seems to be wrong: the node that is asked may hear of the end a little later."""
+    deadline_s = time.monotonic() + _METADATA_S
+    while any(status.text == NOT_AS_ASKED for status in statuses) and time.monotonic() < deadline_s:
+        time.sleep(_LOG_DIR_POLL_S)
+        statuses = _statuses(admin, wanted, timeout_s)
+    return statuses
 
 
 def _replicas_now(

@@ -1,4 +1,4 @@
-"""The limits that ``tidelog partition reassign`` sets on moving replicas and takes away again, as Kafka's tool does (KIP-73).
+"""The limits that ``tidelog partition reassign`` sets and takes away again, as Kafka's tool does (KIP-73).
 
 A topic's lists say which replicas are limited: ``leader.replication.throttled.replicas`` the ones that are copied from,
 ``follower.replication.throttled.replicas`` the ones that are being added. The nodes that have any of them get the rate.

@@ -69,16 +69,27 @@ class ClusterClient:
             return _topic_error(topic, known)
         return None if partition in known.partitions else unknown_partition(topic, partition, len(known.partitions))
 
-    async def refresh(self, topics: Iterable[str] | None = None, *, timeout_ms: float | None = None) -> ClusterMetadata:
+    async def refresh(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        timeout_ms: float | None = None,
+        allow_auto_topic_creation: bool = False,
+    ) -> ClusterMetadata:
         """Ask any node for the named topics (None: all of them) and return what is known then.
 
-        A topic's own error, as of an unknown one, is in the metadata. An empty list asks for brokers only.
+        A topic's own error, as of an unknown one, is in the metadata. An empty list asks for brokers only. With
+        ``allow_auto_topic_creation`` nodes that are set so create named topics that are not there; ask again then.
 
         Raises:
             TidelogError: no node answered within the deadline: _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with
                 the addresses; INCONSISTENT_CLUSTER_ID when a node of another cluster answers.
         """
-        request = pb.GetMetadataRequest(topics=sorted(topics or ()), all_topics=topics is None)
+        request = pb.GetMetadataRequest(
+            topics=sorted(topics or ()),
+            all_topics=topics is None,
+            allow_auto_topic_creation=allow_auto_topic_creation,
+        )
 
         async def ask(connection: Connection, timeout_s: float) -> pb.GetMetadataResponse:
             return await connection.log.GetMetadata(request, timeout=timeout_s)

@@ -63,6 +63,9 @@ class ConsumerConfig(TrackingConfig):
     queued_max_messages_kbytes: int = setting(
         65_536, doc="Nothing more is fetched while so many KiB wait for poll().", check=between(1, 2_097_151)
     )
+    allow_auto_create_topics: bool = setting(
+        False, doc="Whether a topic that is not there may be created, if the nodes have auto.create.topics.enable."
+    )
     check_crcs: bool = setting(
         True, doc="The CRC of every batch is checked; cannot be turned off.", check=_must_be_true
     )

@@ -223,7 +223,7 @@ class Fetcher:
             topics = frozenset(self._wanted_topics)
             self._wanted_topics.clear()
             try:
-                await self._cluster.refresh(topics)
+                await self._cluster.refresh(topics, allow_auto_topic_creation=self._config.allow_auto_create_topics)
             except TidelogError as error:
                 logger.warning("the consumer cannot get metadata: %s", error)
                 self._wanted_topics |= topics

@@ -58,6 +58,9 @@ class ProducerConfig(TrackingConfig):
     topic_metadata_propagation_max_ms: int = setting(
         30_000, doc="How long records wait for a topic that no node knows.", check=between(0, 3_600_000)
     )
+    allow_auto_create_topics: bool = setting(
+        True, doc="Whether a topic that is not there may be created, if the nodes have auto.create.topics.enable."
+    )
     retries: int = setting(
         MAX_INT32,
         doc="How often a batch is sent again after an error that may pass.",

@@ -188,7 +188,9 @@ class Sender:
             topics = frozenset(self._wanted_topics)
             self._wanted_topics.clear()
             try:
-                metadata = await self._cluster.refresh(topics)
+                metadata = await self._cluster.refresh(
+                    topics, allow_auto_topic_creation=self._config.allow_auto_create_topics
+                )
             except TidelogError as error:
                 logger.warning("the producer cannot get metadata: %s", error)
                 self._wanted_topics |= topics

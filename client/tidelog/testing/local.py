@@ -141,6 +141,28 @@ class LocalCluster:
             shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
 
+    def add_controller(self) -> ProcessHandle:
+        """Start one more controller, which follows the metadata log without a vote; returns before it is ready."""
+        if self._group is None:
+            raise RuntimeError("the cluster was not started")
+        controller_id = max(self.controllers) + 1
+        directory = self.data_dir / f"controller-{controller_id}"
+        handle = ProcessHandle(controller_id, _QUORUM, _HOST, free_ports(1)[0], directory, self._group)
+        bootstrap = ",".join(controller.address for controller in self.controllers.values())
+        handle.configure(
+            {
+                "node.id": controller_id,
+                "cluster.id": self.cluster_id,
+                "listeners": f"GRPC://{handle.address}",
+                "controller.quorum.bootstrap.servers": bootstrap,
+                "metadata.log.dir": directory / "data",
+                **_known_settings(_QUORUM, self._config),
+            }
+        )
+        self.controllers[controller_id] = handle
+        handle.start()
+        return handle
+
     def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Wait until the controllers have a leader and every running node serves and knows all the others.
 
@@ -173,7 +195,10 @@ class LocalCluster:
         controllers, nodes = self._counts
         ports = free_ports(controllers + nodes)
         ports[controllers : controllers + len(self._node_ports)] = self._node_ports
-        voters = ",".join(f"{n + 1}@{_HOST}:{ports[n]}" for n in range(controllers))
+        voters = _voters(ports[:controllers])
+        if per_module[_QUORUM].get(_ENGINE) == "pysyncobj":
+            further = {_ENGINE_VOTERS: _voters(free_ports(controllers))}
+            per_module = {**per_module, _QUORUM: {**further, **per_module[_QUORUM]}}
         for n in range(controllers + nodes):
             module = _QUORUM if n < controllers else _NODE
             node_id = n + 1 if n < controllers else n + 1 - controllers
@@ -242,8 +267,13 @@ class LocalCluster:
         return leading[0] if len(leading) == 1 else None
 
 
+_ENGINE, _ENGINE_VOTERS = "controller.quorum.engine", "controller.quorum.pysyncobj.voters"
 _QUORUM, _NODE = "tidelog_quorum", "tidelog_node"
 _MODULES = {_QUORUM: ("QuorumConfig", "metadata.log.dir"), _NODE: ("NodeConfig", "log.dirs")}
+
+
+def _voters(ports: Sequence[int]) -> str:
+    return ",".join(f"{index + 1}@{_HOST}:{port}" for index, port in enumerate(ports))
 
 
 def _known_settings(module: str, config: Mapping[str, object]) -> dict[str, object]:

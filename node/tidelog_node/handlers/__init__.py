@@ -4,12 +4,11 @@ from tidelog_node.handlers.administration import (
     alter_partition_reassignments,
     describe_features,
     elect_leaders,
-    incremental_alter_configs,
     list_partition_reassignments,
     unregister_broker,
     update_features,
 )
-from tidelog_node.handlers.configs import describe_configs
+from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs
 from tidelog_node.handlers.context import AdminController, NodeContext
 from tidelog_node.handlers.delete_records import delete_records
 from tidelog_node.handlers.fetch import fetch

@@ -9,17 +9,6 @@ from tidelog_node.handlers.topics import DEFAULT_TIMEOUT_MS
 _DEFAULT_TIMEOUT_S = DEFAULT_TIMEOUT_MS / 1000
 
 
-async def incremental_alter_configs(
-    context: NodeContext, request: pb.IncrementalAlterConfigsRequest
-) -> pb.IncrementalAlterConfigsResponse:
-    """Change settings.
-
-    Raises:
-        TidelogError: the controllers could not be asked in time, or refuse.
-    """
-    return await context.controller.incremental_alter_configs(request, _timeout_s(request.timeout_ms))
-
-
 async def elect_leaders(context: NodeContext, request: pb.ElectLeadersRequest) -> pb.ElectLeadersResponse:
     """Elect leaders.
 

@@ -16,15 +16,54 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message
-from tidelog_quorum.metadata import ConfigResourceType, broker_settings, topic_config
+from tidelog_node.handlers.topics import DEFAULT_TIMEOUT_MS
+from tidelog_quorum.metadata import ConfigResource, ConfigResourceType, MetadataImage, broker_settings, topic_config
 
+_VISIBLE_S = 3.0
 _TOPIC_INFOS = tuple(describe(TopicConfig))
 _Layers: TypeAlias = Sequence[tuple["pb.ConfigSource.ValueType", Mapping[str, str]]]
+
+
+async def incremental_alter_configs(
+    context: NodeContext, request: pb.IncrementalAlterConfigsRequest
+) -> pb.IncrementalAlterConfigsResponse:
+    """Change settings at the controller and wait a moment until this node knows them.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse.
+    """
+    timeout_s = request.timeout_ms / 1000 if request.timeout_ms > 0 else DEFAULT_TIMEOUT_MS / 1000
+    response = await context.controller.incremental_alter_configs(request, timeout_s)
+    failed = [r.resource for r in response.resources if r.HasField("error")]
+    changed = [r for r in request.resources if r.resource not in failed]
+    if changed and not request.validate_only:
+        await context.metadata.wait_until(lambda image: all(_shows(image, r) for r in changed), _VISIBLE_S)
+    return response
 
 
 async def describe_configs(context: NodeContext, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
     """Describe settings of topics, of this node and of all nodes; each resource has its own error."""
     return pb.DescribeConfigsResponse(resources=[_resource(context, request, r) for r in request.resources])
+
+
+def _shows(image: MetadataImage, wanted: pb.ConfigResourceChange) -> bool:
+    resource = ConfigResource(ConfigResourceType(wanted.resource.type), wanted.resource.name)
+    settings = image.configs.get(resource, {})
+    return all(_is_done(settings.get(o.name), o) for o in wanted.operations)
+
+
+def _is_done(value: str | None, operation: pb.ConfigOperation) -> bool:
+    if operation.type == pb.CONFIG_OPERATION_TYPE_DELETE:
+        return value is None
+    if operation.type == pb.CONFIG_OPERATION_TYPE_APPEND:
+        return value is not None and _parts(operation.value) <= _parts(value)
+    if operation.type == pb.CONFIG_OPERATION_TYPE_SUBTRACT:
+        return value is not None and _parts(operation.value).isdisjoint(_parts(value))
+    return value == operation.value
+
+
+def _parts(text: str) -> set[str]:
+    return {part.strip() for part in text.split(",") if part.strip()}
 
 
 def _resource(

@@ -45,12 +45,19 @@ async def delete_topics(context: NodeContext, request: pb.DeleteTopicsRequest) -
 
 
 async def create_partitions(context: NodeContext, request: pb.CreatePartitionsRequest) -> pb.CreatePartitionsResponse:
-    """Add partitions at the controller.
+    """Add partitions at the controller and wait until they are here.
 
     Raises:
         TidelogError: the controllers could not be asked in time.
     """
-    return await context.controller.create_partitions(request, _timeout_ms(request.timeout_ms) / 1000)
+    deadline_ms = context.clock.monotonic_ms() + _timeout_ms(request.timeout_ms)
+    response = await context.controller.create_partitions(request, _timeout_ms(request.timeout_ms) / 1000)
+    done = {t.name for t in response.topics if not t.HasField("error")}
+    added = {(t.name, t.count - 1) for t in request.topics if t.name in done}
+    if added and not request.validate_only:
+        remaining_s = (deadline_ms - context.clock.monotonic_ms()) / 1000
+        await context.metadata.wait_until(lambda image: all(image.partition(*last) for last in added), remaining_s)
+    return response
 
 
 async def list_topics(context: NodeContext, request: pb.ListTopicsRequest) -> pb.ListTopicsResponse:

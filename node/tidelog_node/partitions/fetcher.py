@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -96,17 +97,30 @@ class LeaderFetcher:
         self._clock = clock
         self._throttle = throttle
         self._partitions: dict[Partition, _Fetched] = {}
+        self._held_back: dict[Partition, _Fetched] = {}
         self._added = asyncio.Event()
         self._failures = 0
 
-    def add(self, partition: Partition, leader_epoch: LeaderEpoch) -> None:
-        """Copy ``partition`` from now on, in ``leader_epoch``."""
-        self._partitions[partition] = _Fetched(partition, leader_epoch)
-        self._added.set()
+    def add(self, partition: Partition, leader_epoch: LeaderEpoch, *, is_held_back: bool = False) -> None:
+        """Copy ``partition`` in ``leader_epoch``: from now on, or from :meth:`begin_held_back` on."""
+        self.remove(partition)
+        if is_held_back:
+            self._held_back[partition] = _Fetched(partition, leader_epoch)
+        else:
+            self._partitions[partition] = _Fetched(partition, leader_epoch)
+            self._added.set()
+
+    def begin_held_back(self) -> None:
+        """Copy what was held back, all of it with one new poll."""
+        if self._held_back:
+            self._partitions |= self._held_back
+            self._held_back = {}
+            self._added.set()
 
     def remove(self, partition: Partition) -> None:
         """Copy it no more; an answer under way is ignored."""
         self._partitions.pop(partition, None)
+        self._held_back.pop(partition, None)
 
     async def run(self) -> None:
         """Fetch until cancelled."""
@@ -244,7 +258,9 @@ class LeaderFetcher:
         fetched.failing_with = error.code
         logger.log(level, "Fetching %s from node %d failed: %s", fetched.partition, self.leader_id, error)
         fetched.backoff_ms = min(max(_FIRST_BACKOFF_MS, 2 * fetched.backoff_ms), self._settings.max_backoff_ms)
-        fetched.pause_until_ms = self._clock.monotonic_ms() + fetched.backoff_ms
+        # Each end of a pause ends a poll: those of many partitions fall together.
+        end_ms, grid_ms = self._clock.monotonic_ms() + fetched.backoff_ms, max(1, fetched.backoff_ms // 2)
+        fetched.pause_until_ms = -(-end_ms // grid_ms) * grid_ms
 
     def _move_to_end(self, fetched: _Fetched) -> None:
         """A partition that got records comes last in the next request, so that none starves behind it."""
@@ -277,14 +293,28 @@ class FetcherPool:
         self._clock = clock
         self._throttle = throttle
         self._leader_of: dict[Partition, BrokerId] = {}
+        self._led: Counter[BrokerId] = Counter()
         self._running: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
+        self._holds_back = False
+
+    def hold_back(self) -> None:
+        """Let partitions that are started wait for :meth:`go_on`: many are, and each would interrupt a poll."""
+        self._holds_back = True
+
+    def go_on(self) -> None:
+        """Copy what was held back."""
+        self._holds_back = False
+        for fetcher, _ in self._running.values():
+            fetcher.begin_held_back()
 
     def start(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
         """Copy a partition from ``leader_id``, and from nobody else."""
         if self._leader_of.get(partition, leader_id) != leader_id:
             self.stop(partition)
-        self._leader_of[partition] = leader_id
-        self._fetcher(leader_id).add(partition, leader_epoch)
+        if partition not in self._leader_of:
+            self._leader_of[partition] = leader_id
+            self._led[leader_id] += 1
+        self._fetcher(leader_id).add(partition, leader_epoch, is_held_back=self._holds_back)
 
     def stop(self, partition: Partition) -> None:
         """Copy a partition no more."""
@@ -293,7 +323,8 @@ class FetcherPool:
             return
         fetcher, task = self._running[leader_id]
         fetcher.remove(partition)
-        if leader_id not in self._leader_of.values():
+        self._led[leader_id] -= 1
+        if not self._led[leader_id]:
             task.cancel()
             del self._running[leader_id]
 
@@ -303,6 +334,7 @@ class FetcherPool:
             task.cancel()
         self._running.clear()
         self._leader_of.clear()
+        self._led.clear()
 
     def _fetcher(self, leader_id: BrokerId) -> LeaderFetcher:
         if leader_id not in self._running:

@@ -325,9 +325,13 @@ class Partition:
         self.log.go_offline(error)
         self._abandon(f"{self}: the log directory of node {self.state.local_id} failed", ErrorCode.KAFKA_STORAGE_ERROR)
 
-    async def delete(self) -> Path:
-        """Answer everybody who waits and condemn the log; returns its directory, which is to be removed later."""
-        self._abandon(f"{self} was removed from node {self.state.local_id}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    async def delete(self, *, is_gone: bool) -> Path:
+        """Answer everybody who waits and condemn the log; returns its directory, which is to be removed later.
+
+        Unless the partition ``is_gone``, others hold it now: whoever waits may ask its leader.
+        """
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._abandon(f"{self} was removed from node {self.state.local_id}", code)
         async with self.disk:
             return await asyncio.to_thread(self.log.condemn)
 

@@ -147,13 +147,15 @@ class PartitionRegistry:
                 if change.after is not None and self.broker_id in change.after.replicas:
                     wanted.append(change)
                 else:
-                    await self._remove((change.topic_name, change.index), change.topic_id)
+                    is_gone = change.after is None
+                    await self._remove((change.topic_name, change.index), change.topic_id, is_gone=is_gone)
                 if slices.is_over:
                     await slices.give_way()
             # Before the ISRs: an ISR may count only by the min.insync.replicas that the controller went by (KIP-966).
             await self._change_configs(delta, slices)
             for start in range(0, len(wanted), _CHANGES_AT_A_TIME):
                 await self._ensure_all(wanted[start : start + _CHANGES_AT_A_TIME], slices)
+            self._let_fetchers_go_on()
 
     async def discard_unknown(self) -> None:
         """Set aside the logs of an earlier run that the first image does not name, and resume its moves."""
@@ -279,11 +281,17 @@ class PartitionRegistry:
         wanted = [self._wanted_log(change) for change in changes if self._is_missing(change)]
         if len(wanted) >= _MANY_NEW:
             await self._logs.create_ahead(wanted)
+        if self._fetchers is not None and len(changes) >= _MANY_NEW:
+            self._fetchers.hold_back()
         for change in changes:
             assert change.after is not None
             await self._ensure((change.topic_name, change.index), change.topic_id, change.after)
             if slices.is_over:
                 await slices.give_way()
+
+    def _let_fetchers_go_on(self) -> None:
+        if self._fetchers is not None:
+            self._fetchers.go_on()
 
     def _is_missing(self, change: PartitionChange) -> bool:
         key = (change.topic_name, change.index)
@@ -308,7 +316,8 @@ class PartitionRegistry:
             config = self._topic_configs[topic] = topic_config(self._image, topic, self._defaults)
         return config
 
-    async def _remove(self, key: PartitionKey, topic_id: TopicId) -> None:
+    async def _remove(self, key: PartitionKey, topic_id: TopicId, *, is_gone: bool) -> None:
+        """Delete a replica: of a partition that is gone, or that others hold now."""
         offline = self._offline.get(key)
         if offline is not None and offline.topic_id == topic_id:
             await self._remove_offline(key, offline)
@@ -322,7 +331,7 @@ class PartitionRegistry:
             return
         path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
-            self.condemned.add(await partition.delete(), delay_ms)
+            self.condemned.add(await partition.delete(is_gone=is_gone), delay_ms)
         except TidelogError as error:
             self.fail_directory(path.parent, error)
             return

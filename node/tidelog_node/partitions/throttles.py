@@ -20,7 +20,7 @@ class ReplicationThrottle:
         self._quota = ReplicationQuota()
 
     @property
-    def bytes_per_second(self) -> float:
+    def bytes_per_second(self) -> int:
         """The limit."""
         return self._quota.bytes_per_second
 
@@ -32,7 +32,7 @@ class ReplicationThrottle:
     @property
     def transfer_bytes(self) -> int:
         """The most that one response should have of throttled replicas that are not in sync."""
-        return int(self._quota.transfer_bytes)
+        return self._quota.transfer_bytes
 
     def wait_ms(self) -> int:
         """Return for how many milliseconds they have to wait; 0 while the limit is kept."""

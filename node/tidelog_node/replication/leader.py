@@ -10,6 +10,9 @@ The rules, and where they come from:
   shutting down nor restarted (KIP-497, KIP-841, KIP-903). It leaves after ``replica.lag.time.max.ms`` without
   having caught up. One change is on its way at a time; one of unknown outcome stays pending until the controller's
   answer or the metadata log tells.
+- A smaller set counts when the metadata log brings it, not with the controller's answer to the proposal. Who leaves may
+  become eligible to lead (KIP-966), by the min.insync.replicas of then: this leader must not commit without it by an
+  older and lower one, and the log brings a change of that before.
 - A write with acks=all is refused before the append when the set is too small; after it, it is satisfied when the high
   watermark has passed it and the set is still large enough.
 - Records may be deleted up to the high watermark. They are gone when the logs of all replicas whose nodes live, in
@@ -132,8 +135,10 @@ class LeaderState:
         return self._propose(PendingShrink(self.isr, lagging))
 
     def accept(self, event: IsrChangeAccepted, now_ms: int) -> list[Command]:
-        """Take over the controller's answer to the proposal in flight."""
+        """Take over the controller's answer to the proposal in flight, unless that takes somebody out."""
         if not self._is_current(event.proposal_id) or event.leader_epoch != self.leader_epoch:
+            return []
+        if not self.isr.committed.members <= event.isr:
             return []
         if event.partition_epoch < self.partition_epoch or self.local_id not in event.isr:
             return []

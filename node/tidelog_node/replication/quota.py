@@ -13,14 +13,17 @@ within any ten seconds, also after an idle time.
 from __future__ import annotations
 
 import itertools
-import math
 from collections import deque
 from collections.abc import Iterable
 
 ALL_REPLICAS = "*"
 """What a topic's list of throttled replicas says for all of them."""
 
+UNLIMITED = 2**63 - 1
+"""Kafka's default rate."""
+
 SAMPLE_MS = 1_000
+TRANSFERS_PER_SECOND = 4
 SAMPLES = 11
 SPAN_MS = SAMPLE_MS * SAMPLES
 
@@ -28,22 +31,22 @@ SPAN_MS = SAMPLE_MS * SAMPLES
 class ReplicationQuota:
     """The limit of one side of a node and what was transferred lately. Times are of one clock that never goes back."""
 
-    def __init__(self, bytes_per_second: float = math.inf) -> None:
+    def __init__(self, bytes_per_second: int = UNLIMITED) -> None:
         self._bytes_per_second = bytes_per_second
         self._samples: deque[list[int]] = deque()
         self._total = 0
 
     @property
-    def bytes_per_second(self) -> float:
-        """The limit; ``math.inf`` for none."""
+    def bytes_per_second(self) -> int:
+        """The limit."""
         return self._bytes_per_second
 
     @property
-    def transfer_bytes(self) -> float:
-        """The most that one transfer should have: a second's, so that a low limit is kept as well as a high one."""
-        return max(self._bytes_per_second, 1)
+    def transfer_bytes(self) -> int:
+        """The most that one transfer should have, so that a low limit is kept as well as a high one."""
+        return max(self._bytes_per_second // TRANSFERS_PER_SECOND, 1)
 
-    def change_rate(self, bytes_per_second: float) -> None:
+    def change_rate(self, bytes_per_second: int) -> None:
         """Take over another limit; what was transferred before still counts."""
         self._bytes_per_second = bytes_per_second
 
@@ -70,9 +73,9 @@ class ReplicationQuota:
         """Return after how many milliseconds, if nothing more is transferred, the limit is kept again; 0 if it is."""
         if not self.is_exceeded(now_ms):
             return 0
-        total, since_ms, rate = self._total, now_ms, max(self._bytes_per_second, 1 / SPAN_MS)
+        total, since_ms = self._total, now_ms
         for begin_ms, size in self._samples:
-            kept_ms = begin_ms + max(SAMPLE_MS, math.ceil(total * 1000 / rate))
+            kept_ms = begin_ms + max(SAMPLE_MS, self._duration_ms(total))
             if kept_ms < begin_ms + SPAN_MS:
                 return max(kept_ms, since_ms) - now_ms
             # The others alone count when this one is forgotten.
@@ -86,6 +89,10 @@ class ReplicationQuota:
         assert len(self._samples) <= SAMPLES, self._samples
         begins = [begin for begin, _ in self._samples]
         assert all(later - earlier >= SAMPLE_MS for earlier, later in itertools.pairwise(begins)), begins
+
+    def _duration_ms(self, size: int) -> int:
+        """Return for how long a transfer uses up the limit."""
+        return -(-size * 1000 // self._bytes_per_second) if self._bytes_per_second else SPAN_MS
 
     def _forget(self, now_ms: int) -> None:
         while self._samples and now_ms - self._samples[0][0] >= SPAN_MS:

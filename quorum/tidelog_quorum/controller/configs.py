@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping
 
 from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
 from tidelog.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
+from tidelog.config.changes import changed_value
 from tidelog.config.settings import SettingInfo, unknown_key
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
-from tidelog_quorum.controller.config_values import changed_value
 from tidelog_quorum.controller.elections import changes_by_rules, rules_of
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.features import uses_elr

@@ -9,6 +9,7 @@ happened.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 from tidelog.config import TopicConfig
@@ -23,6 +24,7 @@ from tidelog_quorum.metadata.topic_config import min_insync_replicas, unclean_le
 Brokers: TypeAlias = Mapping[BrokerId, BrokerRegistration]
 Candidate: TypeAlias = tuple[TopicImage, int, PartitionRegistration]
 NOBODY: frozenset[BrokerId] = frozenset()
+_NOT_MOVED: Mapping[BrokerId, DirectoryId] = MappingProxyType({})
 
 
 def rules_of(image: MetadataImage, topic_name: str, own: TopicConfig) -> ElectionRules:
@@ -87,15 +89,11 @@ def settled(
     ``brokers`` is who is registered after the change. ``unclean_shutdown`` are brokers that may have lost records;
     their replicas leave the ISR and the ELR where that is in use. ``directories`` are those of replicas that move.
     """
-    moved = directories or {}
-    places = zip(partition.replicas, partition.directories, strict=True)
-    serving = {r for r, d in places if _can_serve(brokers, r, moved.get(r, d))}
+    moved = directories or _NOT_MOVED
     gone = unclean_shutdown if rules.uses_elr else NOBODY
-    target = PartitionTarget(
-        isr=tuple(b for b in partition.isr if b in serving and b not in gone),
-        directories=moved,
-        unclean_shutdown=gone,
-    )
+    places = {**dict(zip(partition.replicas, partition.directories, strict=True)), **moved}
+    serving = [b for b in partition.isr if b not in gone and _can_serve(brokers.get(b), places[b])]
+    target = PartitionTarget(isr=tuple(serving), directories=moved, unclean_shutdown=gone)
     return partition_change(brokers, rules, topic_id, index, partition, target, rules.election)
 
 
@@ -117,6 +115,5 @@ def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[st
     return records
 
 
-def _can_serve(brokers: Brokers, replica: BrokerId, directory: DirectoryId) -> bool:
-    broker = brokers.get(replica)
+def _can_serve(broker: BrokerRegistration | None, directory: DirectoryId) -> bool:
     return broker is not None and broker.is_active and broker.has_online(directory)

@@ -80,6 +80,7 @@ class PartitionTarget:
 
 
 UNCHANGED = PartitionTarget()
+_NOTHING = (None,) * 8
 
 
 def partition_change(
@@ -173,25 +174,24 @@ class _Change:
         elif not self._isr and (self._before.isr or self._before.leader != NO_BROKER):
             led = self._before.leader
             self._last_known = (led,) if led != NO_BROKER else self._before.isr[:1]
-        self._last_known = tuple(b for b in self._last_known if b in self._replicas)
+        if self._last_known:
+            self._last_known = tuple(b for b in self._last_known if b in self._replicas)
 
     def record(self, topic_id: TopicId, index: int) -> PartitionChangeRecord | None:
         before = self._before
         is_taken_away = self._replicas is not before.replicas and not set(before.replicas) <= set(self._replicas)
         bumps_leader_epoch = self._leader != before.leader or is_taken_away
-        record = PartitionChangeRecord(
-            topic_id,
-            index,
-            leader=self._leader if bumps_leader_epoch else None,
-            isr=_changed(before.isr, self._isr),
-            replicas=_changed(before.replicas, self._replicas),
-            eligible_leader_replicas=_changed(before.eligible_leader_replicas, self._elr),
-            last_known_elr=_changed(before.last_known_elr, self._last_known),
-            directories=self._changed_directories(),
-            adding_replicas=_changed(before.adding_replicas, self._adding),
-            removing_replicas=_changed(before.removing_replicas, self._removing),
+        changes = (
+            self._leader if bumps_leader_epoch else None,
+            _changed(before.isr, self._isr),
+            _changed(before.replicas, self._replicas),
+            _changed(before.eligible_leader_replicas, self._elr),
+            _changed(before.last_known_elr, self._last_known),
+            self._changed_directories(),
+            _changed(before.adding_replicas, self._adding),
+            _changed(before.removing_replicas, self._removing),
         )
-        return None if record == PartitionChangeRecord(topic_id, index) else record
+        return None if changes == _NOTHING else PartitionChangeRecord(topic_id, index, *changes)
 
     def _present_isr(self) -> Replicas:
         """An ISR that is empty without ELR stems from a time with it, when the ELR was as good as an ISR."""

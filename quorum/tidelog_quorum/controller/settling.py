@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 
 from tidelog.config import TopicConfig
 from tidelog.ids import BrokerId, TopicId
@@ -36,7 +37,7 @@ class Settling:
     def __init__(self, own: TopicConfig, max_changes: int = MAX_CHANGES) -> None:
         self._own = own
         self._max_changes = max_changes
-        self._waiting: deque[tuple[TopicId, int, frozenset[BrokerId]]] = deque()
+        self._waiting: deque[tuple[Iterator[Candidate], frozenset[BrokerId]]] = deque()
         self._configs: object = None
 
     @property
@@ -44,10 +45,11 @@ class Settling:
         """Whether nothing waits."""
         return not self._waiting
 
-    @property
     def waiting(self) -> frozenset[tuple[TopicId, int]]:
-        """The partitions that wait."""
-        return frozenset((topic_id, index) for topic_id, index, _ in self._waiting)
+        """Return the partitions that wait; for checks, since it takes time to find them."""
+        found = [(list(candidates), unclean_shutdown) for candidates, unclean_shutdown in self._waiting]
+        self._waiting = deque((iter(candidates), unclean_shutdown) for candidates, unclean_shutdown in found)
+        return frozenset((topic.topic_id, index) for candidates, _ in found for topic, index, _ in candidates)
 
     def restart(self, image: MetadataImage) -> None:
         """Begin with what an earlier leader may have left."""
@@ -102,14 +104,20 @@ class Settling:
         """Look at the next partitions that wait and return their changes."""
         records: list[MetadataRecord] = []
         rules: dict[str, ElectionRules] = {}
-        for _ in range(min(len(self._waiting), self._max_changes)):
-            topic_id, index, unclean_shutdown = self._waiting.popleft()
-            topic = image.topic_by_id(topic_id)
+        for (earlier, index, _), unclean_shutdown in islice(self._next_waiting(), self._max_changes):
+            topic = image.topic_by_id(earlier.topic_id)
             if topic is not None and index in topic.partitions:
                 candidate = topic, index, topic.partitions[index]
                 unclean = frozenset(b for b in unclean_shutdown if _is_away(image, b))
                 records += self._change(image, image.brokers, candidate, unclean, rules)
         return records
+
+    def _next_waiting(self) -> Iterator[tuple[Candidate, frozenset[BrokerId]]]:
+        while self._waiting:
+            candidates, unclean_shutdown = self._waiting[0]
+            for candidate in candidates:
+                yield candidate, unclean_shutdown
+            self._waiting.popleft()
 
     def _changes(
         self,
@@ -142,7 +150,10 @@ class Settling:
         return known[topic.name]
 
     def _wait(self, candidates: Iterable[Candidate], unclean_shutdown: frozenset[BrokerId]) -> None:
-        self._waiting.extend((topic.topic_id, index, unclean_shutdown) for topic, index, _ in candidates)
+        # Not looked for before their turn: they are found in the image of the event, and settled in that of their turn.
+        first = next(rest := iter(candidates), None)
+        if first is not None:
+            self._waiting.append((chain((first,), rest), unclean_shutdown))
 
 
 def _is_away(image: MetadataImage, broker_id: BrokerId) -> bool:

@@ -251,7 +251,7 @@ class Controller:
         for image in (self._committed, self.latest):
             image.check_invariants()
         if self.is_active:
-            check_settled(self.latest, self._settling.waiting)
+            check_settled(self.latest, self._settling.waiting())
 
 
 def check_settled(image: MetadataImage, waiting: Container[tuple[TopicId, int]] = ()) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidelog.config import TopicConfig
+from tidelog.config.changes import check_value_size
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import (
     NO_BROKER,
@@ -18,7 +19,6 @@ from tidelog.ids import (
 )
 from tidelog.topic_names import collision_key, validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_quorum.controller.config_values import check_value_size
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage

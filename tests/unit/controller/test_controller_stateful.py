@@ -2,7 +2,7 @@
 
 Beside the cluster a model follows the committed log: which replicas of a partition hold all that its clients were told
 is safe. Leaders are as bold as they may be: with min.insync.replicas members in the ISR they commit at once what these
-hold and nobody else. A crash takes from a replica what the others may need. With eligible leader replicas all members of
+hold and nobody else. A crash takes from a replica what others may need. With eligible leader replicas all members of
 ISR and ELR must hold it all, and nobody else leads but by an unclean election (KIP-966, LeaderCandidateCompleteness).
 """
 
@@ -277,7 +277,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(data=st.data(), age=st.integers(0, 1))
     def alter(self, data: st.DataObject, age: int) -> None:
-        led = [(t, i, p) for t, i, p in self.image.partitions() if p.leader != -1]
+        led = [(t, i, p) for t, i, p in self.image.partitions() if p.leader in self.image.brokers]
         if not led:
             return
         topic, index, partition = data.draw(st.sampled_from(led))

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import crc32c
 import pytest
 from rocksdict import Options, Rdict
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.storage import RaftStorage, StoredState, open_storage
+from tidelog_quorum.raft.stored_log import read_stored_log
+
+DIRECTORY_ID = bytes(range(16))
 
 
 def entries(start: int, end: int, term: int = 1, size: int = 100) -> tuple[Entry, ...]:
@@ -31,12 +36,16 @@ def reopen(directory: Path) -> StoredState:
     return state
 
 
+def stored(hard_state: HardState, entries: tuple[Entry, ...] = ()) -> StoredState:
+    return StoredState(hard_state, entries, directory_id=DIRECTORY_ID)
+
+
 def write_and_be_killed(directory: Path, write: Callable[[RaftStorage], None]) -> None:
     """Run ``write`` in a child that dies by SIGKILL right after it, with the database open."""
     child = os.fork()
     if child == 0:
         try:
-            storage, _ = open_storage(directory, "c", 1)
+            storage, _ = open_storage(directory, "c", 1, lambda: DIRECTORY_ID)
             write(storage)
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -54,12 +63,12 @@ def flip_bit(path: Path, position: int) -> None:
 
 
 def test_storage_gives_back_what_it_took_after_a_restart(tmp_path: Path) -> None:
-    storage, state = open_storage(tmp_path, "c", 1)
-    assert state == StoredState(HardState(), ())
+    storage, state = open_storage(tmp_path, "c", 1, lambda: DIRECTORY_ID)
+    assert state == stored(HardState())
     storage.write([Persist(1, HardState(3, None), None, entries(1, 4)), Persist(2, HardState(4, 0), None, ())])
     storage.write([append(4, 6, term=4)])
     storage.close()
-    assert reopen(tmp_path) == StoredState(HardState(4, 0), entries(1, 4) + entries(4, 6, term=4))
+    assert reopen(tmp_path) == stored(HardState(4, 0), entries(1, 4) + entries(4, 6, term=4))
 
 
 def test_storage_replaces_what_is_truncated_also_within_one_write(tmp_path: Path) -> None:
@@ -85,7 +94,7 @@ def test_storage_keeps_every_acknowledged_write_when_killed(tmp_path: Path) -> N
             storage.write([Persist(i, HardState(i), None, entries(i, i + 1))])
 
     write_and_be_killed(tmp_path, write)
-    assert reopen(tmp_path) == StoredState(HardState(50), entries(1, 51))
+    assert reopen(tmp_path) == stored(HardState(50), entries(1, 51))
 
 
 def test_storage_drops_a_torn_last_write_and_nothing_else(tmp_path: Path) -> None:
@@ -143,7 +152,7 @@ def test_storage_names_the_index_when_an_entry_is_missing(tmp_path: Path, index:
     storage.write([append(1, 10)])
     storage.close()
     change(tmp_path, b"e" + index.to_bytes(8, "big"), lambda _: None)
-    with pytest.raises(TidelogError, match=f"entry at index {index} of the metadata log .* is missing, 9 entries"):
+    with pytest.raises(TidelogError, match=f"entry at index {index} of the metadata log .* is missing, entries 1 to 9"):
         reopen(tmp_path)
 
 
@@ -165,6 +174,52 @@ def test_storage_refuses_the_folder_of_another_cluster_or_voter(tmp_path: Path) 
     assert cluster.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
     with pytest.raises(TidelogError, match=r"is controller 1's, node\.id is 2"):
         open_storage(tmp_path, "c", 2)
+
+
+def test_storage_keeps_the_directory_id_that_was_drawn_first(tmp_path: Path) -> None:
+    first = reopen(tmp_path)
+    assert len(first.directory_id) == 16
+    assert reopen(tmp_path).directory_id == first.directory_id
+    assert reopen(tmp_path.with_name("other")).directory_id != first.directory_id
+
+
+def test_storage_upgrades_a_folder_of_format_1(tmp_path: Path) -> None:
+    write_format_1(tmp_path, HardState(7, 3), entries(1, 6, term=7))
+    _, before = read_stored_log(tmp_path)
+    assert before == StoredState(HardState(7, 3), entries(1, 6, term=7))
+    upgraded = reopen(tmp_path)
+    assert upgraded == StoredState(HardState(7, 3), entries(1, 6, term=7), directory_id=upgraded.directory_id)
+    assert len(upgraded.directory_id) == 16
+    identity, again = read_stored_log(tmp_path)
+    assert again == upgraded
+    assert (identity.format, identity.node_id, identity.cluster_id) == (2, 1, "c")
+
+
+def test_storage_of_format_1_is_left_as_it_is_when_it_is_another_voters(tmp_path: Path) -> None:
+    write_format_1(tmp_path, HardState(7, 3), entries(1, 6, term=7))
+    with pytest.raises(TidelogError, match=r"is controller 1's, node\.id is 2"):
+        open_storage(tmp_path, "c", 2)
+    assert read_stored_log(tmp_path)[0].format == 1
+
+
+def test_storage_refuses_a_format_that_it_does_not_know(tmp_path: Path) -> None:
+    reopen(tmp_path)
+    change(tmp_path, b"m", lambda value: sealed(b"m", (3).to_bytes(4, "big") + value[8:]))
+    with pytest.raises(TidelogError, match="of format 3, this version reads 1 to 2") as refused:
+        reopen(tmp_path)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_stored_log_is_read_without_being_changed(tmp_path: Path) -> None:
+    write_and_be_killed(tmp_path, lambda storage: storage.write([append(1, 4)]))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    identity, state = read_stored_log(tmp_path)
+    assert state == stored(HardState(), entries(1, 4))
+    assert identity.directory_id == DIRECTORY_ID
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {n: c for n, c in after.items() if n in before and not n.startswith("LOG")} == {
+        n: c for n, c in before.items() if not n.startswith("LOG")
+    }
 
 
 def test_storage_refuses_a_folder_that_is_in_use(tmp_path: Path) -> None:
@@ -195,6 +250,25 @@ def test_storage_raises_when_the_disk_is_full_and_keeps_what_it_acknowledged(tmp
     kept = reopen(tmp_path).entries
     assert len(kept) >= acknowledged > 100
     assert kept == entries(1, len(kept) + 1)
+
+
+def sealed(key: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", crc32c.crc32c(key + body)) + body
+
+
+def write_format_1(directory: Path, hard_state: HardState, kept: tuple[Entry, ...]) -> None:
+    """Make a folder as the format's first version did."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    database = Rdict(str(directory), options)
+    values = {
+        b"m": struct.pack(">Ii", 1, 1) + b"c",
+        b"h": struct.pack(">i?iQ", hard_state.term, hard_state.voted_for is not None, hard_state.voted_for, len(kept)),
+    }
+    values |= {b"e" + struct.pack(">Q", e.index): struct.pack(">iB", e.term, e.kind) + e.payload for e in kept}
+    for key, body in values.items():
+        database[key] = sealed(key, body)
+    database.close()
 
 
 def change(directory: Path, key: bytes, by: Callable[[bytes], bytes | None]) -> None:

@@ -174,7 +174,7 @@ def test_pending_expand_counts_for_the_high_watermark_but_not_for_the_minimum():
     assert replica.state.high_watermark == 0, "follower 3 may be in the ISR already"
 
 
-def test_pending_shrink_counts_the_leaving_member_until_it_is_accepted():
+def test_pending_shrink_counts_the_leaving_member_until_the_metadata_brings_it():
     replica = leader_of(1, 2, 3)
     replica.append_to(5)
     replica.fetch(2, 5)
@@ -185,7 +185,21 @@ def test_pending_shrink_counts_the_leaving_member_until_it_is_accepted():
     assert [member for member, _ in found.isr] == [1, 2]
     assert replica.state.high_watermark == 0
     accepted = IsrChangeAccepted(found.proposal_id, 0, 1, frozenset({1, 2}))
-    assert replica.step(accepted) == [AdvanceHighWatermark(5)]
+    assert replica.step(accepted) == []
+    assert replica.register((1, 2)) == [AdvanceHighWatermark(5)]
+
+
+def test_accepted_shrink_does_not_let_a_leader_commit_by_a_minimum_that_was_raised_meanwhile():
+    """The controller made follower 2 eligible (KIP-966): it knew already that two replicas are needed."""
+    replica = leader_of(1, 2, min_isr=1)
+    replica.append_to(5)
+    replica.now_ms += LAG_MS + 1
+    found = proposal(replica.step(TimePassed()))
+
+    assert replica.step(IsrChangeAccepted(found.proposal_id, 0, 1, frozenset({1}))) == []
+    assert replica.step(MinIsrChanged(2)) == []
+    assert replica.register((1,)) == []
+    assert replica.state.high_watermark == 0
 
 
 def test_follower_stays_in_the_isr_for_the_whole_lag_time_after_an_election():

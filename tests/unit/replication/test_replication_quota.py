@@ -1,10 +1,8 @@
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog_node.replication.quota import SAMPLE_MS, SAMPLES, SPAN_MS, ReplicationQuota, is_throttled
+from tidelog_node.replication.quota import SAMPLE_MS, SAMPLES, SPAN_MS, UNLIMITED, ReplicationQuota, is_throttled
 
 RATE = 1_000
 LARGEST = 5_000
@@ -17,7 +15,7 @@ def test_quota_without_a_limit_is_never_exceeded():
 
     assert not quota.is_exceeded(0)
     assert quota.wait_ms(0) == 0
-    assert quota.bytes_per_second == math.inf
+    assert quota.bytes_per_second == UNLIMITED
 
 
 def test_quota_is_exceeded_when_more_than_one_second_s_bytes_go_at_once():
@@ -64,7 +62,7 @@ def test_quota_counts_earlier_transfers_when_its_limit_changes():
 
 
 def test_quota_of_nothing_lets_nothing_pass_until_it_is_forgotten():
-    quota = ReplicationQuota(0.5)
+    quota = ReplicationQuota(0)
 
     quota.record(100, 0)
 

@@ -6,8 +6,10 @@ import grpc
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import REQUEST_ID_SIZE
+from tidelog.testing.fake.configs import alter_configs, describe_configs
 from tidelog.testing.fake.faults import Fault, Gate, error_message
 from tidelog.testing.fake.log_service import NodeInfo, topic_metadata
+from tidelog.testing.fake.placement import alter_partition_reassignments, elect_leaders
 from tidelog.testing.fake.topics import NODE_ID, TopicTable
 from tidelog.v1 import admin_service_pb2, admin_service_pb2_grpc, common_pb2, log_service_pb2
 
@@ -44,11 +46,57 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
         """Describe the topics asked for."""
         return self._gate.serve("DescribeTopics", context, lambda fault: self._describe_topics(request, fault))
 
+    def CreatePartitions(  # noqa: N802
+        self, request: admin_service_pb2.CreatePartitionsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.CreatePartitionsResponse:
+        """Add partitions to each topic or say why not."""
+        return self._gate.serve("CreatePartitions", context, lambda fault: self._create_partitions(request, fault))
+
+    def DescribeConfigs(  # noqa: N802
+        self, request: admin_service_pb2.DescribeConfigsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.DescribeConfigsResponse:
+        """Describe the settings of topics; the fake's node has none."""
+        return self._gate.serve("DescribeConfigs", context, lambda fault: describe_configs(self._table, request, fault))
+
+    def IncrementalAlterConfigs(  # noqa: N802
+        self, request: admin_service_pb2.IncrementalAlterConfigsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.IncrementalAlterConfigsResponse:
+        """Change the settings of each topic or say why not."""
+        return self._gate.serve(
+            "IncrementalAlterConfigs", context, lambda fault: alter_configs(self._table, request, fault)
+        )
+
     def DescribeCluster(  # noqa: N802
         self, request: admin_service_pb2.DescribeClusterRequest, context: grpc.ServicerContext
     ) -> admin_service_pb2.DescribeClusterResponse:
         """Describe the one node, which is the only voter as well."""
         return self._gate.serve("DescribeCluster", context, lambda fault: self._describe_cluster())
+
+    def ElectLeaders(  # noqa: N802
+        self, request: admin_service_pb2.ElectLeadersRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.ElectLeadersResponse:
+        """Say that every partition has its leader."""
+        return self._gate.serve("ElectLeaders", context, lambda fault: elect_leaders(self._table, request))
+
+    def AlterPartitionReassignments(  # noqa: N802
+        self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.AlterPartitionReassignmentsResponse:
+        """Accept the replicas that partitions have."""
+        return self._gate.serve(
+            "AlterPartitionReassignments",
+            context,
+            lambda fault: alter_partition_reassignments(self._table, request),
+        )
+
+    def ListPartitionReassignments(  # noqa: N802
+        self, request: admin_service_pb2.ListPartitionReassignmentsRequest, context: grpc.ServicerContext
+    ) -> admin_service_pb2.ListPartitionReassignmentsResponse:
+        """List none: none can be under way."""
+        return self._gate.serve(
+            "ListPartitionReassignments",
+            context,
+            lambda fault: admin_service_pb2.ListPartitionReassignmentsResponse(),
+        )
 
     def _create_topics(
         self, request: admin_service_pb2.CreateTopicsRequest, fault: Fault
@@ -94,6 +142,25 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
             num_partitions=len(topic.partitions),
             replication_factor=1,
         )
+
+    def _create_partitions(
+        self, request: admin_service_pb2.CreatePartitionsRequest, fault: Fault
+    ) -> admin_service_pb2.CreatePartitionsResponse:
+        names = [topic.name for topic in request.topics]
+        results: dict[str, admin_service_pb2.CreatePartitionsResult] = {}
+        with self._table.changed:
+            for wanted in request.topics:
+                results[wanted.name] = admin_service_pb2.CreatePartitionsResult(name=wanted.name)
+                try:
+                    fault.before_effect()
+                    if names.count(wanted.name) > 1:
+                        text = f"topic {wanted.name!r} is named {names.count(wanted.name)} times"
+                        raise error_for(ErrorCode.INVALID_REQUEST, text)
+                    self._table.add_partitions(wanted, request.validate_only)
+                    fault.after_effect()
+                except TidelogError as error:
+                    results[wanted.name].error.CopyFrom(error_message(error))
+        return admin_service_pb2.CreatePartitionsResponse(topics=results.values())
 
     def _delete_topics(
         self, request: admin_service_pb2.DeleteTopicsRequest, fault: Fault

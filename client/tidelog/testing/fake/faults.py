@@ -20,8 +20,9 @@ APIS = (
     *("Produce", "Fetch", "ListOffsets", "GetMetadata", "OffsetForLeaderEpoch"),
     *("DeleteRecords", "DescribeLogDirs", "AlterReplicaLogDirs"),
     *("CreateTopics", "DeleteTopics", "ListTopics", "DescribeTopics", "DescribeCluster"),
+    *("CreatePartitions", "DescribeConfigs", "IncrementalAlterConfigs", "InitProducerId"),
 )
-_WITHOUT_ITEMS = ("ListTopics", "DescribeCluster", "DescribeLogDirs", "AlterReplicaLogDirs")
+_WITHOUT_ITEMS = ("ListTopics", "DescribeCluster", "DescribeLogDirs", "AlterReplicaLogDirs", "InitProducerId")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -62,6 +63,7 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
         self._table = table
         self._gate = gate
         self._info = info
+        self._producer_ids = itertools.count()
         self._stopping = False
 
     def stop(self) -> None:
@@ -119,6 +121,12 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
     ) -> log_service_pb2.DescribeLogDirsResponse:
         """Describe the one directory that there would be."""
         return self._gate.serve("DescribeLogDirs", context, lambda fault: describe_log_dirs(self._table, request))
+
+    def InitProducerId(  # noqa: N802
+        self, request: log_service_pb2.InitProducerIdRequest, context: grpc.ServicerContext
+    ) -> log_service_pb2.InitProducerIdResponse:
+        """Give an id that no producer has had."""
+        return self._gate.serve("InitProducerId", context, lambda fault: self._init_producer_id())
 
     def AlterReplicaLogDirs(  # noqa: N802
         self, request: log_service_pb2.AlterReplicaLogDirsRequest, context: grpc.ServicerContext
@@ -296,6 +304,9 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
         return log_service_pb2.ListOffsetsPartitionResult(
             index=item.index, timestamp_ms=found.timestamp_ms, offset=found.offset, leader_epoch=epoch
         )
+
+    def _init_producer_id(self) -> log_service_pb2.InitProducerIdResponse:
+        return log_service_pb2.InitProducerIdResponse(producer_id=next(self._producer_ids), producer_epoch=0)
 
     def _get_metadata(
         self, request: log_service_pb2.GetMetadataRequest, fault: Fault

@@ -14,6 +14,7 @@ from tidelog.ids import TopicId, is_topic_of_request, topic_id_of_request
 from tidelog.testing.fake.partition import FakePartition
 from tidelog.testing.fake.producers import AppendResult
 from tidelog.topic_names import collision_key, validate_topic_name
+from tidelog.v1.admin_service_pb2 import NewPartitions
 
 NODE_ID = 1
 
@@ -110,6 +111,32 @@ class TopicTable:
             self._topics[name] = topic
         return topic
 
+    def add_partitions(self, wanted: NewPartitions, validate_only: bool) -> None:
+        """Check everything as a controller does, then add partitions to a topic unless ``validate_only``.
+
+        Raises:
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+        """
+        partitions = self.topic(wanted.name).partitions
+        if wanted.count <= len(partitions):
+            text = f"topic {wanted.name!r} has {len(partitions)} partitions: {wanted.count} is not more"
+            raise error_for(ErrorCode.INVALID_PARTITIONS, text)
+        added = wanted.count - len(partitions)
+        if wanted.assignments and len(wanted.assignments) != added:
+            text = f"topic {wanted.name!r} gets {added} more partitions, but {len(wanted.assignments)} are assigned"
+            raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        for index, assignment in enumerate(wanted.assignments, len(partitions)):
+            _check_replicas(wanted.name, index, assignment.broker_ids)
+        if not validate_only:
+            partitions += [FakePartition() for _ in range(added)]
+
+    def change_configs(self, name: str, configs: Mapping[str, str], validate_only: bool) -> None:
+        """Replace what is set on a topic, unless ``validate_only``. Raises INVALID_CONFIG."""
+        topic = self.topic(name)
+        config = parse_config(TopicConfig, configs)
+        if not validate_only:
+            topic.config, topic.configs = config, dict(configs)
+
     def delete(self, name: str) -> FakeTopic:
         """Remove a topic and its records. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.topic(name)
@@ -155,9 +182,13 @@ def _check_assignments(
     if sorted(assignments) != list(range(len(assignments))):
         raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f'topic "{name}": partitions must be 0, 1, 2 ...')
     for index, brokers in assignments.items():
-        if list(brokers) != [NODE_ID]:
-            raise error_for(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{name}-{index}: brokers {list(brokers)}; the only node is {NODE_ID}",
-            )
+        _check_replicas(name, index, brokers)
     return len(assignments)
+
+
+def _check_replicas(name: str, index: int, brokers: Sequence[int]) -> None:
+    if list(brokers) != [NODE_ID]:
+        raise error_for(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{name}-{index}: brokers {list(brokers)}; the only node is {NODE_ID}",
+        )

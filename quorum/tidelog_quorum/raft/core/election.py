@@ -37,9 +37,10 @@ def on_election_timeout(replica: Replica) -> None:
     if replica.is_installing:
         replica.retry_election_later()
     elif _may_campaign(replica):
-        if isinstance(replica.role, Candidate):
-            _ask_for_log(replica)
+        is_in_vain = isinstance(replica.role, Candidate)
         _campaign(replica, pre_vote=True)
+        if is_in_vain:
+            _ask_for_log(replica)
     else:
         replica.follow(None)
         replica.election_deadline_ms = replica.now_ms + replica.config.heartbeat_interval_ms

@@ -1,0 +1,273 @@
+"""Describes and changes the settings of topics and nodes, with confluent-kafka's names (KIP-226, KIP-339)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog.v1 import admin_service_pb2 as pb
+
+
+class ResourceType(enum.Enum):
+    """What has settings. Kafka's other types are here so that their numbers have names; no node knows them."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    BROKER = 4
+
+
+class ConfigSource(enum.Enum):
+    """Where a value comes from."""
+
+    UNKNOWN_CONFIG = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class AlterConfigOpType(enum.Enum):
+    """What a change does: APPEND to and SUBTRACT from a list."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigEntry:
+    """A setting: one that was described, or with ``incremental_operation`` a change of it.
+
+    ``synonyms`` are what would hold if this value were not set, by name, the value itself first.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        value: str | None,
+        source: ConfigSource | int = ConfigSource.UNKNOWN_CONFIG,
+        is_read_only: bool = False,
+        is_default: bool = False,
+        is_sensitive: bool = False,
+        is_synonym: bool = False,
+        synonyms: Sequence[ConfigEntry] = (),
+        incremental_operation: AlterConfigOpType | None = None,
+        documentation: str = "",
+        config_type: str = "",
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.source = ConfigSource(source)
+        self.is_read_only = is_read_only
+        self.is_default = is_default
+        self.is_sensitive = is_sensitive
+        self.is_synonym = is_synonym
+        self.synonyms = list(synonyms)
+        self.incremental_operation = incremental_operation
+        self.documentation = documentation
+        self.config_type = config_type
+        """BOOLEAN, STRING, LONG, DOUBLE or LIST; empty for a synonym."""
+
+    def __repr__(self) -> str:
+        return f'ConfigEntry({self.name}="{self.value}")'
+
+    def __str__(self) -> str:
+        return f'{self.name}="{self.value}"'
+
+
+class ConfigResource:
+    """Whose settings: a topic by name, a node by id, or ``""`` of type BROKER for all nodes.
+
+    ``set_config`` maps names to values, as a SET of each; ``incremental_configs`` are changes of other kinds as well.
+    Two are equal when they name the same resource.
+    """
+
+    Type = ResourceType
+
+    def __init__(
+        self,
+        restype: ResourceType | str | int,
+        name: str,
+        set_config: Mapping[str, str] | None = None,
+        described_configs: Mapping[str, ConfigEntry] | None = None,
+        error: KafkaError | None = None,
+        incremental_configs: Iterable[ConfigEntry] | None = None,
+    ) -> None:
+        """Name a resource.
+
+        Raises:
+            KafkaException: _INVALID_ARG: there is no such type.
+        """
+        self.restype = _resource_type(restype)
+        self.restype_int = self.restype.value
+        self.name = name
+        self.set_config_dict = dict(set_config or {})
+        self.configs = described_configs
+        self.error = error
+        self.incremental_configs = list(incremental_configs or ())
+
+    def __repr__(self) -> str:
+        return f"ConfigResource({self.restype.name}, {self.name!r})"
+
+    def __hash__(self) -> int:
+        return hash((self.restype, self.name))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfigResource) and (self.restype, self.name) == (other.restype, other.name)
+
+    def __lt__(self, other: ConfigResource) -> bool:
+        return (self.restype_int, self.name) < (other.restype_int, other.name)
+
+    def set_config(self, name: str, value: str, overwrite: bool = True) -> None:
+        """Add a SET of one setting; an earlier one stays when ``overwrite`` is false."""
+        if overwrite or name not in self.set_config_dict:
+            self.set_config_dict[name] = value
+
+    def add_incremental_config(self, config_entry: ConfigEntry) -> None:
+        """Add a change."""
+        self.incremental_configs.append(config_entry)
+
+    def to_name(self) -> pb.ConfigResourceName:
+        """Return the resource as a request names it."""
+        return pb.ConfigResourceName(type=self.restype_int, name=self.name)  # type: ignore[arg-type]
+
+
+class ConfigAdmin(Operations):
+    """Operations on settings."""
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], *, request_timeout: float | None = None
+    ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
+        """Return all settings of resources by name, with values, sources and synonyms.
+
+        A node is asked for its own; any answers for topics, by its own defaults, and for all nodes (``""``), of which
+        only what is set is there. ``request_timeout`` in seconds (default: request.timeout.ms).
+        """
+        futures: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = {}
+        wanted = list(dict.fromkeys(resources))
+        own = [r for r in wanted if r.restype is ResourceType.BROKER and r.name]
+        others = [r for r in wanted if r not in own]
+        if others:
+            futures |= self._futures(others, self._describe_anywhere(others, request_timeout))
+        for resource in own:
+            futures |= self._futures([resource], self._describe_node(resource, request_timeout))
+        return futures
+
+    def incremental_alter_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        request_timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> dict[ConfigResource, Future[None]]:
+        """Change settings: each resource's changes together, or none of them.
+
+        A future is done when the change is written; nodes take it over as soon as they hear of it. ``validate_only``
+        checks and changes nothing.
+        """
+        wanted = list(resources)
+        request = pb.IncrementalAlterConfigsRequest(
+            resources=[_change(r) for r in wanted],
+            validate_only=validate_only,
+            timeout_ms=int(self._request_ms(request_timeout)),
+        )
+
+        async def alter() -> Outcomes[ConfigResource, None]:
+            response = await self._change(
+                lambda c, t: c.admin.IncrementalAlterConfigs(request, timeout=t), request_timeout
+            )
+            return {_key(r.resource): _error(r) for r in response.resources}
+
+        return self._futures(wanted, alter())
+
+    async def _describe_anywhere(
+        self, resources: Sequence[ConfigResource], timeout_s: float | None
+    ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+        request = _describe_request(resources)
+        return _described(await self._ask(lambda c, t: c.admin.DescribeConfigs(request, timeout=t), timeout_s))
+
+    async def _describe_node(
+        self, resource: ConfigResource, timeout_s: float | None
+    ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+        if not resource.name.isdecimal():
+            raise error_for(ErrorCode._INVALID_ARG, f"{resource.name!r} is no id of a node")
+        timeout_ms = self._request_ms(timeout_s)
+        await self._cluster.refresh([], timeout_ms=timeout_ms)
+        node_id, request = int(resource.name), _describe_request([resource])
+        if node_id not in self._cluster.metadata.brokers:
+            raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id} that serves")
+        connection = self._cluster.connection(node_id)
+        return _described(await connection.call(lambda c: c.admin.DescribeConfigs(request, timeout=timeout_ms / 1000)))
+
+
+def _resource_type(given: ResourceType | str | int) -> ResourceType:
+    try:
+        if isinstance(given, str):
+            return ResourceType[given.upper()]
+        return ResourceType(given)
+    except (KeyError, ValueError) as error:
+        raise error_for(ErrorCode._INVALID_ARG, f"{given!r} is no type of a resource") from error
+
+
+def _change(resource: ConfigResource) -> pb.ConfigResourceChange:
+    operations = [
+        pb.ConfigOperation(name=n, type=_number(AlterConfigOpType.SET), value=str(v))
+        for n, v in resource.set_config_dict.items()
+    ]
+    for entry in resource.incremental_configs:
+        if entry.incremental_operation is None:
+            raise error_for(ErrorCode._INVALID_ARG, f"the change of {entry.name} has no incremental_operation")
+        value = "" if entry.value is None else str(entry.value)
+        operations.append(pb.ConfigOperation(name=entry.name, type=_number(entry.incremental_operation), value=value))
+    return pb.ConfigResourceChange(resource=resource.to_name(), operations=operations)
+
+
+def _number(kind: AlterConfigOpType) -> pb.ConfigOperationType.ValueType:
+    return {
+        AlterConfigOpType.SET: pb.CONFIG_OPERATION_TYPE_SET,
+        AlterConfigOpType.DELETE: pb.CONFIG_OPERATION_TYPE_DELETE,
+        AlterConfigOpType.APPEND: pb.CONFIG_OPERATION_TYPE_APPEND,
+        AlterConfigOpType.SUBTRACT: pb.CONFIG_OPERATION_TYPE_SUBTRACT,
+    }[kind]
+
+
+def _describe_request(resources: Sequence[ConfigResource]) -> pb.DescribeConfigsRequest:
+    return pb.DescribeConfigsRequest(
+        resources=[pb.DescribeConfigsResource(resource=r.to_name()) for r in resources],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+
+
+def _described(response: pb.DescribeConfigsResponse) -> dict[ConfigResource, dict[str, ConfigEntry] | TidelogError]:
+    return {_key(r.resource): _error(r) or {c.name: _entry(c) for c in r.configs} for r in response.resources}
+
+
+def _entry(config: pb.DescribedConfig) -> ConfigEntry:
+    return ConfigEntry(
+        config.name,
+        config.value if config.HasField("value") else None,
+        ConfigSource(config.source),
+        is_read_only=config.is_read_only,
+        is_default=config.source == pb.CONFIG_SOURCE_DEFAULT_CONFIG,
+        is_sensitive=config.is_sensitive,
+        synonyms=[
+            ConfigEntry(s.name, s.value if s.HasField("value") else None, ConfigSource(s.source), is_synonym=True)
+            for s in config.synonyms
+        ],
+        documentation=config.documentation,
+        config_type=config.type,
+    )
+
+
+def _key(name: pb.ConfigResourceName) -> ConfigResource:
+    return ConfigResource(name.type, name.name)
+
+
+def _error(result: pb.ConfigResourceResult | pb.DescribedConfigResource) -> TidelogError | None:
+    return error_for(result.error.code, result.error.message) if result.HasField("error") else None

@@ -1,0 +1,93 @@
+"""The features of a cluster with their levels, with the names of Kafka's Java client (KIP-584)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.v1 import admin_service_pb2 as pb
+
+
+class UpgradeType(enum.Enum):
+    """Whether a level may rise, or fall without or with the loss of metadata."""
+
+    UPGRADE = pb.FEATURE_UPGRADE_TYPE_UPGRADE
+    SAFE_DOWNGRADE = pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE
+    UNSAFE_DOWNGRADE = pb.FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """The level that a feature is to have; 0 for "not used"."""
+
+    max_version_level: int
+    upgrade_type: UpgradeType = UpgradeType.UPGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedVersionRange:
+    """The levels of a feature that every process of the cluster knows, both bounds included."""
+
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureMetadata:
+    """What the cluster uses (features at level 0 are left out), as of a metadata offset, and what it could use."""
+
+    finalized_features: dict[str, int]
+    finalized_features_epoch: int
+    supported_features: dict[str, SupportedVersionRange]
+
+
+class FeatureAdmin(Operations):
+    """Operations on features."""
+
+    def describe_features(self, *, request_timeout: float | None = None) -> Future[FeatureMetadata]:
+        """Describe the features; ``request_timeout`` in seconds (default: request.timeout.ms)."""
+
+        async def describe() -> Outcomes[str, FeatureMetadata]:
+            request = pb.DescribeFeaturesRequest()
+            response = await self._ask(lambda c, t: c.admin.DescribeFeatures(request, timeout=t), request_timeout)
+            return {"": _metadata(response)}
+
+        return self._futures([""], describe())[""]
+
+    def update_features(
+        self,
+        feature_updates: Mapping[str, FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+    ) -> dict[str, Future[None]]:
+        """Change the levels of features, all or none: the futures of a request end alike.
+
+        They fail with KafkaException: INVALID_UPDATE_VERSION where a level may not be, FEATURE_UPDATE_FAILED where a
+        downgrade is not safe now.
+        """
+        request = pb.UpdateFeaturesRequest(
+            updates=[
+                pb.FeatureUpdate(name=name, level=update.max_version_level, upgrade_type=update.upgrade_type.value)
+                for name, update in feature_updates.items()
+            ],
+            validate_only=validate_only,
+            timeout_ms=int(operation_timeout * 1000),
+        )
+
+        async def update() -> Outcomes[str, None]:
+            await self._change(lambda c, t: c.admin.UpdateFeatures(request, timeout=t), request_timeout)
+            return dict.fromkeys(feature_updates)
+
+        return self._futures(list(feature_updates), update())
+
+
+def _metadata(response: pb.DescribeFeaturesResponse) -> FeatureMetadata:
+    return FeatureMetadata(
+        {f.name: f.finalized_level for f in response.features if f.finalized_level},
+        response.finalized_epoch,
+        {f.name: SupportedVersionRange(f.min_level, f.max_level) for f in response.features},
+    )

@@ -1,0 +1,102 @@
+"""What every operation of the admin client is made of: a request on the network thread, futures for its outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidelog.cluster import Connection, Lifetime
+from tidelog.cluster.config import ClientConfig
+from tidelog.config import parse_config
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import network_loop
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+Future = concurrent.futures.Future
+Outcomes = Mapping[K, "T | TidelogError"]
+
+_READ_ATTEMPT_MS = 5_000
+"""One node may take so long over a question before the next is asked."""
+
+
+class Operations:
+    """A client's settings, its connections and its end; the operations are in the classes below it."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Read the settings (``tidelog.cluster.config.ClientConfig``).
+
+        Raises:
+            KafkaException: INVALID_CONFIG.
+        """
+        self._config = parse_config(ClientConfig, config)
+        self._cluster = self._config.cluster_client()
+        self._lifetime = Lifetime(self, "admin client", self._cluster.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; operations under way fail with _DESTROY. A second call does nothing."""
+        if self._lifetime.is_over:
+            return
+        self._lifetime.end()
+        self._lifetime.stop()
+
+    def _request_ms(self, timeout_s: float | None) -> float:
+        timeout_ms = timeout_in_ms(timeout_s)
+        return self._cluster.request_timeout_ms if timeout_ms is None else timeout_ms
+
+    async def _ask(self, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float | None) -> T:
+        return await self._cluster.ask_any(ask, timeout_ms=timeout_in_ms(timeout_s), attempt_ms=_READ_ATTEMPT_MS)
+
+    async def _change(self, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float | None) -> T:
+        # A change may be asked for only once, and for long. So a node is found first that answers at all.
+        await self._cluster.refresh([], timeout_ms=timeout_in_ms(timeout_s))
+        return await self._cluster.ask_any(ask, timeout_ms=timeout_in_ms(timeout_s))
+
+    def _futures(self, keys: Sequence[K], ask: Coroutine[Any, Any, Outcomes[K, T]]) -> dict[K, Future[T]]:
+        if self._lifetime.is_over:
+            ask.close()
+            self._lifetime.check()
+        futures: dict[K, Future[T]] = {key: Future() for key in keys}
+        for future in futures.values():
+            future.set_running_or_notify_cancel()
+        asyncio.run_coroutine_threadsafe(_settle(futures, ask), network_loop())
+        return futures
+
+
+def timeout_in_ms(timeout_s: float | None) -> float | None:
+    """Return a timeout of an operation in milliseconds; None for the client's own."""
+    return None if timeout_s is None or timeout_s < 0 else timeout_s * 1000
+
+
+async def _settle(futures: Mapping[K, Future[T]], ask: Coroutine[Any, Any, Outcomes[K, T]]) -> None:
+    failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the node's answer leaves it out")
+    outcomes: Outcomes[K, T] = {}
+    try:
+        outcomes = await ask
+    except TidelogError as error:
+        failure = error
+    except asyncio.CancelledError:
+        failure = error_for(ErrorCode._DESTROY, "the admin client was closed before the cluster answered")
+    except Exception as error:
+        logger.exception("an operation of the admin client failed")
+        failure = error_for(ErrorCode._FAIL, f"the admin client failed: {error!r}")
+    for key, future in futures.items():
+        outcome = outcomes.get(key, failure)
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -1,0 +1,69 @@
+"""Adds partitions to topics, with confluent-kafka's names (KIP-195)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.errors import ErrorCode, error_for
+from tidelog.v1 import admin_service_pb2 as pb
+
+
+@dataclass(slots=True)
+class NewPartitions:
+    """The partitions that a topic is to have, more than it has.
+
+    ``replica_assignment`` lists broker ids for each partition that is added; empty lets the controller choose.
+    """
+
+    topic: str
+    new_total_count: int
+    replica_assignment: Sequence[Sequence[int]] = ()
+
+    def to_proto(self) -> pb.NewPartitions:
+        """Return it as a request carries it.
+
+        Raises:
+            TidelogError: _INVALID_ARG for what a request cannot carry, as a number beyond 32 bits.
+        """
+        try:
+            assignments = [pb.ReplicaAssignment(broker_ids=ids) for ids in self.replica_assignment]
+            return pb.NewPartitions(name=self.topic, count=self.new_total_count, assignments=assignments)
+        except (TypeError, ValueError) as error:
+            text = f"new partitions of topic {self.topic!r} are not valid: {error}"
+            raise error_for(ErrorCode._INVALID_ARG, text) from error
+
+
+class PartitionAdmin(Operations):
+    """Operations on the partitions of topics."""
+
+    def create_partitions(
+        self,
+        new_partitions: Iterable[NewPartitions],
+        *,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> dict[str, Future[None]]:
+        """Add partitions to topics; a future is done when they are there, or failed with KafkaException.
+
+        ``operation_timeout`` is how long the controller may take, ``request_timeout`` the whole (default:
+        request.timeout.ms), in seconds. ``validate_only`` checks and adds nothing. Records with a key that a topic has
+        are in other partitions than those that follow.
+        """
+        wanted = list(new_partitions)
+        request = pb.CreatePartitionsRequest(
+            topics=[topic.to_proto() for topic in wanted],
+            timeout_ms=int(operation_timeout * 1000),
+            validate_only=validate_only,
+        )
+
+        async def create() -> Outcomes[str, None]:
+            response = await self._change(lambda c, t: c.admin.CreatePartitions(request, timeout=t), request_timeout)
+            return {
+                r.name: error_for(r.error.code, r.error.message) if r.HasField("error") else None
+                for r in response.topics
+            }
+
+        return self._futures([topic.topic for topic in wanted], create())

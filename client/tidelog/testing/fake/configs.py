@@ -1,0 +1,106 @@
+"""Settings of the fake's topics: described and changed as a node and a controller do."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, format_value, parse_config
+from tidelog.config.broker import BROKER_SYNONYMS
+from tidelog.config.changes import changed_value
+from tidelog.config.settings import SettingInfo, unknown_key
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.testing.fake.faults import Fault, error_message
+from tidelog.testing.fake.topics import FakeTopic, TopicTable
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import metadata_record_pb2
+
+_INFOS = {info.key: info for info in describe(TopicConfig)}
+_DEFAULTS = {info.key: info.default_text for info in describe(DynamicBrokerConfig)}
+_UNSET = {info.key: getattr(DynamicBrokerConfig().topic_defaults(), info.attribute) for info in _INFOS.values()}
+
+
+def describe_configs(table: TopicTable, request: pb.DescribeConfigsRequest, fault: Fault) -> pb.DescribeConfigsResponse:
+    """Describe the settings of topics; each other resource has its error."""
+    results = []
+    with table.changed:
+        for wanted in request.resources:
+            result = pb.DescribedConfigResource(resource=wanted.resource)
+            try:
+                fault.before_effect()
+                topic = _topic(table, wanted.resource)
+                result.configs.extend(c for c in _described(topic) if not wanted.names or c.name in wanted.names)
+                fault.after_effect()
+            except TidelogError as error:
+                result.error.CopyFrom(error_message(error))
+            results.append(result)
+    return pb.DescribeConfigsResponse(resources=results)
+
+
+def alter_configs(
+    table: TopicTable, request: pb.IncrementalAlterConfigsRequest, fault: Fault
+) -> pb.IncrementalAlterConfigsResponse:
+    """Change the settings of each topic, or say why not."""
+    counts = Counter((r.resource.type, r.resource.name) for r in request.resources)
+    results: dict[tuple[int, str], pb.ConfigResourceResult] = {}
+    with table.changed:
+        for wanted in request.resources:
+            key = (wanted.resource.type, wanted.resource.name)
+            results[key] = pb.ConfigResourceResult(resource=wanted.resource)
+            try:
+                fault.before_effect()
+                if counts[key] > 1:
+                    text = f"the resource {wanted.resource.name!r} is named {counts[key]} times"
+                    raise error_for(ErrorCode.INVALID_REQUEST, text)
+                topic = _topic(table, wanted.resource)
+                table.change_configs(topic.name, _changed(topic, wanted), request.validate_only)
+                fault.after_effect()
+            except TidelogError as error:
+                results[key].error.CopyFrom(error_message(error))
+    return pb.IncrementalAlterConfigsResponse(resources=results.values())
+
+
+def _topic(table: TopicTable, resource: pb.ConfigResourceName) -> FakeTopic:
+    if resource.type != metadata_record_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
+        text = f"the fake has settings of topics alone, not of the resource {resource.name!r} of type {resource.type}"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    return table.topic(resource.name)
+
+
+def _changed(topic: FakeTopic, wanted: pb.ConfigResourceChange) -> dict[str, str]:
+    counts = Counter(o.name for o in wanted.operations)
+    configs = dict(topic.configs)
+    for operation in wanted.operations:
+        name = operation.name
+        if counts[name] > 1:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"the setting {name!r} is named {counts[name]} times")
+        if name not in _INFOS:
+            raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(name, _INFOS))
+        value = changed_value(configs.pop(name, None), operation, _INFOS[name])
+        if value is not None:
+            configs[name] = value
+    return configs
+
+
+def _described(topic: FakeTopic) -> list[pb.DescribedConfig]:
+    config = parse_config(TopicConfig, _UNSET | topic.configs)
+    return [_describe(topic, config, info) for info in _INFOS.values()]
+
+
+def _describe(topic: FakeTopic, config: TopicConfig, info: SettingInfo) -> pb.DescribedConfig:
+    default = pb.CONFIG_SOURCE_DEFAULT_CONFIG
+    synonyms = [
+        pb.ConfigSynonym(name=s.key, value=text, source=default)
+        for s in BROKER_SYNONYMS.get(info.key, ())
+        if (text := _DEFAULTS.get(s.key)) is not None
+    ]
+    if info.key in topic.configs:
+        source = pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
+        synonyms.insert(0, pb.ConfigSynonym(name=info.key, value=topic.configs[info.key], source=source))
+    return pb.DescribedConfig(
+        name=info.key,
+        value=format_value(getattr(config, info.attribute)),
+        source=synonyms[0].source if synonyms else default,
+        synonyms=synonyms,
+        documentation=info.doc,
+        type=info.config_type,
+    )

@@ -1,0 +1,190 @@
+"""Reads a controller's metadata log, or one snapshot of it, as rows to show. Only reads; blocking."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from tidelog.config.endpoints import format_address
+from tidelog.errors import ErrorCode, error_for
+from tidelog.ids import uuid_text
+from tidelog.v1 import metadata_record_pb2 as pb
+from tidelog_quorum.metadata import read_frames
+from tidelog_quorum.raft.core.messages import Entry, EntryKind
+from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.log_format import Identity
+from tidelog_quorum.raft.snapshots import SUFFIX, snapshot_path
+from tidelog_quorum.raft.stored_log import StoredState, read_stored_log
+from tidelog_quorum.tools.record_text import record_values
+
+_SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})" + re.escape(SUFFIX))
+_READ_BYTES = 1024 * 1024
+_DATABASE_FILE = "CURRENT"
+_LOCK_FILE = "LOCK"
+_PYSYNCOBJ_FOLDER = "pysyncobj"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a log or a snapshot is, by name; the order is the one to show."""
+
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """One entry of the log; a snapshot is shown as one at its end. ``records`` are as ``record_values`` says."""
+
+    offset: int
+    epoch: int
+    kind: str
+    size: int
+    records: list[dict[str, Any]]
+
+
+Row = Summary | EntryRow
+
+
+def is_snapshot(path: Path) -> bool:
+    """Return whether a path has the name of a snapshot."""
+    return path.name.endswith(SUFFIX)
+
+
+def dump_log(directory: Path, from_offset: int, max_entries: int | None) -> Iterator[Row]:
+    """Yield the summary of the log in a folder, then its entries from an offset on.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR, there is no log, a controller runs on it, or the disk failed;
+            CORRUPT_MESSAGE, it is damaged; UNSUPPORTED_VERSION, its format is unknown.
+    """
+    _check_is_log(directory)
+    with _not_running(directory):
+        identity, stored = read_stored_log(directory)
+    yield _summary(directory, identity, stored)
+    wanted = [entry for entry in stored.entries if entry.index >= from_offset]
+    for entry in wanted if max_entries is None else wanted[:max_entries]:
+        yield EntryRow(entry.index, entry.term, entry.kind.name, len(entry.payload), _entry_values(entry))
+
+
+def dump_snapshot(path: Path, max_records: int | None) -> Iterator[Row]:
+    """Yield the summary of a snapshot, then its records, some in each row.
+
+    Raises:
+        TidelogError: CORRUPT_MESSAGE, it is damaged, or the file's name is no snapshot's; KAFKA_STORAGE_ERROR.
+    """
+    match = _SNAPSHOT_NAME.fullmatch(path.name)
+    if match is None:
+        text = f"{path} is not named as a snapshot: 20 digits of an offset, 10 of an epoch, {SUFFIX}"
+        raise error_for(ErrorCode.CORRUPT_MESSAGE, text)
+    offset, epoch = (int(digits) for digits in match.groups())
+    yield Summary({"snapshot": str(path), "offset": offset, "epoch": epoch, "bytes": _size(path)})
+    left = max_records
+    for batch in read_frames(_chunks(path)):
+        if left is not None and left <= 0:
+            return
+        records = _records(batch, f"a batch of {path}")[:left]
+        left = None if left is None else left - len(records)
+        yield EntryRow(offset, epoch, "SNAPSHOT", len(batch), records)
+
+
+class _not_running:  # noqa: N801  # a context manager, used as a function
+    """Holds the lock that a running controller holds, as RocksDB, opened to be read, does not ask for it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._descriptor = -1
+
+    def __enter__(self) -> None:
+        path = self._directory / _LOCK_FILE
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.__exit__()
+            text = f"a controller runs on {self._directory}: stop it first, or read a snapshot of it"
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.__exit__()
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {path}: {error.strerror}") from error
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _check_is_log(directory: Path) -> None:
+    if (directory / _PYSYNCOBJ_FOLDER).exists():
+        text = f"{directory} has the log of controller.quorum.engine=pysyncobj, which cannot be shown"
+        raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
+    if not (directory / _DATABASE_FILE).exists():
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no metadata log in {directory}")
+
+
+def _summary(directory: Path, identity: Identity, stored: StoredState) -> Summary:
+    values: dict[str, Any] = {
+        "log": str(directory),
+        "clusterId": identity.cluster_id,
+        "controllerId": identity.node_id,
+        "directoryId": uuid_text(identity.directory_id) if identity.directory_id else "-",
+        "epoch": stored.hard_state.term,
+        "votedFor": "-" if stored.hard_state.voted_for is None else stored.hard_state.voted_for,
+        "logStartOffset": stored.log_start[0] + 1,
+        "logEndOffset": stored.last_index,
+        "snapshot": "-",
+    }
+    if stored.snapshot is not None:
+        path = snapshot_path(directory, stored.snapshot.last_index, stored.snapshot.last_term)
+        values |= {"snapshot": path.name, "snapshotVoters": _voters(stored.snapshot.voters)}
+    return Summary(values)
+
+
+def _entry_values(entry: Entry) -> list[dict[str, Any]]:
+    if entry.kind is EntryKind.VOTERS:
+        return [{"type": "VOTERS_RECORD", "voters": _voters(VoterSet.decode(entry.payload))}]
+    if entry.kind is EntryKind.NO_OP:
+        return []
+    return _records(entry.payload, f"the entry at {entry.index}")
+
+
+def _voters(voters: VoterSet) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": voter.voter_id,
+            "endpoint": format_address(voter.host, voter.port),
+            "directory_id": uuid_text(voter.directory_id) if voter.directory_id else "-",
+        }
+        for voter in voters
+    ]
+
+
+def _records(payload: bytes, what: str) -> list[dict[str, Any]]:
+    try:
+        return [record_values(record) for record in pb.MetadataRecordBatch.FromString(payload).records]
+    except DecodeError as error:
+        raise error_for(ErrorCode.CORRUPT_MESSAGE, f"{what} is no batch of metadata records") from error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {path}: {error.strerror}") from error
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_READ_BYTES):
+                yield chunk
+    except OSError as error:
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {path}: {error.strerror}") from error

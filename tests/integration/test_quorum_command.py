@@ -1,0 +1,179 @@
+"""``tidelog quorum`` on real controllers: what it shows, what it changes, and what becomes of a wiped controller."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from acknowledged import wait_for
+from quorum_load import Controllers
+from typer.testing import CliRunner, Result
+
+from tidelog.cli.commands import app
+from tidelog.testing import LocalCluster
+from tidelog_quorum.tools.dump_command import app as dump_app
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def quorum(tmp_path: Path) -> Iterator[LocalCluster]:
+    config = {"controller.quorum.election.timeout.ms": 300, "broker.session.timeout.ms": 600_000}
+    with LocalCluster(controllers=3, nodes=0, data_dir=tmp_path, config=config) as running:
+        yield running
+
+
+@pytest.fixture
+def invoke(quorum: LocalCluster) -> Callable[..., Result]:
+    def run(*args: str) -> Result:
+        addresses = ",".join(c.address for c in quorum.controllers.values())
+        return CliRunner().invoke(app, ["quorum", *args, "--bootstrap-controller", addresses])
+
+    return run
+
+
+@pytest.fixture
+def run(invoke: Callable[..., Result]) -> Run:
+    def succeed(*args: str) -> str:
+        result = invoke(*args)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return succeed
+
+
+def voters_of(run: Run) -> list[int]:
+    return [v["replica_id"] for v in json.loads(run("describe", "--json"))["voters"]]
+
+
+def observers_of(run: Run) -> list[int]:
+    return [o["replica_id"] for o in json.loads(run("describe", "--json"))["observers"]]
+
+
+def test_quorum_describe_prints_what_kafka_metadata_quorum_prints(quorum: LocalCluster, run: Run) -> None:
+    lines = dict(line.split(":", 1) for line in run("describe").splitlines())
+    assert list(lines) == [
+        "ClusterId",
+        "LeaderId",
+        "LeaderEpoch",
+        "HighWatermark",
+        "MaxFollowerLag",
+        "MaxFollowerLagTimeMs",
+        "CurrentVoters",
+        "CurrentObservers",
+    ]
+    assert lines["ClusterId"].strip() == quorum.cluster_id
+    assert int(lines["LeaderId"]) in (1, 2, 3)
+    voters = json.loads(lines["CurrentVoters"])
+    assert [v["endpoints"] for v in voters] == [[f"GRPC://{c.address}"] for c in quorum.controllers.values()]
+    assert json.loads(lines["CurrentObservers"]) == []
+
+    wait_for(lambda: " - " not in run("describe", "--replication"), "every directory id")
+    header, *rows = run("describe", "--replication").splitlines()
+    assert header.split() == [
+        "NodeId",
+        "DirectoryId",
+        "LogEndOffset",
+        "Lag",
+        "LastFetchTimestamp",
+        "LastCaughtUpTimestamp",
+        "Status",
+    ]
+    assert [row.split()[-1] for row in rows] == ["Leader", "Follower", "Follower"]
+    assert len({row.index(row.split()[-1]) for row in rows} | {header.index("Status")}) == 1
+
+
+def test_quorum_adds_a_voter_that_can_lead_and_removes_it(
+    quorum: LocalCluster, run: Run, invoke: Callable[..., Result]
+) -> None:
+    missing = invoke("add-voter", "4")
+    assert (missing.exit_code, "no controller 4 follows the log" in missing.stderr) == (1, True)
+    quorum.add_controller()
+    wait_for(lambda: observers_of(run) == [4], "the observer")
+    assert "controller 4 at" in run("add-voter", "4")
+    assert voters_of(run) == [1, 2, 3, 4]
+    assert invoke("add-voter", "4").stderr.startswith("error: DUPLICATE_VOTER: ")
+    assert run("transfer", "4") == "controller 4 leads\n"
+    assert run("remove-voter", "4") == "controller 4 has no vote any more\n"
+    wait_for(lambda: voters_of(run) == [1, 2, 3], "the voters without it")
+    wait_for(lambda: observers_of(run) == [4], "it to follow on")
+    assert invoke("remove-voter", "4").stderr.startswith("error: VOTER_NOT_FOUND: ")
+    assert quorum.failures == []
+
+
+def test_quorum_command_asks_a_node_for_the_controllers(tmp_path: Path) -> None:
+    with LocalCluster(controllers=1, nodes=1, data_dir=tmp_path) as cluster:
+        args = ["quorum", "describe", "--bootstrap-server", cluster.bootstrap_servers]
+        result = CliRunner().invoke(app, args)
+        assert result.exit_code == 0, result.output
+        assert "LeaderId:               1" in result.stdout
+
+
+def test_quorum_takes_snapshots_that_dump_shows_and_a_restart_begins_with(quorum: LocalCluster, run: Run) -> None:
+    controllers = Controllers(c.address for c in quorum.controllers.values())
+    controllers.register_broker()
+    controllers.create_topics("flights", "orders")
+    header, *rows = run("snapshot").splitlines()
+    assert header.split() == ["CONTROLLER", "SNAPSHOT", "OFFSET", "LOG", "START", "OFFSET"]
+    assert [row.split()[0] for row in rows] == ["1", "2", "3"]
+    follower = next(i for i in quorum.controllers if i != controllers.leader())
+    handle = quorum.controllers[follower]
+    data = handle.directory / "data"
+
+    running = CliRunner().invoke(dump_app, [str(data)])
+    assert (running.exit_code, "a controller runs on" in str(running.exception)) == (1, True)
+    assert handle.stop() == 0
+    log = CliRunner().invoke(dump_app, [str(data)]).stdout
+    assert "TOPIC_RECORD name=flights" in log
+    assert "snapshot: 0" in log
+    [snapshot] = data.glob("*.checkpoint")
+    shown = CliRunner().invoke(dump_app, [str(snapshot), "--json"]).stdout.splitlines()
+    names = [r["name"] for line in shown[1:] for r in json.loads(line)["records"] if r["type"] == "TOPIC_RECORD"]
+    assert sorted(names) == ["flights", "orders"]
+
+    handle.start()
+    wait_for(lambda: run("describe", "--replication").count(" 0 ") >= 3, "it to catch up")
+    assert set(controllers.topics()) == {"flights", "orders"}
+    controllers.close()
+
+
+def test_quorum_refuses_a_wiped_voter_until_it_was_removed_and_added_again(
+    quorum: LocalCluster, run: Run, invoke: Callable[..., Result]
+) -> None:
+    wait_for(lambda: " - " not in run("describe", "--replication"), "every directory id")
+    controllers = Controllers(c.address for c in quorum.controllers.values())
+    wait_for(lambda: controllers.leader() is not None, "a leader")
+    wiped = next(i for i in quorum.controllers if i != controllers.leader())
+    handle = quorum.controllers[wiped]
+    handle.kill()
+    shutil.rmtree(handle.directory / "data")
+    handle.start()
+    wait_for(lambda: "directory" in handle.log_path.read_text(), "the others to refuse it")
+    assert controllers.leader_of(handle.address) is None
+    before = next(v for v in json.loads(run("describe", "--json"))["voters"] if v["replica_id"] == wiped)
+
+    run("remove-voter", str(wiped))
+    wait_for(lambda: observers_of(run) == [wiped], "it to follow without a vote")
+    run("add-voter", str(wiped))
+    wait_for(lambda: voters_of(run) == [1, 2, 3], "three voters")
+    after = next(v for v in json.loads(run("describe", "--json"))["voters"] if v["replica_id"] == wiped)
+    assert after["directory_id"] != before["directory_id"]
+    assert run("transfer", str(wiped)) == f"controller {wiped} leads\n"
+    controllers.close()
+
+
+def test_quorum_hands_the_leadership_over_when_the_leader_is_told_to_stop(quorum: LocalCluster) -> None:
+    controllers = Controllers(c.address for c in quorum.controllers.values())
+    wait_for(lambda: controllers.leader() is not None, "a leader")
+    leader = controllers.leader()
+    assert leader is not None
+    stopped = quorum.controllers[leader]
+    others = Controllers(c.address for i, c in quorum.controllers.items() if i != leader)
+    assert stopped.stop() == 0
+    # No election timeout passes: the heir led before the process had ended.
+    assert {others.leader_of(address) for address in others.addresses} <= set(quorum.controllers) - {leader}
+    controllers.close()
+    others.close()

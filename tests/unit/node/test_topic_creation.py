@@ -1,0 +1,114 @@
+"""Topics that clients ask for: created in the background, each once, by what client and node allow."""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.v1 import admin_service_pb2 as admin_pb
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node import handlers
+from tidelog_node.server.topic_creation import TopicCreation
+
+
+class Controllers:
+    def __init__(self):
+        self.requests = []
+        self.failures = []
+        self.errors = {}
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def create_topics(self, request, timeout_s):
+        self.requests.append(sorted(t.name for t in request.topics))
+        assert {(t.num_partitions, t.replication_factor) for t in request.topics} == {(-1, -1)}
+        await self.gate.wait()
+        if self.failures:
+            raise error_for(self.failures.pop(0), "for the test")
+        response = admin_pb.CreateTopicsResponse()
+        for topic in request.topics:
+            result = response.topics.add(name=topic.name)
+            if topic.name in self.errors:
+                result.error.code, result.error.message = self.errors[topic.name].code, "for the test"
+        return response
+
+
+@contextlib.asynccontextmanager
+async def running(controllers):
+    creation = TopicCreation(controllers)
+    task = asyncio.create_task(creation.run(), name="topic-creation")
+    try:
+        yield creation
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_topics_are_created_together_and_not_again_while_that_is_under_way():
+    async def run():
+        controllers = Controllers()
+        controllers.gate.clear()
+        async with running(controllers) as creation:
+            creation.want(["a", "b"])
+            await asyncio.sleep(0.01)
+            creation.want(["b", "c"])
+            creation.want(["c"])
+            await asyncio.sleep(0.01)
+            assert controllers.requests == [["a", "b"]]
+            controllers.gate.set()
+            await asyncio.sleep(0.01)
+            assert controllers.requests == [["a", "b"], ["c"]]
+            creation.want(["a"])
+            await asyncio.sleep(0.01)
+            assert controllers.requests[2:] == [["a"]], "it may have been deleted since"
+
+    asyncio.run(run())
+
+
+def test_what_fails_is_logged_and_does_not_end_it(caplog):
+    async def run():
+        controllers = Controllers()
+        controllers.failures = [ErrorCode.REQUEST_TIMED_OUT]
+        controllers.errors = {
+            "few": ErrorCode.INVALID_REPLICATION_FACTOR,
+            "there": ErrorCode.TOPIC_ALREADY_EXISTS,
+        }
+        async with running(controllers) as creation:
+            creation.want(["a"])
+            await asyncio.sleep(0.01)
+            creation.want(["few", "there", "good"])
+            await asyncio.sleep(0.01)
+        assert controllers.requests == [["a"], ["few", "good", "there"]]
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    assert "Topics could not be created: a: REQUEST_TIMED_OUT" in caplog.text
+    assert "Topic few could not be created for a client" in caplog.text
+    assert "Topic good was created" in caplog.text
+    assert "Topic there" not in caplog.text
+
+
+def test_get_metadata_has_only_named_topics_created_that_may_be(run_cluster):
+    class Wanted(list):
+        def want(self, names):
+            self.extend(names)
+
+    async def scenario(cluster):
+        await cluster.start(1)
+        await cluster.create_topic(replicas=(1,))
+        wanted = Wanted()
+        context = dataclasses.replace(cluster.nodes[1].context, topic_creator=wanted)
+
+        async def ask(**fields):
+            response = await handlers.get_metadata(context, pb.GetMetadataRequest(**fields))
+            return [ErrorCode.of(t.error.code) for t in response.topics]
+
+        assert await ask(topics=["new"]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await ask(all_topics=True, allow_auto_topic_creation=True) == [ErrorCode.NONE]
+        assert wanted == []
+        found = await ask(topics=["t", "new", "a/b"], allow_auto_topic_creation=True)
+        assert found == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert wanted == ["new"]
+
+    run_cluster(scenario)
