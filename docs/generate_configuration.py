@@ -18,8 +18,14 @@ PAGE = Path(__file__).resolve().parent / "configuration.md"
 
 SECTIONS = (
     ("Controllers", "The properties file of `tidelog-quorum`.", "tidelog_quorum.server.config:QuorumConfig"),
-    ("Storage nodes", "The properties file of `tidelog-node`.", "tidelog_node.server.config:NodeConfig"),
-    ("Topics", "Given when a topic is created.", "tidelog.config.topic:TopicConfig"),
+    (
+        "Storage nodes",
+        "The properties file of `tidelog-node`. What can change at run time is changed with the admin client's\n"
+        '`incremental_alter_configs`: on one node (its id), which counts most, or on all (the name ""), which\n'
+        "counts more than the file.",
+        "tidelog_node.server.config:NodeConfig",
+    ),
+    ("Topics", "Given when a topic is created, or changed later.", "tidelog.config.topic:TopicConfig"),
     ("Producer", "Given to `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
     ("Consumer", "Given to `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
     ("Admin client", "Given to `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),
@@ -60,8 +66,12 @@ def _load(path: str) -> type[Any]:
 
 
 def _table(cls: type[Any]) -> str:
-    rows = ["| key | value | default | meaning |", "|---|---|---|---|", *map(_row, describe(cls))]
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|", *map(_row, _required_first(cls))]
     return "\n".join(rows) + "\n"
+
+
+def _required_first(cls: type[Any]) -> list[SettingInfo]:
+    return sorted(describe(cls), key=lambda info: info.default is not dataclasses.MISSING)
 
 
 def _row(info: SettingInfo) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 
@@ -12,7 +11,6 @@ from quorum_load import Controllers, TopicLoad
 from seeds import environment_number
 
 from tidelog.testing import LocalCluster
-from tidelog.transport import network_loop
 
 # The core draws its timeouts from one to two times this: 300 to 600 ms.
 ELECTION_TIMEOUT_MS = 300
@@ -132,27 +130,13 @@ def test_quorum_leader_without_followers_steps_down_and_acknowledges_nothing(
     for controller in others:
         controller.pause()
     try:
-        refused = Unacknowledged(controllers, address)
+        assert not controllers.is_acknowledged("alone", address, timeout_s=2)
         wait_for(lambda: controllers.leader_of(address) is None, "the leader to step down", 5)
-        refused.check()
     finally:
         for controller in others:
             controller.resume()
     wait_for(lambda: controllers.leader() is not None, "a leader again")
     assert before.items() <= controllers.topics().items()
-
-
-class Unacknowledged:
-    """A topic asked of one controller alone, while that can commit nothing."""
-
-    def __init__(self, controllers: Controllers, address: str) -> None:
-        self._call = asyncio.run_coroutine_threadsafe(
-            controllers.create_topic("unsure", timeout_s=2, address=address), network_loop()
-        )
-
-    def check(self) -> None:
-        with pytest.raises(TimeoutError):
-            self._call.result(10)
 
 
 def follows(quorum: LocalCluster, controllers: Controllers, controller_id: int) -> bool:

@@ -115,7 +115,7 @@ class RaftScript:
     propose 1 x y                             propose x and y at voter 1, together
     read 1                                    ask voter 1 for a linearizable read
     snapshot 1                                take a snapshot at replica 1; chunks have 32 bytes
-    damage 3, lose-file 1                     flip a bit of what replica 3 has received; remove files of old snapshots
+    damage 3, lose-file 1                     flip a bit of the next chunk for 3; remove old snapshots' files
     add-voter 1 4, remove-voter 1 3           ask voter 1 for a change of the voters
     transfer 1 [2]                            ask voter 1 to hand over to voter 2, or to anybody
     sync 1 [2]                                finish the writes of replica 1, or the first two
@@ -185,7 +185,7 @@ class RaftScript:
         assert self.cluster.snapshot(int(node)), f"{node} has applied nothing new"
 
     def do_damage(self, node: str) -> None:
-        self.cluster.nodes[int(node)].disk.damage()
+        self.cluster.nodes[int(node)].disk.damage_next_chunk()
 
     def do_lose_file(self, node: str) -> None:
         disk = self.cluster.nodes[int(node)].disk

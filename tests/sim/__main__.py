@@ -88,7 +88,8 @@ def _run_many(seeds: range, jobs: int | None, keep_going: bool) -> int:
             rate = result.seeds / (now - started)
             left_s = (len(seeds) - result.seeds) / rate
             broken = ", ".join(f"{o.seed} breaks {o.violated}" for o in result.violations[:5])
-            print(f"raft: {result.seeds} of {len(seeds)} seeds, {rate:.0f}/s, {left_s:.0f} s to go {broken}", flush=True)
+            progress = f"{result.seeds} of {len(seeds)} seeds, {rate:.0f}/s, {left_s:.0f} s to go {broken}"
+            print(f"raft: {progress}", flush=True)
 
     result = sweep(seeds, jobs=jobs, keep_going=keep_going, report=report)
     elapsed_s = time.monotonic() - started

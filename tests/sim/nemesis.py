@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from raft_properties import require
 from raft_simulation import voter
 from sim.schedule import Action
 from sim.world import Noise, World, mix
 
-from tidelog_quorum.raft.core import Command, Commit, Persist, ReadReady, Send
+from tidelog_quorum.raft.core import Command, Commit, Persist, Send
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
 from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested, TransferRequested
 from tidelog_quorum.raft.core.messages import AppendResponse, TimeoutNow, VoteResponse
@@ -40,7 +41,8 @@ class Nemesis:
         self.world = world
         self._ambushed: dict[int, Action] = {}
         self.counts: dict[str, int] = {}
-        self.requests: list[tuple[int, int]] = []
+        self._requests: list[tuple[int, int, int]] = []
+        self._reads: list[tuple[int, int, int]] = []
         for action in world.schedule.actions:
             world.at(action.at_ms * 1000, self.act, action)
         world.cluster.trace = self._watch
@@ -49,6 +51,16 @@ class Nemesis:
         """Do one action."""
         self.counts[action.name] = self.counts.get(action.name, 0) + 1
         getattr(self, f"_{action.name}")(action)
+
+    def check_answers(self) -> None:
+        """Every request and every read has come to an end, unless the process it was put to has."""
+        nodes, around = self.world.cluster.nodes, self.world.around
+        for node_id, request_id, life in self._requests:
+            answered = request_id in nodes[node_id].answers or around[node_id].life != life
+            require(answered, "RequestAnswered", f"request {request_id} to {node_id}")
+        for node_id, request_id, life in self._reads:
+            answered = request_id in nodes[node_id].reads or around[node_id].life != life
+            require(answered, "ReadAnswered", f"read {request_id} at {node_id}")
 
     def can_lose(self, node_id: int) -> bool:
         """Return whether every voter set in use has a majority without this replica."""
@@ -92,7 +104,8 @@ class Nemesis:
             self.world.postpone(node_id, self._read, replace(action, target=self._index_of(node_id)))
             return
         self.world.set_clock(node_id)
-        self.world.cluster.read(node_id)
+        request_id = self.world.cluster.read(node_id)
+        self._reads.append((node_id, request_id, self.world.around[node_id].life))
         self.world.settle(node_id)
 
     def _index_of(self, node_id: int) -> int:
@@ -237,7 +250,8 @@ class Nemesis:
         if node_id is not None:
             disk = self.world.cluster.nodes[node_id].disk
             newest = max((s.last_index for s in disk.files), default=0)
-            for snapshot in [s for s in disk.files if s != disk.snapshot and s.last_index < newest]:
+            named = [disk.snapshot, *(write.snapshot for write in disk.pending if isinstance(write, CompactLog))]
+            for snapshot in [s for s in disk.files if s not in named and s.last_index < newest]:
                 del disk.files[snapshot]
 
     def _add_observer(self, _action: Action) -> None:
@@ -269,7 +283,7 @@ class Nemesis:
         assert raft is not None
         ids = raft.voters.ids
         gone = node_id if action.target < 0 else ids[action.target % len(ids)] if ids else None
-        if gone in raft.voters and gone is not None and self.has_majority(raft.voters.without(gone)):
+        if gone is not None and gone in raft.voters and self.has_majority(raft.voters.without(gone)):
             self.request_removal(node_id, gone)
 
     def request_removal(self, node_id: int, gone: int) -> int:
@@ -293,7 +307,7 @@ class Nemesis:
 
     def _next_request(self, node_id: int) -> int:
         request_id = self.world.cluster.next_request_id()
-        self.requests.append((node_id, request_id))
+        self._requests.append((node_id, request_id, self.world.around[node_id].life))
         return request_id
 
     def _asked(self, action: Action) -> int | None:

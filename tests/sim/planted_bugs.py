@@ -22,10 +22,11 @@ from sim.minimiser import minimise
 from sim.runs import NEVER, Outcome, run
 from sim.schedule import draw_schedule
 
-from tidelog_quorum.raft.core import HardState, Leadership, Raft, election, follower, membership, snapshots
+from tidelog_quorum.raft.core import Commit, HardState, Leadership, Raft, election, follower, membership, snapshots
 from tidelog_quorum.raft.core.durability import Durability
 from tidelog_quorum.raft.core.incoming_snapshot import IncomingSnapshot
 from tidelog_quorum.raft.core.log import RaftLog
+from tidelog_quorum.raft.core.messages import SnapshotResponse
 from tidelog_quorum.raft.core.replica import Candidate, Replica
 from tidelog_quorum.raft.core.voter_history import VoterHistory
 from tidelog_quorum.raft.core.voters import VoterSet
@@ -287,15 +288,9 @@ def _apply_before_durable() -> list[Patch]:
         start, end = replica.applied_index + 1, replica.commit_index + 1
         if start < end:
             replica.applied_index = end - 1
-            commands.append(_commit(replica.log.slice(start, end)))
+            commands.append(Commit(replica.log.slice(start, end)))
 
     return [(Raft, "_add_commit", add_commit)]
-
-
-def _commit(entries: Any) -> Any:
-    from tidelog_quorum.raft.core import Commit
-
-    return Commit(entries)
 
 
 def _install_older_snapshots() -> list[Patch]:
@@ -318,7 +313,7 @@ def _acknowledge_snapshots_at_once() -> list[Patch]:
     def take_chunk(self: Replica, incoming: Any, request: Any) -> None:
         original(self, incoming, request)
         if incoming.is_whole:
-            response = snapshots.SnapshotResponse(
+            response = SnapshotResponse(
                 self.node_id, self.term, incoming.snapshot.last_index, incoming.snapshot.last_term, 0, True
             )
             self.reply(request.sender_id, response)

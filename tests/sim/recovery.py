@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from raft_properties import PropertyViolatedError, require
 from sim.nemesis import Nemesis
@@ -15,6 +16,8 @@ ELECTION_BOUND_MS = 3_000
 CALM_MS = 500
 """How long a leader must stay undisturbed."""
 POLL_MS = 10
+REQUEST_BOUND_MS = 520
+"""The longest time-out of a request, by the slowest clock."""
 ASK_EVERY_MS = 200
 """How often an operator asks again for a change that has not come about."""
 
@@ -43,6 +46,8 @@ class Recovery:
         if deaf.startswith("late"):
             self._stay_calm_beside_a_deaf_voter(deaf)
             self._await(self._has_converged, "Convergence")
+        self._pass(REQUEST_BOUND_MS)
+        self.nemesis.check_answers()
         self.cluster.checker.check_nothing_lost()
         return True
 
@@ -104,9 +109,9 @@ class Recovery:
         """An operator removes voters whose disk is gone, and gives those with a new disk their vote back."""
         for old in self.cluster.checker.latest_voters:
             if not self.nemesis.is_itself(old.voter_id, old.directory_id):
-                self._await(lambda gone=old.voter_id: self._has_no_vote(gone), "Removal")
+                self._await(partial(self._has_no_vote, old.voter_id), "Removal")
                 if not self.world.around[old.voter_id].has_failed:
-                    self._await(lambda back=old.voter_id: self._has_vote(back), "Addition")
+                    self._await(partial(self._has_vote, old.voter_id), "Addition")
 
     def _has_no_vote(self, node_id: int) -> bool:
         if node_id not in self.cluster.checker.latest_voters:

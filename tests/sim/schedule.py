@@ -184,7 +184,9 @@ def _clock(rng: random.Random, at_ms: int) -> Action:
 
 
 def _stampede(rng: random.Random, at_ms: int) -> Action:
-    return Action(0, at_ms, "stampede", rng.randrange(8), rng.choice([1, 3]), rng.choice([110, 160, 300]), rng.randrange(4))
+    return Action(
+        0, at_ms, "stampede", rng.randrange(8), rng.choice([1, 3]), rng.choice([110, 160, 300]), rng.randrange(4)
+    )
 
 
 def _snapshot(rng: random.Random, at_ms: int) -> Action:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from raft_disk import SimulatedDisk
 from raft_properties import PropertyViolatedError
 from raft_simulation import Letter, SimulatedCluster
 from sim.schedule import STALE_LEADER, Schedule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import time
@@ -12,6 +13,7 @@ from typing import TypeVar
 
 import grpc.aio
 
+from tidelog.admin import QuorumAdmin
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import REQUEST_ID_SIZE
 from tidelog.transport import error_from_rpc, network_loop, open_channel, run_sync
@@ -61,6 +63,24 @@ class Controllers:
     def register_broker(self) -> None:
         """Register and unfence the one broker that topics are placed on."""
         run_sync(self._register_broker())
+
+    def transfer(self, controller_id: int) -> None:
+        """Let a controller lead, and wait until it does."""
+        with QuorumAdmin({"bootstrap.controllers": ",".join(self.addresses)}) as quorum:
+            deadline = time.monotonic() + _DEADLINE_S
+            while quorum.describe_metadata_quorum().leader_id != controller_id:
+                assert time.monotonic() < deadline, f"controller {controller_id} does not come to lead"
+                # It may have been told to by a leader that has not committed anything yet, or be behind.
+                with contextlib.suppress(TidelogError):
+                    quorum.transfer_leadership(controller_id, request_timeout=5)
+
+    def is_acknowledged(self, name: str, address: str, timeout_s: float) -> bool:
+        """Return whether one controller, asked alone, creates a topic in time."""
+        try:
+            run_sync(self.create_topic(name, timeout_s, address))
+        except TimeoutError:
+            return False
+        return True
 
     def create_topics(self, *names: str) -> None:
         """Create topics on that broker."""

@@ -17,7 +17,7 @@ from raft_properties import PropertyViolatedError, require
 from tidelog_quorum.raft.core import Entry, EntryKind, Leadership, Message, Raft
 from tidelog_quorum.raft.core.commands import Persist
 from tidelog_quorum.raft.core.messages import AppendResponse, Snapshot, SnapshotResponse, VoteResponse
-from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 
 class CheckedNode(Protocol):
@@ -44,6 +44,7 @@ class SafetyChecker:
         self.voter_sets: list[tuple[int, VoterSet]] = [(0, voters)]
         self._committed_by_term: dict[int, int] = {}
         self._history: dict[tuple[int, int], tuple[Entry, int]] = {}
+        self._replaced: dict[tuple[int, bytes], SimulatedDisk] = {}
         self._votes: dict[tuple[int, bytes, int], int] = {}
         self._sent: dict[type, Callable[[int, CheckedNode, int, Any], None]] = {
             VoteResponse: self._check_vote,
@@ -165,6 +166,10 @@ class SafetyChecker:
             held += 1
         node.held_index = held
 
+    def note_replaced_disk(self, node_id: int, disk: SimulatedDisk) -> None:
+        """Note that a replica's disk is gone: what it has acknowledged until then counts all the same."""
+        self._replaced[node_id, disk.directory_id] = disk
+
     def acknowledge(self, entry: Entry) -> None:
         """Note that a client was told that its entry is in the log for good."""
         self.acknowledged[entry.index] = entry
@@ -212,15 +217,21 @@ class SafetyChecker:
         self._check_durable(raft, commit)
 
     def _check_durable(self, raft: Raft, index: int) -> None:
-        term, count, nodes = self.committed[index - 1].term, 0, self._nodes
+        term, count = self.committed[index - 1].term, 0
         for voter in raft.voters:
-            node = nodes.get(voter.voter_id)
-            if node is not None and (not voter.directory_id or voter.directory_id == node.disk.directory_id):
-                count += node.disk.holds(index, term)
+            disk = self._disk_of(voter)
+            count += disk is not None and disk.holds(index, term)
         if count <= len(raft.voters) // 2:
             raise PropertyViolatedError(
                 "CommittedOnMajority", f"{raft.node_id} commits {index}, on {count} disks of {list(raft.voters)}"
             )
+
+    def _disk_of(self, voter: Voter) -> SimulatedDisk | None:
+        """The disk that has a voter's vote, which may have left the cluster since."""
+        node = self._nodes.get(voter.voter_id)
+        if node is None or not voter.directory_id or voter.directory_id == node.disk.directory_id:
+            return None if node is None else node.disk
+        return self._replaced.get((voter.voter_id, voter.directory_id))
 
     def _check_change(self, raft: Raft, entry: Entry) -> None:
         """An entry of voters appears for the first time: in its leader's log."""

@@ -267,6 +267,7 @@ class SimulatedCluster:
         """Replace the disk of a replica that is down by an empty one; it is another replica under the same id."""
         node = self.nodes[node_id]
         assert node.raft is None
+        self.checker.note_replaced_disk(node_id, node.disk)
         node.disk = SimulatedDisk(directory_id=directory_id)
         node.held_index = 0
 
@@ -381,9 +382,10 @@ class SimulatedCluster:
         self.checker.check_restore(node_id, node, command.snapshot)
 
     def _do_answer(
-        self, _node_id: int, node: SimulatedNode, command: VoterChangeAccepted | TransferDone | RequestRefused
+        self, node_id: int, node: SimulatedNode, command: VoterChangeAccepted | TransferDone | RequestRefused
     ) -> None:
-        require(command.request_id not in node.answers, "OneAnswer", f"{node.answers.get(command.request_id)} {command}")
+        first = node.answers.get(command.request_id)
+        require(first is None, "OneAnswer", f"{node_id} says {command} after {first}")
         node.answers[command.request_id] = command
         self.counts["transfers"] += isinstance(command, TransferDone)
         self.counts["refusals"] += isinstance(command, RequestRefused)

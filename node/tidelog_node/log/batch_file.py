@@ -1,7 +1,8 @@
 """The ``.log`` file of a segment: whole batches one behind the other (Kafka's FileRecords).
 
 ``size`` is where the batches end. The file may be longer: while an append that failed is not cut off, and with
-``preallocate``, where the rest are zeros until the segment is sealed. Nothing reads beyond ``size``.
+``preallocate``, where the rest are zeros until the segment is sealed. Nothing reads beyond ``size``. The file of a new
+partition may be made later than the object, before its first append.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ from tidelog_node.log.files import Buffer, Files, write_fully, write_parts
 _HEADER_WINDOW = 8192
 _SCAN_WINDOW = 256 << 10
 _CLOSED = -1
+_NOT_THERE = -2
 
 
 class BatchFile:
     """One open file. Methods raise OSError for what the disk refuses; a file that is closed is a bad descriptor."""
 
-    __slots__ = ("_files", "_handle", "_is_longer", "size")
+    __slots__ = ("_files", "_handle", "_is_longer", "_later", "size")
 
     def __init__(self, files: Files, handle: int) -> None:
         self._files = files
         self._handle = handle
         self._is_longer = False
-        self.size = files.size(handle)
+        self._later: tuple[Path, int] | None = None
+        self.size = 0 if handle == _NOT_THERE else files.size(handle)
 
     @classmethod
     def open(cls, files: Files, path: Path) -> BatchFile:
@@ -39,6 +42,24 @@ class BatchFile:
     def create(cls, files: Files, path: Path, allocated_bytes: int = 0) -> BatchFile:
         """Create an empty file, cutting one of that name to nothing; its space may be taken from the disk at once."""
         return cls._opened(files, files.open(path, create=True), 0, allocated_bytes)
+
+    @classmethod
+    def create_later(cls, files: Files, path: Path, allocated_bytes: int = 0) -> BatchFile:
+        """Return an empty file that :meth:`make` creates."""
+        later = cls(files, _NOT_THERE)
+        later._later = (path, allocated_bytes)
+        return later
+
+    def make(self) -> None:
+        """Create the file, if it is not there yet and was not closed; by one thread, before the first append."""
+        if self._later is not None and self._handle == _NOT_THERE:
+            made = BatchFile.create(self._files, *self._later)
+            self._is_longer, self._handle, self._later = made._is_longer, made._handle, None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a file."""
+        return self._handle != _NOT_THERE
 
     @property
     def modified_ms(self) -> int:
@@ -139,12 +160,13 @@ class BatchFile:
 
     def fsync(self) -> None:
         """Return when the batches are on the disk."""
-        self._files.fsync(self._handle)
+        if self.is_there:
+            self._files.fsync(self._handle)
 
     def close(self) -> None:
         """Close the file, once."""
         handle, self._handle = self._handle, _CLOSED
-        if handle != _CLOSED:
+        if handle not in (_CLOSED, _NOT_THERE):
             self._files.close(handle)
 
     @classmethod

@@ -11,14 +11,17 @@ DELETED_SUFFIX = "-delete"
 
 
 def condemn_directory(files: Files, directory: Path) -> Path:
-    """Rename ``topic-N`` to ``topic-N.<uuid>-delete``, durably; returns the new path.
+    """Rename ``topic-N`` to ``topic-N.<uuid>-delete``, durably; returns the new path. There may be none.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
     """
     condemned = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}{DELETED_SUFFIX}")
     with storage_errors("Deleting", directory):
-        files.rename(directory, condemned)
+        try:
+            files.rename(directory, condemned)
+        except FileNotFoundError:
+            return condemned
         files.fsync_directory(directory.parent)
     return condemned
 
@@ -56,6 +59,10 @@ def remove_deleted(files: Files, log_directory: Path) -> list[str]:
 
 
 def _remove_all(files: Files, directory: Path) -> None:
-    for name in files.listdir(directory):
+    try:
+        names = files.listdir(directory)
+    except FileNotFoundError:
+        return
+    for name in names:
         files.remove(directory / name)
     files.rmdir(directory)

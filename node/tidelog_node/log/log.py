@@ -85,7 +85,7 @@ class PartitionLog(LogReader):
         ``clean`` says that the log was closed and its directory's clean-shutdown marker found; otherwise every batch
         from ``recovery_point`` on is checked. ``recovery`` then tells what was cut. ``log_start_offset`` is the
         checkpointed one; a log that ends below it has nothing that may be read, and begins there anew. With ``founding``
-        the directory is new and empty, and not on the disk yet.
+        there is no directory yet: it is made by :meth:`complete_founding`.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk refuses.
@@ -157,18 +157,18 @@ class PartitionLog(LogReader):
 
     @property
     def is_founded(self) -> bool:
-        """Whether the directory is on the disk, with whose it is."""
+        """Whether the directory is there."""
         return self._founding is None
 
     def complete_founding(self) -> None:
-        """Put the new directory on the disk, with whose it is; safe in a thread, and done before the first append.
+        """Make the directory of a new log, on the disk; safe in a thread, and done before the first append.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         founding = self._founding
         if founding is not None:
-            founding.complete()
+            founding.complete(self._local.segments.active.make_file)
             self._founding = None
 
     def roll(self, now_ms: int) -> None:
@@ -178,6 +178,7 @@ class PartitionLog(LogReader):
             TidelogError: KAFKA_STORAGE_ERROR; the log is as it was, or offline.
         """
         self._local.check_online()
+        self.complete_founding()
         if self._local.segments.active.size:
             self._appender.roll(self.log_end_offset, now_ms)
 
@@ -208,6 +209,7 @@ class PartitionLog(LogReader):
         self._local.check_online()
         if offset < 0:
             raise ValueError(f"a log cannot start at {offset}")
+        self.complete_founding()
         with self._offline_on_failure():
             self._local.truncate_fully_and_start_at(offset)
             self._log_start_offset = offset
@@ -310,6 +312,8 @@ class PartitionLog(LogReader):
                 it was only the leader epochs that could not be written. The recovery point is as it was.
         """
         self._local.check_online()
+        if self._founding is not None:
+            return self.log_end_offset
         self._unflushed_since_ms = None
         recovery_point = self._local.flush()
         self._producers.states.flush()
@@ -323,8 +327,11 @@ class PartitionLog(LogReader):
                 for every log that is offline.
         """
         if not self._local.is_closed:
-            if self.failure is None:
-                self.complete_founding()
+            if self._founding is not None and self.failure is None:
+                self._give_up_founding()
+                self._local.close_files()
+                return
+            self._give_up_founding()
             self._local.close()
             if self.log_end_offset > self._local.segments.first.base_offset or len(self._producers.states):
                 self._producers.states.take_snapshot(self.log_end_offset, durable=True)

@@ -163,22 +163,21 @@ class LogDirectory:
     ) -> PartitionLog:
         """Open or create the log of a partition, recovering it unless the last stop was clean.
 
-        With ``may_found_later`` a new one is not on the disk when this returns, but before its first record.
+        With ``may_found_later`` a new one has no folder when this returns, but before its first record.
 
         Raises:
             TidelogError: INCONSISTENT_TOPIC_ID when the directory is of an earlier topic of that name;
                 KAFKA_STORAGE_ERROR.
         """
         path, key = self.partition_path(topic, partition), (topic, partition)
-        is_known = key in self._held
-        with storage_errors("Creating", path):
-            self._files.mkdir(path)
+        if may_found_later and key not in self._held and self._has_no_folder(path):
             self._held.add(key)
-            is_new = not is_known and not self._files.listdir(path)
-        if is_new and may_found_later:
             self._forget_checkpoints(key)
             founding = Founding(self._files, path, topic_id)
             return self._open(path, config, self._files, path.name, PartitionCheckpoint(0, 0, 0), founding)
+        with storage_errors("Creating", path):
+            self._files.mkdir(path)
+        self._held.add(key)
         if read_topic_id(self._files, path) is None:
             self._forget_checkpoints(key)
         ensure_topic_id(self._files, path, topic_id)
@@ -297,6 +296,14 @@ class LogDirectory:
             now_ms=time.time_ns() // 1_000_000,
             founding=founding,
         )
+
+    def _has_no_folder(self, path: Path) -> bool:
+        with storage_errors("Listing", path):
+            try:
+                self._files.listdir(path)
+            except FileNotFoundError:
+                return True
+        return False
 
     def _write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
         if offsets != self.recovery_points:

@@ -59,7 +59,7 @@ class RecoveryReport:
 class RecoveryInput:
     """What is known of a log that is opened; the offsets come from the checkpoints of its log directory.
 
-    ``is_new`` says that the directory is empty, and need not be on the disk before the first append.
+    ``is_new`` says that there is no directory yet: it is made before the first append.
     """
 
     files: Files
@@ -82,6 +82,7 @@ def load_segments(
     """
     files, directory, config = known.files, known.directory, known.config
     if known.is_new:
+        producers.names = ()
         return [_first_segment(known, epochs, producers)], RecoveryReport()
     names = finish_swaps(files, directory, config, names)
     bases = _tidy(files, directory, names)
@@ -107,7 +108,7 @@ def load_segments(
 
 def _first_segment(known: RecoveryInput, epochs: LeaderEpochCache, producers: ProducerReplay) -> Segment:
     start = known.log_start_offset
-    segment = Segment.create(known.files, known.directory, start, known.config, is_alone=known.is_new)
+    segment = Segment.create(known.files, known.directory, start, known.config, is_made_later=known.is_new)
     segment.created_ms = known.now_ms
     epochs.clear()
     producers.load([segment], start, start)

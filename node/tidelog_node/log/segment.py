@@ -87,17 +87,21 @@ class Segment:
         config: LogConfig,
         suffix: str = "",
         *,
-        is_alone: bool = False,
+        is_made_later: bool = False,
     ) -> Segment:
         """Create an empty segment in place of what an earlier attempt left under its name.
 
-        With ``preallocate`` the file has its full size at once, unless it is a cleaner's. ``is_alone`` says that the
-        directory is empty.
+        With ``preallocate`` the file has its full size at once, unless it is a cleaner's. With ``is_made_later`` the
+        directory is not there yet, and :meth:`make_file` is called before the first append.
         """
-        for index_suffix in () if is_alone else INDEX_SUFFIXES:
-            remove_if_there(files, directory / segment_name(base_offset, index_suffix + suffix))
         path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
         allocated = config.segment_bytes if config.preallocate and not suffix else 0
+        if is_made_later:
+            segment = cls(files, directory, base_offset, config, BatchFile.create_later(files, path, allocated), suffix)
+            segment._indexes.start()
+            return segment
+        for index_suffix in INDEX_SUFFIXES:
+            remove_if_there(files, directory / segment_name(base_offset, index_suffix + suffix))
         try:
             batches = BatchFile.create(files, path, allocated)
         except OSError:
@@ -108,6 +112,10 @@ class Segment:
         segment = cls(files, directory, base_offset, config, batches, suffix)
         segment._indexes.start()
         return segment
+
+    def make_file(self) -> None:
+        """Create the file of a segment that was created without it; any thread."""
+        self._batches.make()
 
     @property
     def size(self) -> int:
@@ -143,7 +151,7 @@ class Segment:
     @property
     def last_modified_ms(self) -> int:
         """When the segment was last written, in milliseconds since 1970."""
-        return self._batches.modified_ms
+        return self._batches.modified_ms if self._batches.is_there else self.created_ms
 
     @property
     def largest_timestamp(self) -> int:

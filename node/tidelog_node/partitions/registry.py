@@ -153,9 +153,9 @@ class PartitionRegistry:
                     await slices.give_way()
             # Before the ISRs: an ISR may count only by the min.insync.replicas that the controller went by (KIP-966).
             await self._change_configs(delta, slices)
-            for start in range(0, len(wanted), _CHANGES_AT_A_TIME):
-                await self._ensure_all(wanted[start : start + _CHANGES_AT_A_TIME], slices)
-            self._let_fetchers_go_on()
+            with self._few_interruptions(len(wanted)):
+                for start in range(0, len(wanted), _CHANGES_AT_A_TIME):
+                    await self._ensure_all(wanted[start : start + _CHANGES_AT_A_TIME], slices)
 
     async def discard_unknown(self) -> None:
         """Set aside the logs of an earlier run that the first image does not name, and resume its moves."""
@@ -281,16 +281,22 @@ class PartitionRegistry:
         wanted = [self._wanted_log(change) for change in changes if self._is_missing(change)]
         if len(wanted) >= _MANY_NEW:
             await self._logs.create_ahead(wanted)
-        if self._fetchers is not None and len(changes) >= _MANY_NEW:
-            self._fetchers.hold_back()
         for change in changes:
             assert change.after is not None
             await self._ensure((change.topic_name, change.index), change.topic_id, change.after)
             if slices.is_over:
                 await slices.give_way()
 
-    def _let_fetchers_go_on(self) -> None:
-        if self._fetchers is not None:
+    @contextlib.contextmanager
+    def _few_interruptions(self, changes: int) -> Iterator[None]:
+        """Let the fetchers begin with many changed partitions at once, at the end."""
+        if self._fetchers is None or changes < _MANY_NEW:
+            yield
+            return
+        self._fetchers.hold_back()
+        try:
+            yield
+        finally:
             self._fetchers.go_on()
 
     def _is_missing(self, change: PartitionChange) -> bool:

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
 from tidelog.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
@@ -28,7 +28,12 @@ from tidelog_quorum.controller.elections import changes_by_rules, rules_of
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
-from tidelog_quorum.metadata.records import ConfigRecord, ConfigResourceType, MetadataRecord
+from tidelog_quorum.metadata.records import (
+    ConfigRecord,
+    ConfigResourceType,
+    FeatureLevelRecord,
+    MetadataRecord,
+)
 from tidelog_quorum.metadata.topic_config import (
     ALL_BROKERS,
     MIN_INSYNC_REPLICAS,
@@ -80,11 +85,21 @@ def incremental_alter_configs(
 
 def rule_changes(image: MetadataImage, own: TopicConfig, records: list[MetadataRecord]) -> list[MetadataRecord]:
     """Return what belongs into the same entry as ``records`` where they change the rules of elections."""
-    if not records:
+    concerned = _topics_concerned(image, records)
+    if not concerned:
         return []
     after = image.apply(image.offset + 1, image.epoch, records)
-    topics = (name for name in image.topics if rules_of(after, name, own) != rules_of(image, name, own))
+    topics = (name for name in concerned if rules_of(after, name, own) != rules_of(image, name, own))
     return changes_by_rules(after, own, topics)
+
+
+def _topics_concerned(image: MetadataImage, records: list[MetadataRecord]) -> Collection[str]:
+    """Return the topics by whose rules something may be eligible no more."""
+    settings = [r for r in records if isinstance(r, ConfigRecord) and r.name == MIN_INSYNC_REPLICAS]
+    has_features = any(isinstance(r, FeatureLevelRecord) for r in records)
+    if has_features or any(r.resource_type is _BROKER for r in settings):
+        return image.topics.keys()
+    return {r.resource_name for r in settings}
 
 
 def _alter(image: MetadataImage, own: TopicConfig, wanted: pb.ConfigResourceChange) -> list[ConfigRecord]:

@@ -1,23 +1,23 @@
 """Moves partitions to other replicas (KIP-455), with an error per partition.
 
-Let the *original* replicas be those without the ones that a reassignment under way is adding. A reassignment to a
-target
+Let the *original* replicas be those that the partition had before, which are the replicas without ``adding``. A
+reassignment to a target
 
-1. makes the replicas the target followed by the original ones that are not in it, ``adding`` what is in the target and
-   not original, ``removing`` what is original and not in the target;
+1. makes the replicas the target followed by the present ones that are not in it, which are ``removing``; ``adding`` are
+   all of them that are not original;
 2. waits until the ISR has the whole target: new replicas fetch from the leader like any other that is behind;
 3. is completed by the change that brings the last of them into the ISR (``partition_change``): what was to be removed
    leaves replicas and ISR, and a leader among it makes way for the first of the target.
 
-Where the ISR has the target already, because it only drops replicas or changes their order, 2 and 3 happen at once. A
-new target in place of one under way starts from the original replicas again; what the earlier one was adding, and the
-new one does not, leaves at once (steps U1 to U3 of KIP-455). Its cancellation makes the original ones the replicas
-again. So ``adding`` and ``removing`` have no common member, and after any number of changes a cancellation leads back
-to where the first one began.
+Where the ISR has the target already, because it only drops replicas or changes their order, 2 and 3 happen at once.
 
-What leaves at once may be all there is of the ISR. Then the original members of the ELR still have all that is
-committed (KIP-966). If there are none either, records would be lost, and it is done only where the topic's
-``unclean.leader.election.enable`` says so.
+A new target may replace one that is under way. Nothing leaves before the new one is in sync: what the earlier one was
+adding may be all that has the latest records. It is then in ``adding`` and in ``removing``, so that a cancellation
+still leads back to the original replicas, after any number of targets.
+
+A cancellation takes all that is in ``adding`` away at once. Where no original replica is left in the ISR that would
+lose records; it is refused, unless the topic's ``unclean.leader.election.enable`` allows it. So nothing depends on an
+original replica that was in sync once and is not there now.
 """
 
 from __future__ import annotations
@@ -126,17 +126,13 @@ def _alter(
     partition = None if topic is None else topic.partitions.get(asked.index)
     if topic is None or partition is None:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{asked.index}")
-    where = f"{name}-{asked.index}"
-    if asked.HasField("replicas"):
-        wanted = tuple(BrokerId(b) for b in asked.replicas.ids)
-        _check_target(image, where, wanted)
-        if refuses_factor_change:
-            _check_factor(where, partition, wanted)
-    elif partition.is_reassigning:
-        wanted = _original(partition)
-    else:
-        raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"no reassignment of {where} is in progress")
-    return _change(image, rules_of(name), topic, asked.index, partition, wanted)
+    if not asked.HasField("replicas"):
+        return _cancel(image, rules_of(name), topic, asked.index, partition)
+    wanted = tuple(BrokerId(b) for b in asked.replicas.ids)
+    _check_target(image, f"{name}-{asked.index}", wanted)
+    if refuses_factor_change:
+        _check_factor(f"{name}-{asked.index}", partition, wanted)
+    return _begin(image, rules_of(name), topic, asked.index, partition, wanted)
 
 
 def _check_target(image: MetadataImage, where: str, wanted: _Replicas) -> None:
@@ -157,7 +153,7 @@ def _check_factor(where: str, partition: PartitionRegistration, wanted: _Replica
         raise error_for(ErrorCode.INVALID_REPLICATION_FACTOR, text)
 
 
-def _change(
+def _begin(
     image: MetadataImage,
     rules: ElectionRules,
     topic: TopicImage,
@@ -165,30 +161,33 @@ def _change(
     partition: PartitionRegistration,
     wanted: _Replicas,
 ) -> PartitionChangeRecord | None:
-    original = _original(partition)
-    removing = tuple(sorted(set(original).difference(wanted)))
+    removing = tuple(sorted(set(partition.replicas).difference(wanted)))
     replicas = (*wanted, *removing)
+    adding = tuple(sorted(set(replicas).difference(_original(partition))))
+    target = PartitionTarget(replicas=replicas, adding=adding, removing=removing)
+    return partition_change(image.brokers, rules, topic.topic_id, index, partition, target, rules.election)
+
+
+def _cancel(
+    image: MetadataImage, rules: ElectionRules, topic: TopicImage, index: int, partition: PartitionRegistration
+) -> PartitionChangeRecord | None:
+    where, replicas = f"{topic.name}-{index}", _original(partition)
+    if not partition.is_reassigning:
+        raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"no reassignment of {where} is in progress")
     isr = tuple(b for b in partition.isr if b in replicas)
     election = rules.election
-    if partition.isr and not isr and not _has_eligible(rules, partition, original):
+    needed = {*partition.isr, *partition.eligible_leader_replicas}.difference(replicas)
+    if not isr and needed:
         if not rules.allows_unclean:
-            where = f"{topic.name}-{index}"
-            raise _bad_target(where, f"the whole ISR, {list(partition.isr)}, would leave at once")
-        # An original one, which has something, rather than one that is new.
-        survivors = [b for b in original if image.can_serve(partition, b)] or original
+            raise _bad_target(where, f"without {sorted(needed)}, which the cancellation takes away, records are lost")
+        survivors = [b for b in replicas if image.can_serve(partition, b)] or replicas
         isr, election = (survivors[0],), Election.ONLINE
-    target = PartitionTarget(
-        isr=isr, replicas=replicas, adding=tuple(sorted(set(wanted).difference(original))), removing=removing
-    )
+    target = PartitionTarget(isr=isr, replicas=replicas, adding=(), removing=())
     return partition_change(image.brokers, rules, topic.topic_id, index, partition, target, election)
 
 
 def _original(partition: PartitionRegistration) -> _Replicas:
     return tuple(b for b in partition.replicas if b not in partition.adding_replicas)
-
-
-def _has_eligible(rules: ElectionRules, partition: PartitionRegistration, original: _Replicas) -> bool:
-    return rules.uses_elr and not set(partition.eligible_leader_replicas).isdisjoint(original)
 
 
 def _bad_target(where: str, problem: str) -> TidelogError:

@@ -164,7 +164,8 @@ class MetadataImage:
             moving = (*partition.adding_replicas, *partition.removing_replicas)
             assert {*isr, *elr, *partition.last_known_elr, *moving} <= set(replicas), f"a stranger: {where}"
             assert len({*isr, *elr}) == len((*isr, *elr)), f"the ISR and the ELR overlap: {where}"
-            assert len(set(moving)) == len(moving), f"a replica is added and removed: {where}"
+            assert len(set(partition.adding_replicas)) == len(partition.adding_replicas), f"added twice: {where}"
+            assert len(set(partition.removing_replicas)) == len(partition.removing_replicas), f"removed twice: {where}"
             assert len(set(replicas)) == len(replicas), f"a replica is named twice: {where}"
             assert partition.leader == NO_BROKER or not partition.last_known_elr, f"a leader besides: {where}"
             assert partition.leader == NO_BROKER or partition.leader in partition.isr, f"bad leader: {where}"

@@ -242,15 +242,25 @@ class QuorumController:
         self._backlog.add(offset, len(payload))
 
     async def _tick(self, now_ms: int) -> None:
+        """Write what is due; requests come in between."""
+        due = self._controller.tick(now_ms)
+        try:
+            while await self._write_next(due):
+                await asyncio.sleep(0)
+        except TidelogError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+
+    async def _write_next(self, due: Iterator[Result[object]]) -> bool:
+        """Write the next result, which is found while nobody else writes; return whether there was one."""
         async with self._writing:
             if not self._serves:
-                return
-            try:
-                for result in self._controller.tick(now_ms):
-                    await self._write(result)
-            except TidelogError as error:
-                if error.code is not ErrorCode.NOT_CONTROLLER:
-                    raise
+                return False
+            await self._wait_for_room()
+            result = next(due, None)
+            if result is not None:
+                await self._write(result)
+            return result is not None
 
     def _fail(self, error: Exception) -> None:
         self._failure = error

@@ -7,6 +7,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_node.server.lifecycle import BrokerLifecycle
+from tidelog_quorum.metadata import SUPPORTED_FEATURES
 
 
 class FakeController:
@@ -82,6 +83,17 @@ def test_node_registers_then_is_unfenced_when_it_has_caught_up(wait_for):
             await wait_for(lambda: not node.lifecycle.is_fenced)
             assert node.epochs_told == [20]
             assert controller.registrations[0].incarnation_id == node.lifecycle.incarnation_id
+
+    asyncio.run(run())
+
+
+def test_node_registers_with_the_features_that_it_knows(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller):
+            await wait_for(lambda: controller.registrations)
+            named = {f.name: (f.min_level, f.max_level) for f in controller.registrations[0].features}
+            assert named == {name: (f.min_level, f.max_level) for name, f in SUPPORTED_FEATURES.items()}
 
     asyncio.run(run())
 

@@ -40,11 +40,11 @@ def test_a_wrong_file_is_refused():
 def test_the_nodes_own_setting_counts_more_than_all_nodes_and_that_more_than_the_file():
     config = DynamicNodeConfig(FILE | {"log.retention.ms": "1000", "message.max.bytes": "1"})
     config.follow(image({"log.retention.ms": "2000", "message.max.bytes": "2"}, {"log.retention.ms": "3000"}))
-    assert (config.current.retention_ms, config.current.message_max_bytes) == (3_000, 2)
+    assert (config.current.log_retention_ms, config.current.message_max_bytes) == (3_000, 2)
     config.follow(image({"log.retention.ms": "2000"}))
-    assert (config.current.retention_ms, config.current.message_max_bytes) == (2_000, 1)
+    assert (config.current.log_retention_ms, config.current.message_max_bytes) == (2_000, 1)
     config.follow(image())
-    assert config.current.retention_ms == 1_000
+    assert config.current.log_retention_ms == 1_000
 
 
 def test_a_setting_at_run_time_outdoes_the_file_in_another_unit():

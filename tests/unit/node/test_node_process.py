@@ -8,7 +8,6 @@ import logging
 import grpc.aio
 import pytest
 
-from tidelog.config import parse_config
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport import abort_with, open_channel, server_options
 from tidelog.v1 import controller_service_pb2 as pb
@@ -17,7 +16,7 @@ from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_node.log.files import OperatingSystemFiles
 from tidelog_node.partitions import LogDirectories
 from tidelog_node.server import lifecycle
-from tidelog_node.server.config import NodeConfig
+from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
@@ -127,9 +126,9 @@ class RunningNode:
             "broker.heartbeat.interval.ms": "50",
             "log.flush.interval.ms": "50",
         }
-        config = parse_config(NodeConfig, keys | {k.replace("_", "."): v for k, v in settings.items()})
+        config = DynamicNodeConfig(keys | {k.replace("_", "."): v for k, v in settings.items()})
         self.files = FailingFiles()
-        self.directories = LogDirectories.open(config.log_dirs, "c", 1, self.files)
+        self.directories = LogDirectories.open(config.current.log_dirs, "c", 1, self.files)
         server = grpc.aio.server(options=server_options())
         self.port = server.add_insecure_port("127.0.0.1:0")
         self.node = Node(config, server, self.port, self.directories)
@@ -227,6 +226,23 @@ def test_node_stops_cleanly_when_told_to(running_node, tmp_path):
             assert await node.ended() is None
             assert controller.heartbeats[-1].want_shut_down
             assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+    asyncio.run(run())
+
+
+def test_node_proves_that_it_stopped_cleanly_but_not_after_a_crash(running_node):
+    """The controller takes the broker epoch of the last clean stop for the proof (KIP-966)."""
+
+    async def run():
+        async with running_node() as (node, controller):
+            assert controller.registrations[0].previous_broker_epoch == -1
+            epoch = controller.image.brokers[1].broker_epoch
+            node.stop.set()
+            assert await node.ended() is None
+        async with running_node() as (_, controller):
+            assert controller.registrations[0].previous_broker_epoch == epoch
+        async with running_node() as (_, controller):
+            assert controller.registrations[0].previous_broker_epoch == -1
 
     asyncio.run(run())
 

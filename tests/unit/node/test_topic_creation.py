@@ -89,26 +89,30 @@ def test_what_fails_is_logged_and_does_not_end_it(caplog):
     assert "Topic there" not in caplog.text
 
 
-def test_get_metadata_has_only_named_topics_created_that_may_be(run_cluster):
+def test_get_metadata_has_only_named_topics_created_that_may_be(cluster_of):
     class Wanted(list):
         def want(self, names):
             self.extend(names)
 
-    async def scenario(cluster):
-        await cluster.start(1)
-        await cluster.create_topic(replicas=(1,))
-        wanted = Wanted()
-        context = dataclasses.replace(cluster.nodes[1].context, topic_creator=wanted)
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            wanted = Wanted()
+            context = dataclasses.replace(cluster.nodes[1].context, topic_creator=wanted)
 
-        async def ask(**fields):
-            response = await handlers.get_metadata(context, pb.GetMetadataRequest(**fields))
-            return [ErrorCode.of(t.error.code) for t in response.topics]
+            async def ask(**fields):
+                response = await handlers.get_metadata(context, pb.GetMetadataRequest(**fields))
+                return [ErrorCode.of(t.error.code) for t in response.topics]
 
-        assert await ask(topics=["new"]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert await ask(all_topics=True, allow_auto_topic_creation=True) == [ErrorCode.NONE]
-        assert wanted == []
-        found = await ask(topics=["t", "new", "a/b"], allow_auto_topic_creation=True)
-        assert found == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION]
-        assert wanted == ["new"]
+            assert await ask(topics=["new"]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            assert await ask(all_topics=True, allow_auto_topic_creation=True) == [ErrorCode.NONE]
+            assert wanted == []
+            found = await ask(topics=["t", "new", "a/b"], allow_auto_topic_creation=True)
+            assert found == [
+                ErrorCode.NONE,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ]
+            assert wanted == ["new"]
 
-    run_cluster(scenario)
+    asyncio.run(run())

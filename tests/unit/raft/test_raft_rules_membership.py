@@ -495,15 +495,31 @@ def test_observer_is_forgotten_after_ten_election_timeouts_of_silence() -> None:
     assert 3 in tested.leadership.progress, "a voter never is"
 
 
-def test_observer_with_another_directory_is_another_one() -> None:
+@pytest.mark.parametrize("message", [AppendResponse(4, 1, True, 1, 0, 0, 0), FollowRequest(4, 0, 0, 0)])
+def test_observer_with_another_directory_is_another_one(message: Message) -> None:
     tested = observed()
     tested.ack(4, 1, directory_id=FOUR)
-    tested.ack(4, 1, directory_id=b"another")
-    tested.receive(FollowRequest(4, 0, 0, 0), b"another")
+    tested.receive(message, b"another")
     progress = tested.leadership.progress[4]
-    assert (progress.match_index, progress.directory_id) == (0, b"another")
+    assert (progress.match_index, progress.directory_id, progress.probing) == (0, b"another", True)
+
+
+def test_new_voter_that_another_log_takes_the_place_of_is_not_added() -> None:
+    tested = observed()
+    add(tested)
+    tested.receive(FollowRequest(4, 0, 0, 0), b"another")
+    tested.ack(4, 1, directory_id=b"another")
+    assert tested.of(VoterChangeAccepted) == []
+    tested.receive(FollowRequest(4, 0, 0, 0), FOUR)
     tested.ack(4, 1, directory_id=FOUR)
-    assert tested.leadership.progress[4].match_index == 0
+    assert tested.of(VoterChangeAccepted) == [VoterChangeAccepted(7, 2, 1)]
+
+
+def test_removed_voter_that_began_anew_is_followed_as_an_observer() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    remove(tested, 3)
+    tested.ack(3, 1, directory_id=b"another")
+    assert tested.leadership.progress[3].directory_id == b"another"
 
 
 # Directory ids (KIP-853).

@@ -281,6 +281,14 @@ def test_append_changes_nothing_while_a_snapshot_is_being_installed() -> None:
     assert (voter.raft.log.last_index, voter.raft.commit_index) == (2, 0)
 
 
+def test_chunk_is_answered_with_the_end_while_the_snapshot_is_being_installed() -> None:
+    voter = receiving()
+    voter.receive(chunk(AT_9, 6, 0))
+    assert voter.answer() == answer(AT_9, 6)
+    voter.receive(chunk(snapshot_at(12, 2), 0, 4))
+    assert voter.commands == [], "another one has to wait"
+
+
 def test_replica_does_not_campaign_while_a_snapshot_is_being_installed() -> None:
     voter = receiving()
     voter.receive(TimeoutNow(2, 3))
@@ -354,6 +362,30 @@ def test_leader_sends_one_chunk_at_a_time_from_the_wanted_position() -> None:
     assert voter.of(SendSnapshot) == [], "a doubled answer asks for nothing new"
     voter.receive(answer(AT_9, 0, sender=2))
     assert voter.of(SendSnapshot) == [SendSnapshot(2, 3, AT_9, 0)], "the receiver has begun anew"
+
+
+def test_leader_has_nothing_to_send_behind_the_last_chunk_but_asks_now_and_then() -> None:
+    voter = leading()
+    refuse(voter)
+    voter.receive(answer(AT_9, 6, sender=2))
+    assert voter.of(SendSnapshot) == []
+    voter.wait(100)
+    assert voter.of(SendSnapshot) == [SendSnapshot(2, 3, AT_9, 6)]
+
+
+def test_leader_does_not_give_up_a_snapshot_that_takes_long_to_install() -> None:
+    voter = leading()
+    refuse(voter)
+    voter.receive(answer(AT_9, 6, sender=2))
+    voter.step(SnapshotTaken(snapshot_at(11, 3)))
+    for _ in range(30):
+        voter.now_ms += 100
+        voter.ack(3, 11)
+        if voter.of(SendSnapshot):
+            assert voter.of(SendSnapshot) == [SendSnapshot(2, 3, AT_9, 6)]
+            voter.receive(answer(AT_9, 6, sender=2))
+    done(voter, AT_9)
+    assert voter.leadership.progress[2].match_index == 9
 
 
 def test_leader_sends_a_chunk_again_that_is_not_answered() -> None:

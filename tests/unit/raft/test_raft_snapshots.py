@@ -185,9 +185,9 @@ def test_snapshot_on_a_failing_disk_is_an_error_and_is_never_in_its_place(
     receiver = SnapshotReceiver(tmp_path)
     receiver.store(snapshot_of(last_index=8), 0, CONTENT)
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(TidelogError, match="cannot write .*: Input/output error"):
+    with pytest.raises(TidelogError, match=r"cannot write .*: Input/output error"):
         write(tmp_path)
-    with pytest.raises(TidelogError, match="cannot write .*: Input/output error") as refused:
+    with pytest.raises(TidelogError, match=r"cannot write .*: Input/output error") as refused:
         receiver.complete(snapshot_of(last_index=8))
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert not list(tmp_path.glob("*.checkpoint"))

@@ -28,7 +28,7 @@ class IncomingSnapshot:
 
     def is_superseded_by(self, request: SnapshotRequest) -> bool:
         """Return whether another snapshot is being sent now."""
-        if self.is_whole or request.snapshot == self.snapshot:
+        if request.snapshot == self.snapshot:
             return False
         return request.term > self.term or request.snapshot.last_index > self.snapshot.last_index
 

@@ -113,13 +113,18 @@ class Leadership:
         """Return the last read context that a majority has echoed."""
         return self._majority([p.acknowledged_context for p in self._voting], self.reads.context)
 
-    def admit(self, sender_id: int, directory_id: bytes) -> Progress | None:
+    def admit(self, sender_id: int, directory_id: bytes, now_ms: int) -> Progress | None:
         """Return what is known of the log that a message is about; None when it is none that is followed.
 
-        A log is known by its directory id from the first message on that has one.
+        A log is known by its directory id from the first message on that has one. A voter's stays the one that has
+        the vote; of another replica the one that is there now is followed.
         """
         progress = self.progress.get(sender_id)
-        if progress is None or (progress.directory_id and directory_id and progress.directory_id != directory_id):
+        if progress is None:
+            return None
+        if progress.directory_id and directory_id and progress.directory_id != directory_id:
+            if sender_id not in self._voters.current:
+                self.progress[sender_id] = self._new_observer(self._log.last_index, directory_id, now_ms)
             return None
         progress.directory_id = progress.directory_id or directory_id
         return progress
@@ -150,15 +155,12 @@ class Leadership:
         """
         if request.sender_id in self._voters.current:
             return
-        progress = self.admit(request.sender_id, directory_id)
-        if progress is not None:
-            progress.contacted(now_ms, self._log.last_index)
-            return
-        is_new = request.sender_id not in self.progress
-        if is_new and self._observer_count >= self._config.max_observers:
-            return
-        next_index = min(request.last_index, self._log.last_index) + 1
-        self.progress[request.sender_id] = Progress(next_index, now_ms, directory_id)
+        if request.sender_id in self.progress:
+            progress = self.admit(request.sender_id, directory_id, now_ms)
+            if progress is not None:
+                progress.contacted(now_ms, self._log.last_index)
+        elif self._observer_count < self._config.max_observers:
+            self.progress[request.sender_id] = self._new_observer(request.last_index, directory_id, now_ms)
 
     def retained_from(self, now_ms: int) -> int:
         """Return the first index that compaction should keep: what follows the snapshots that are getting through."""
@@ -234,6 +236,12 @@ class Leadership:
             others.append(own)
         others.sort(reverse=True)
         return others[len(others) // 2]
+
+    def _new_observer(self, last_index: int, directory_id: bytes, now_ms: int) -> Progress:
+        """Return the progress of a log that ends at ``last_index``, with something to send to it at once if possible."""
+        log = self._log
+        next_index = last_index + 1 if last_index < log.last_index else max(log.last_index, log.first_index)
+        return Progress(next_index, now_ms, directory_id)
 
     def _forget_silent_observers(self, now_ms: int) -> None:
         silent_ms = OBSERVER_FORGOTTEN_AFTER * self._config.election_timeout_ms

@@ -121,8 +121,12 @@ def _advance_catch_up(replica: Replica, leader: Leadership, catch_up: VoterCatch
         at = 0 if progress is None else progress.match_index
         reason = f"replica {voter.voter_id} has not caught up: it is at index {at} of {replica.log.last_index}"
         replica.refuse(catch_up.request_id, ErrorCode.REQUEST_TIMED_OUT, reason)
-    elif replica.transfer is None and catch_up.is_caught_up(
-        progress.match_index, replica.log.last_index, replica.now_ms, replica.config.election_timeout_ms
+    elif (
+        replica.transfer is None
+        and progress.directory_id == voter.directory_id
+        and catch_up.is_caught_up(
+            progress.match_index, replica.log.last_index, replica.now_ms, replica.config.election_timeout_ms
+        )
     ):
         leader.catch_up = None
         _change(replica, leader, catch_up.request_id, replica.voters.current.with_voter(voter))

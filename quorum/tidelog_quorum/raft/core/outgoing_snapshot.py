@@ -1,8 +1,9 @@
 """One snapshot on its way from the leader to one replica (paper 7, figure 13).
 
-One chunk is under way at a time; the answer names the position that is wanted next. A chunk that is not answered is
-sent again after a heartbeat interval, then after twice that, and so on up to an election timeout: it, its answer or
-the file may be lost. A snapshot from which nothing has come through for an election timeout gives way to a newer one
+One chunk is under way at a time; the answer names the position that is wanted next. At the end there is nothing more
+to send but an empty chunk now and then, which asks whether the whole is in its place. A chunk that is not answered is
+sent again after a heartbeat interval, then after twice that, and so on up to half an election timeout: it, its answer
+or the file may be lost. A snapshot from which nothing has come through for an election timeout gives way to a newer one
 if there is one; else the transfer of the older one goes on, since it would never end if each new snapshot began it
 anew.
 """
@@ -33,7 +34,7 @@ class OutgoingSnapshot:
     def sent(self, now_ms: int) -> None:
         """Note that the chunk at ``position`` goes out."""
         wait_ms = self._config.heartbeat_interval_ms << min(self._attempts, 16)
-        self._resend_ms = now_ms + min(wait_ms, self._config.election_timeout_ms)
+        self._resend_ms = now_ms + min(wait_ms, self._config.election_timeout_ms // 2)
         self._attempts += 1
 
     def is_meant_by(self, response: SnapshotResponse) -> bool:
@@ -45,6 +46,8 @@ class OutgoingSnapshot:
         self._answered_ms = now_ms
         if position != self.position and 0 <= position <= self.snapshot.size:
             self.position, self._attempts, self._resend_ms = position, 0, now_ms
+            if position == self.snapshot.size:
+                self._resend_ms += self._config.heartbeat_interval_ms
 
     def is_stalled(self, now_ms: int) -> bool:
         """Return whether no answer has come for an election timeout."""

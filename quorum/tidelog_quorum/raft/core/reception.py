@@ -87,7 +87,7 @@ def _on_response(replica: Replica, response: AppendResponse | SnapshotResponse, 
     leader = replica.role
     if response.term < replica.term or not isinstance(leader, Leadership):
         return
-    progress = leader.admit(response.sender_id, directory_id)
+    progress = leader.admit(response.sender_id, directory_id, replica.now_ms)
     if progress is None:
         return
     match response:

@@ -46,13 +46,15 @@ def on_snapshot_request(replica: Replica, request: SnapshotRequest) -> None:
         _answer(replica, request.sender_id, request.snapshot, position=0)
         return
     hear_leader(replica, request.sender_id)
-    if replica.is_installing:
+    incoming = replica.incoming
+    if incoming is not None and incoming.is_whole:
+        if incoming.snapshot == request.snapshot:
+            _answer(replica, request.sender_id, incoming.snapshot, incoming.position)
         return
     if _has_all_of(replica, request.snapshot):
         replica.commit_index = max(replica.commit_index, request.snapshot.last_index)
         _answer(replica, request.sender_id, request.snapshot, request.snapshot.size, done=True)
         return
-    incoming = replica.incoming
     if incoming is None or incoming.is_superseded_by(request):
         incoming = replica.incoming = IncomingSnapshot(request.snapshot, request.term)
     if incoming.snapshot == request.snapshot:

@@ -1,0 +1,152 @@
+"""What a node says of the settings of topics, of itself and of all nodes."""
+
+import asyncio
+
+import pytest
+
+from tidelog.config import TopicConfig, describe
+from tidelog.errors import ErrorCode
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_node import handlers
+from tidelog_node.server.config import NodeConfig
+from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType
+
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+ON_TOPIC = pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
+ON_NODE = pb.CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG
+ON_ALL = pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG
+IN_FILE = pb.CONFIG_SOURCE_STATIC_BROKER_CONFIG
+DEFAULT = pb.CONFIG_SOURCE_DEFAULT_CONFIG
+
+
+async def ask(node, kind, name, *names, synonyms=True, documentation=False):
+    resource = pb.DescribeConfigsResource(resource=pb.ConfigResourceName(type=kind, name=name), names=names)
+    request = pb.DescribeConfigsRequest(
+        resources=[resource], include_synonyms=synonyms, include_documentation=documentation
+    )
+    response = await handlers.describe_configs(node.context, request)
+    return response.resources[0]
+
+
+async def one(node, kind, name, key):
+    """Return (value, source, [(synonym, value, source), ...]) of one setting."""
+    result = await ask(node, kind, name, key)
+    [config] = result.configs
+    value = config.value if config.HasField("value") else None
+    return value, config.source, [(s.name, s.value, s.source) for s in config.synonyms]
+
+
+async def change(cluster, *settings):
+    """Write settings as (type, resource, key, value) and let the node take them over as its process does."""
+    await cluster.controller.change(*(ConfigRecord(*s) for s in settings))
+    for node in cluster.nodes.values():
+        node.context.settings.follow(cluster.controller.image)
+
+
+def test_a_topics_setting_is_described_with_all_layers_below_it(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            node = cluster.nodes[1]
+            await cluster.create_topic(replicas=(1,))
+            await change(
+                cluster,
+                (BROKER, "", "log.retention.ms", "20"),
+                (BROKER, "1", "log.retention.ms", "30"),
+                (BROKER, "2", "log.retention.ms", "40"),
+            )
+            below = [
+                ("log.retention.ms", "30", ON_NODE),
+                ("log.retention.ms", "20", ON_ALL),
+                ("log.retention.hours", "168", DEFAULT),
+            ]
+            assert await one(node, TOPIC, "t", "retention.ms") == ("30", ON_NODE, below)
+            await change(cluster, (TOPIC, "t", "retention.ms", "10"))
+            first = ("retention.ms", "10", ON_TOPIC)
+            assert await one(node, TOPIC, "t", "retention.ms") == ("10", ON_TOPIC, [first, *below])
+            assert await one(node, TOPIC, "t", "leader.replication.throttled.replicas") == ("", DEFAULT, [])
+
+    asyncio.run(run())
+
+
+def test_every_setting_of_a_topic_and_of_the_node_is_described(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            found = await ask(cluster.nodes[1], TOPIC, "t", documentation=True)
+            assert [c.name for c in found.configs] == [i.key for i in describe(TopicConfig)]
+            assert not any(c.is_read_only for c in found.configs)
+            found = await ask(cluster.nodes[1], BROKER, "1", documentation=True)
+            infos = {i.key: i for i in describe(NodeConfig)}
+            assert {c.name for c in found.configs} == infos.keys()
+            for config in found.configs:
+                info = infos[config.name]
+                assert (config.is_read_only, config.type) == (not info.dynamic, info.config_type)
+                assert config.documentation == info.doc
+            plain = await ask(cluster.nodes[1], BROKER, "1", synonyms=False)
+            assert not any(c.synonyms or c.documentation for c in plain.configs)
+
+    asyncio.run(run())
+
+
+def test_the_nodes_settings_say_whether_file_or_run_time_set_them(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            node = cluster.nodes[1]
+            assert await one(node, BROKER, "1", "node.id") == ("1", IN_FILE, [("node.id", "1", IN_FILE)])
+            assert await one(node, BROKER, "1", "log.retention.ms") == (None, DEFAULT, [])
+            rate = ("leader.replication.throttled.rate", str(2**63 - 1), DEFAULT)
+            assert await one(node, BROKER, "1", rate[0]) == (rate[1], DEFAULT, [rate])
+            await change(cluster, (BROKER, "1", rate[0], "5"), (BROKER, "", "log.retention.ms", "20"))
+            assert await one(node, BROKER, "1", rate[0]) == ("5", ON_NODE, [(rate[0], "5", ON_NODE), rate])
+            hours = ("log.retention.hours", "168", DEFAULT)
+            assert await one(node, BROKER, "1", hours[0]) == ("168", DEFAULT, [hours])
+            value, source, _ = await one(node, BROKER, "1", "log.retention.ms")
+            assert (value, source) == ("20", ON_ALL)
+
+    asyncio.run(run())
+
+
+def test_of_all_nodes_only_what_is_set_is_described(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            node = cluster.nodes[1]
+            assert not (await ask(node, BROKER, "")).configs
+            await change(cluster, (BROKER, "", "log.cleaner.threads", "2"))
+            [config] = (await ask(node, BROKER, "")).configs
+            assert (config.name, config.value, config.source) == ("log.cleaner.threads", "2", ON_ALL)
+            assert not (await ask(node, BROKER, "", "log.retention.ms")).configs
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (0, "t", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_the_node_does_not_know_has_its_own_error(cluster_of, kind, name, code):
+    async def run():
+        async with cluster_of(1) as cluster:
+            result = await ask(cluster.nodes[1], kind, name)
+            assert (ErrorCode.of(result.error.code), len(result.configs)) == (code, 0)
+
+    asyncio.run(run())
+
+
+def test_partitions_take_over_what_the_nodes_defaults_become(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            node = cluster.nodes[1]
+            await cluster.create_topic(replicas=(1,))
+            await cluster.controller.change(ConfigRecord(TOPIC, "t", "segment.ms", "77"))
+            node.registry.change_defaults(TopicConfig(segment_bytes=1_000, segment_ms=5))
+            await change(cluster, (BROKER, "", "log.segment.bytes", "1000"))
+            config = cluster.partition(1).log.config
+            assert (config.segment_bytes, config.segment_ms) == (1_000, 77)
+
+    asyncio.run(run())
