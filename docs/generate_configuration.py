@@ -29,6 +29,11 @@ SECTIONS = (
     ("Producer", "Given to `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
     ("Consumer", "Given to `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
     ("Admin client", "Given to `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),
+    (
+        "Quorum admin client",
+        "Given to `tidelog.admin.QuorumAdmin`.",
+        "tidelog.admin.quorum:QuorumAdminConfig",
+    ),
     ("Spark source", 'Options of `spark.read.format("tidelog")`.', "tidelog.spark.options:SourceOptions"),
 )
 """Title, what the settings are given to, and the class, as ``module:Class``."""

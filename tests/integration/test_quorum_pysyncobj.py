@@ -83,6 +83,7 @@ def test_controller_does_not_take_the_log_of_the_other_engine(quorum: LocalClust
         [
             *(sys.executable, "-m", "tidelog_quorum", str(controller.properties_path)),
             *("--override", "controller.quorum.engine=tidelog"),
+            *("--override", "controller.quorum.pysyncobj.voters="),
         ],
         capture_output=True,
         text=True,

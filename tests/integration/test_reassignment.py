@@ -28,7 +28,7 @@ THROTTLES = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(controllers=1, nodes=4) as running:
+    with LocalCluster(controllers=1, nodes=4, log_dirs_per_node=2) as running:
         yield running
 
 
@@ -97,7 +97,7 @@ def throttles_set(admin: AdminClient, topic: str) -> set[str]:
 
 
 def folders(cluster: LocalCluster, node: int, topic: str) -> list[str]:
-    return sorted(path.name for path in (cluster.nodes[node].directory / "data").glob(f"{topic}-*"))
+    return sorted(path.name for path in cluster.nodes[node].directory.glob(f"data*/{topic}-*"))
 
 
 def test_partitions_move_off_a_node_under_load_and_nothing_is_lost(
@@ -184,6 +184,53 @@ def test_throttled_move_is_slow_can_be_cancelled_and_leaves_nothing_behind(
     assert len(read_topic(cluster.bootstrap_servers, "slow", 1)) == 60
 
 
+def test_move_goes_on_when_the_controller_and_the_new_node_are_killed(
+    cluster: LocalCluster, admin: AdminClient
+) -> None:
+    create(admin, "faulty", (1, 2), min_insync_replicas="2")
+    with Load(cluster.bootstrap_servers, "faulty", records_per_s=2_000) as load:
+        load.wait_for_progress()
+        cluster.nodes[3].pause()
+        alter(admin, "faulty", {0: [3, 4]})
+        cluster.controllers[1].kill()
+        cluster.nodes[3].kill()
+        load.wait_for_progress()
+        cluster.controllers[1].start()
+        cluster.nodes[3].start()
+        wait_until_over(admin)
+        load.wait_for_progress()
+    assert replicas(admin, "faulty") == {0: [3, 4]}
+    assert not load.failed, load.failed[:5]
+    assert_nothing_lost(load, read_topic(cluster.bootstrap_servers, "faulty", 1))
+
+
+def test_replicas_are_placed_in_the_log_directories_that_the_file_names(
+    cluster: LocalCluster, admin: AdminClient, tmp_path: Path
+) -> None:
+    create(admin, "placed", (1, 2))
+    fill(cluster, "placed", 1)
+    paths = {node: str(cluster.nodes[node].directory / "data-2") for node in (2, 4)}
+    item = {"topic": "placed", "partition": 0, "replicas": [4, 2], "log_dirs": [paths[4], paths[2]]}
+    file = tmp_path / "move.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [item]}))
+
+    output = tidelog(cluster, "reassign", "--execute", "--reassignment-json-file", str(file))
+    assert output.count("Successfully started moving log directory") == 2, output
+    output = tidelog(cluster, "reassign", "--verify", "--wait", "--reassignment-json-file", str(file))
+
+    assert [line.split() for line in output.splitlines()[-3:-1]] == [
+        ["placed-0-2", "completed"],
+        ["placed-0-4", "completed"],
+    ]
+    for node, path in paths.items():
+        wait_for(lambda path=path: (Path(path) / "placed-0").is_dir(), "the replica is where it should be", 10)
+        wait_for(lambda node=node: folders(cluster, node, "placed") == ["placed-0"], "and nowhere else", 10)
+    item["log_dirs"] = ["/nowhere", "any"]
+    file.write_text(json.dumps({"version": 1, "partitions": [item]}))
+    refused = tidelog(cluster, "reassign", "--execute", "--reassignment-json-file", str(file), exit_code=1)
+    assert "LOG_DIR_NOT_FOUND" in refused
+
+
 def test_election_brings_the_preferred_leaders_back_after_a_restart(cluster: LocalCluster, admin: AdminClient) -> None:
     create(admin, "led", (1, 2), (1, 3), (2, 1), (4, 1))
     assert leaders(cluster, "led", 4) == [1, 1, 2, 4]
@@ -213,7 +260,7 @@ def test_replicas_are_where_they_should_be_and_equal_at_the_end_of_it_all(
     cluster: LocalCluster, admin: AdminClient
 ) -> None:
     topics = sorted(admin.list_topics(timeout=20).topics)
-    assert topics == ["grown", "led", "moved", "slow"]
+    assert topics == ["faulty", "grown", "led", "moved", "placed", "slow"]
     holders = {topic: replicas(admin, topic) for topic in topics}
     ends = {}
     for topic in topics:
@@ -224,9 +271,7 @@ def test_replicas_are_where_they_should_be_and_equal_at_the_end_of_it_all(
     for topic in topics:
         for partition, expected in holders[topic].items():
             name = f"{topic}-{partition}"
-            found = {
-                i: n.directory / "data" / name for i, n in cluster.nodes.items() if name in folders(cluster, i, topic)
-            }
+            found = {i: path for i, n in cluster.nodes.items() for path in n.directory.glob(f"data*/{name}")}
             assert sorted(found) == sorted(expected), name
             logs = {committed_bytes(folder, ends.get((topic, partition), 0)) for folder in found.values()}
             assert len(logs) == 1, name

@@ -12,6 +12,8 @@ from sim.sweep import Sweep, describe_violation, sweep
 from sim.trace import Trace
 
 REPORT_EVERY_S = 10
+MINIMISED = 3
+"""How many of the violations are minimised; the others are only named."""
 EXERCISED = (
     "elections",
     "acknowledged",
@@ -94,7 +96,9 @@ def _run_many(seeds: range, jobs: int | None, keep_going: bool) -> int:
     result = sweep(seeds, jobs=jobs, keep_going=keep_going, report=report)
     elapsed_s = time.monotonic() - started
     _summarise(result, elapsed_s)
-    for outcome in result.violations[:3]:
+    for outcome in result.violations[MINIMISED:]:
+        print(f"seed {outcome.seed} breaks {outcome.violated}")
+    for outcome in result.violations[:MINIMISED]:
         print(describe_violation(outcome), flush=True)
     idle = [name for name in EXERCISED if result.counts[name] * 100 < result.seeds]
     if idle and not result.violations:

@@ -52,6 +52,11 @@ class Nemesis:
         self.counts[action.name] = self.counts.get(action.name, 0) + 1
         getattr(self, f"_{action.name}")(action)
 
+    def stop(self) -> None:
+        """Do nothing any more."""
+        self._ambushed.clear()
+        self.world.doomed.clear()
+
     def check_answers(self) -> None:
         """Every request and every read has come to an end, unless the process it was put to has."""
         nodes, around = self.world.cluster.nodes, self.world.around
@@ -222,14 +227,13 @@ class Nemesis:
             self.world.settle(node_id)
 
     def _stampede(self, action: Action) -> None:
-        """All clocks jump past an election timeout at once; one voter crashes after its vote, and is back at once."""
-        cluster = self.world.cluster
-        voter_id = self._running(action)
-        if voter_id is not None and action.extra:
-            self._ambushed[voter_id] = replace(action, extra=AMBUSHES.index((Send, VoteResponse)), amount=0)
+        """All clocks jump past an election timeout at once; who votes then crashes (``extra``) and is back at once."""
+        after_a_vote = replace(action, amount=0, extra=AMBUSHES.index((Send, VoteResponse)))
         for node_id, around in self.world.around.items():
             around.offset_ms += action.amount
-            if cluster.nodes[node_id].raft is not None and not self.world.is_paused(node_id):
+            if self._takes_events(node_id):
+                if action.extra:
+                    self._ambushed[node_id] = after_a_vote
                 self.world.set_clock(node_id)
                 self.world.settle(node_id)
 
@@ -326,11 +330,14 @@ class Nemesis:
         """Whether all others can tell the replica from one with an empty disk under its id.
 
         They can when the first voters were configured with their directory ids. Else every other disk must have the
-        entry in which the leader has written them down, and no second replica may be as forgetful at the same time.
+        entry in which the leader has written them down, and those who know no more than the configuration must be no
+        majority of the voters that it names: they would take each other for the voters of old.
         """
         cluster, around = self.world.cluster, self.world.around
         if self.world.schedule.known_directories or node_id not in cluster.checker.ever_voters:
             return True
+        if len(cluster.configured) < 2:
+            return False
         index = cluster.checker.all_known_since(node_id)
         if index is None or any(around[other].wipes for other in cluster.nodes if other in cluster.configured):
             return False

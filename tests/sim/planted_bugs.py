@@ -338,7 +338,7 @@ def _ignore_directory_ids() -> list[Patch]:
     def is_voter(self: VoterSet, voter_id: int, _directory_id: bytes) -> bool:
         return voter_id in self
 
-    def admit(self: Leadership, sender_id: int, _directory_id: bytes) -> Any:
+    def admit(self: Leadership, sender_id: int, _directory_id: bytes, _now_ms: int) -> Any:
         return self.progress.get(sender_id)
 
     return [(VoterSet, "is_voter", is_voter), (Leadership, "admit", admit)]

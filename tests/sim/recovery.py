@@ -55,7 +55,7 @@ class Recovery:
         world = self.world
         world.cuts.clear()
         world.noises.clear()
-        world.doomed.clear()
+        self.nemesis.stop()
         for node_id, around in world.around.items():
             around.stalled_until_us = 0
             if around.paused_until_us > world.now_us:

@@ -234,15 +234,14 @@ class SafetyChecker:
         return self._replaced.get((voter.voter_id, voter.directory_id))
 
     def _check_change(self, raft: Raft, entry: Entry) -> None:
-        """An entry of voters appears for the first time: in its leader's log."""
-        index, own_term = entry.index, self._committed_by_term.get(entry.term)
-        require(own_term is not None, "ChangeBeforeOwnTerm", f"{raft.node_id}: {entry}")
-        before = self.voter_sets[-1][1]
-        pending = [
-            e for e in raft.log.slice(len(self.committed) + 1, index) if e.kind is EntryKind.VOTERS and e.index < index
-        ]
+        """An entry of voters appears for the first time: in its leader's log, who may know less than others do."""
+        index = entry.index
+        committed = entry.term in self._committed_by_term
+        require(committed, "ChangeBeforeOwnTerm", f"{raft.node_id}: {entry}")
+        start = max(raft.commit_index + 1, raft.log.first_index)
+        pending = [e for e in raft.log.slice(start, index) if e.kind is EntryKind.VOTERS]
         require(not pending, "ChangeWhileAnotherIsPending", f"{raft.node_id}: {entry} after {pending}")
-        check_single_change(before, VoterSet.decode(entry.payload))
+        check_single_change(raft.voters_at(index - 1), VoterSet.decode(entry.payload))
 
     def _commit_change(self, entry: Entry) -> None:
         voters = VoterSet.decode(entry.payload)

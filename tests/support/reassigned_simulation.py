@@ -2,13 +2,12 @@
 
 Beside the faults of ``partition_simulation`` somebody reassigns the partition all the time, to one to four replicas,
 cancels that, replaces it while it is under way, and asks for elections. The controller is
-:class:`~tidelog_quorum.controller.Controller`, whose entries are committed at once; the nodes hear of them late. A
-node that is no replica any more deletes its log when it hears of that, not before; one that is down the while comes back
+:class:`~tidelog_quorum.controller.Controller`, whose entries are committed at once; the nodes hear of them late. A node
+that is no replica any more deletes its log when it hears of that, not before; one that is down the while comes back
 with the log that it had.
 """
 
 import random
-from dataclasses import replace
 
 from partition_model import MemoryLog, Node
 from partition_simulation import MAX_LAG_MS, MIN_ISR, Simulation
@@ -209,7 +208,9 @@ class ReassignedSimulation(Simulation):
             node.log, node.checkpoint = MemoryLog(), 0
             self.forget(node, 0)
             return
-        self.step(node, EligibleBrokersChanged({b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}))
+        self.step(
+            node, EligibleBrokersChanged({b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active})
+        )
         self.step(
             node,
             RegistrationChanged(
@@ -284,7 +285,7 @@ class ReassignedSimulation(Simulation):
                 self.follow_metadata(node)
 
     def check_converged(self):
-        """After :meth:`heal`: the target's replicas have equal logs with all that was acknowledged; nobody else has one."""
+        """After :meth:`heal`: the target's replicas have all that was acknowledged, and nobody else has anything."""
         partition = self.controller.partition
         assert not partition.is_reassigning, f"a reassignment did not end: {partition}"
         assert set(partition.isr) == set(partition.replicas), f"the ISR is not whole again: {partition}"

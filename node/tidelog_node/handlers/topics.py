@@ -56,7 +56,7 @@ async def create_partitions(context: NodeContext, request: pb.CreatePartitionsRe
     added = {(t.name, t.count - 1) for t in request.topics if t.name in done}
     if added and not request.validate_only:
         remaining_s = (deadline_ms - context.clock.monotonic_ms()) / 1000
-        await context.metadata.wait_until(lambda image: all(image.partition(*last) for last in added), remaining_s)
+        await context.metadata.wait_until(lambda image: all(_is_there(image, *last) for last in added), remaining_s)
     return response
 
 
@@ -88,6 +88,11 @@ async def describe_cluster(context: NodeContext, request: pb.DescribeClusterRequ
         brokers=cluster_brokers(context.metadata.image),
         voters=voters,
     )
+
+
+def _is_there(image: MetadataImage, topic_name: str, index: int) -> bool:
+    """Whether a partition is there, or cannot come any more."""
+    return topic_name not in image.topics or image.partition(topic_name, index) is not None
 
 
 def _timeout_ms(requested_ms: int) -> int:

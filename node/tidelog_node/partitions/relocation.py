@@ -90,12 +90,12 @@ class Relocations:
         on_failure: Callable[[Path, TidelogError], None],
     ) -> None:
         self._files = files
-        self.change_rate(max_bytes_per_second)
         self._now_ms = now_ms
         self._on_moved = on_moved
         self._on_failure = on_failure
         self._moves: dict[PartitionKey, Move] = {}
         self._current: Move | None = None
+        self.change_rate(max_bytes_per_second)
         self._has_work = asyncio.Event()
 
     def __iter__(self) -> Iterator[Move]:
@@ -117,6 +117,9 @@ class Relocations:
         """Take over another limit, for the move under way as well."""
         self._rate = max_bytes_per_second
         self._chunk = int(min(_CHUNK_BYTES, max(_MIN_CHUNK_BYTES, max_bytes_per_second)))
+        if self._current is not None:
+            # It may be in a pause that the old limit made long.
+            self._current.wake.set()
 
     async def resume(
         self, target: LogDirectory, directories: LogDirectories, held: Callable[[PartitionKey], Partition | None]
@@ -260,6 +263,8 @@ class Relocations:
         if pause_s > 0.001:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(move.wake.wait(), pause_s)
+            if not move.is_cancelled:
+                move.wake.clear()
 
     def _next_step(self, move: Move) -> CopyStep | None:
         """Return what brings the copy nearer to the original, None when they are the same."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from tidelog.config import describe, parse_config
-from tidelog.config.broker import override_broker_settings
+from tidelog.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
 from tidelog.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata import MetadataImage, broker_settings
@@ -48,7 +48,7 @@ class DynamicNodeConfig:
 
         What cannot hold together with the file is left out and logged; the settings stay as they were.
         """
-        dynamic = (broker_settings(image), broker_settings(image, self._node_id))
+        dynamic = (_known(broker_settings(image)), _known(broker_settings(image, self._node_id)))
         if dynamic == self._dynamic:
             return
         self._dynamic = dynamic
@@ -64,6 +64,11 @@ class DynamicNodeConfig:
         logger.info("Settings have changed: %s", ", ".join(_differences(before, changed)))
         for user in self._users:
             user(changed)
+
+
+def _known(settings: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what a newer version has set."""
+    return {key: value for key, value in settings.items() if key in DYNAMIC_BROKER_KEYS}
 
 
 def _differences(before: NodeConfig, after: NodeConfig) -> list[str]:

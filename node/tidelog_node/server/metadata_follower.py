@@ -10,6 +10,7 @@ process then stops, for what the node leads is led there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ _NOT_REGISTERED = BrokerEpoch(-1)
 _MAX_BYTES_ON_LOOP = 8 * 1024
 """Some eighty partitions: decoded and applied in less than a millisecond."""
 
+_MANY_NEW = 1_000
 _OBJECTS_PER_PARTITION = 30
 """Of one that this node holds, for the collector of cycles."""
 
@@ -129,8 +131,10 @@ class MetadataFollower:
             self._cache.publish_brokers(image)
             self._before_image(image)
             delta = await self._delta_to(image)
-            await self._registry.apply(image, delta)
-            self._lasting.add(_OBJECTS_PER_PARTITION * sum(c.before is None for c in delta.changed_partitions))
+            new = sum(change.before is None for change in delta.changed_partitions)
+            with building_lasting_objects() if new >= _MANY_NEW else contextlib.nullcontext():
+                await self._registry.apply(image, delta)
+            self._lasting.add(_OBJECTS_PER_PARTITION * new)
             self._applied = image
             if not self.is_current.is_set():
                 await self._registry.discard_unknown()

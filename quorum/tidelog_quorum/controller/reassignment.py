@@ -11,9 +11,10 @@ reassignment to a target
 
 Where the ISR has the target already, because it only drops replicas or changes their order, 2 and 3 happen at once.
 
-A new target may replace one that is under way. Nothing leaves before the new one is in sync: what the earlier one was
-adding may be all that has the latest records. It is then in ``adding`` and in ``removing``, so that a cancellation
-still leads back to the original replicas, after any number of targets.
+A new target may replace one that is under way. What the earlier one was adding, and the new one does not, leaves at
+once where it has not come into the ISR; else it may be all that has the latest records, and leaves with the others in
+3. It is then in ``adding`` and in ``removing``, so that a cancellation still leads back to the original replicas, after
+any number of targets.
 
 A cancellation takes all that is in ``adding`` away at once. Where no original replica is left in the ISR that would
 lose records; it is refused, unless the topic's ``unclean.leader.election.enable`` allows it. So nothing depends on an
@@ -161,7 +162,7 @@ def _begin(
     partition: PartitionRegistration,
     wanted: _Replicas,
 ) -> PartitionChangeRecord | None:
-    removing = tuple(sorted(set(partition.replicas).difference(wanted)))
+    removing = tuple(sorted({*_original(partition), *_holders(partition)}.difference(wanted)))
     replicas = (*wanted, *removing)
     adding = tuple(sorted(set(replicas).difference(_original(partition))))
     target = PartitionTarget(replicas=replicas, adding=adding, removing=removing)
@@ -176,7 +177,7 @@ def _cancel(
         raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"no reassignment of {where} is in progress")
     isr = tuple(b for b in partition.isr if b in replicas)
     election = rules.election
-    needed = {*partition.isr, *partition.eligible_leader_replicas}.difference(replicas)
+    needed = _holders(partition).difference(replicas)
     if not isr and needed:
         if not rules.allows_unclean:
             raise _bad_target(where, f"without {sorted(needed)}, which the cancellation takes away, records are lost")
@@ -188,6 +189,11 @@ def _cancel(
 
 def _original(partition: PartitionRegistration) -> _Replicas:
     return tuple(b for b in partition.replicas if b not in partition.adding_replicas)
+
+
+def _holders(partition: PartitionRegistration) -> set[BrokerId]:
+    """Return the replicas that may have what is committed."""
+    return {*partition.isr, *partition.eligible_leader_replicas, *partition.last_known_elr}
 
 
 def _bad_target(where: str, problem: str) -> TidelogError:

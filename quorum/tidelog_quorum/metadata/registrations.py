@@ -106,12 +106,12 @@ class BrokerRegistration:
 class PartitionRegistration:
     """Who holds a partition and who leads it.
 
-    ``isr`` is a subset of ``replicas``, empty only where eligible leader replicas are in use (KIP-966); ``leader`` is in
-    it, or ``NO_BROKER``. ``eligible_leader_replicas`` are other replicas that hold all that is committed;
-    ``last_known_elr`` is who led last when nobody does. ``leader_epoch`` grows with each election,
-    ``partition_epoch`` with each change, so the partition epoch never grows slower. ``directories`` has
-    the log directory of each of ``replicas``, in their order. ``adding_replicas`` and ``removing_replicas`` are parts
-    of ``replicas`` while a reassignment is under way (KIP-455); what is in both was to be added by an earlier target.
+    ``isr`` is a subset of ``replicas``, empty only where eligible leader replicas are in use (KIP-966); ``leader`` is
+    in it, or ``NO_BROKER``. ``eligible_leader_replicas`` are other replicas that hold all that is committed;
+    ``last_known_elr`` is who led last when nobody does. ``leader_epoch`` grows with each election, ``partition_epoch``
+    with each change, so the partition epoch never grows slower. ``directories`` has the log directory of each of
+    ``replicas``, in their order. ``adding_replicas`` and ``removing_replicas`` are parts of ``replicas``, without a
+    common member, while a reassignment is under way (KIP-455).
     """
 
     replicas: tuple[BrokerId, ...]

@@ -164,12 +164,13 @@ class Peers:
         for node_id, address in wanted.items():
             if node_id not in self._links:
                 self._links[node_id] = self._begin(node_id, address)
-        self._follow_bootstrap(set(wanted.values()))
+        self._follow_bootstrap()
 
-    def _follow_bootstrap(self, linked: set[tuple[str, int]]) -> None:
+    def _follow_bootstrap(self) -> None:
+        voters = {(voter.host, voter.port) for voter in self.voters}
         for address in self._bootstrap:
             known_id = self._bootstrap_ids.get(address, ANY_RECEIVER)
-            wanted = address not in linked and known_id not in self._links and known_id != self._me.node_id
+            wanted = address not in voters and known_id not in self.voters and known_id != self._me.node_id
             link = self._bootstrap_links.get(address)
             if wanted and link is None:
                 self._bootstrap_links[address] = self._begin(ANY_RECEIVER, address)

@@ -52,10 +52,12 @@ class RaftReceiver(RaftServiceServicer):
         self._streams.add(task)
         hello: pb.RaftHello | None = None
         try:
-            first = (await anext(request_iterator, pb.ExchangeRequest())).hello
-            peers.check_hello(first)
-            peers.connected(first)
-            hello = first
+            first = await anext(request_iterator, None)
+            if first is None:
+                return
+            peers.check_hello(first.hello)
+            peers.connected(first.hello)
+            hello = first.hello
             yield pb.ExchangeResponse(hello=me.hello_to(hello.sender_id))
             async for request in request_iterator:
                 self._take(hello, request)

@@ -108,6 +108,8 @@ class QuorumConfig:
         self._check_membership()
         if self.controller_quorum_engine == PYSYNCOBJ:
             self._check_pysyncobj()
+        elif self.controller_quorum_pysyncobj_voters:
+            raise ValueError("controller.quorum.pysyncobj.voters is only used with controller.quorum.engine=pysyncobj")
         self.raft_config()
 
     @property

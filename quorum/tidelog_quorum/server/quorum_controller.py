@@ -246,7 +246,7 @@ class QuorumController:
         due = self._controller.tick(now_ms)
         try:
             while await self._write_next(due):
-                await asyncio.sleep(0)
+                pass
         except TidelogError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise
@@ -258,9 +258,11 @@ class QuorumController:
                 return False
             await self._wait_for_room()
             result = next(due, None)
-            if result is not None:
-                await self._write(result)
-            return result is not None
+            if result is None:
+                return False
+            await self._write(result)
+        await asyncio.sleep(0)
+        return True
 
     def _fail(self, error: Exception) -> None:
         self._failure = error

@@ -46,11 +46,13 @@ def test_load_properties_names_a_file_that_is_no_text(tmp_path: Path) -> None:
 SCRIPT = """
 import sys
 from tidelog.config.process import run_process
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, ErrorCode, error_for
 
 async def main(properties):
     if properties["do"] == "refuse":
         raise ConfigError("two\\nlines")
+    if properties["do"] == "fail":
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
     if properties["do"] == "crash":
         raise ZeroDivisionError
     print(properties["do"])
@@ -86,6 +88,11 @@ def test_run_process_ends_with_2_and_one_line(tmp_path: Path, arguments: tuple[s
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1
     assert text in ended.stderr
+
+
+def test_run_process_ends_with_1_and_one_line_when_a_disk_fails(tmp_path: Path) -> None:
+    ended = run(tmp_path, "p", "--override", "do=fail")
+    assert (ended.returncode, ended.stderr) == (1, "script.py: the disk is full\n")
 
 
 def test_run_process_shows_a_defect_with_its_traceback(tmp_path: Path) -> None:

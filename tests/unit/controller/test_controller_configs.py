@@ -6,9 +6,11 @@ import dataclasses
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tidelog.config import config_key
-from tidelog.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
+from tidelog.config import DynamicBrokerConfig, config_key, parse_config
+from tidelog.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS, override_broker_settings
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_node.server.config import NodeConfig
@@ -16,6 +18,7 @@ from tidelog_quorum.controller import Result
 from tidelog_quorum.metadata import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     FeatureLevelRecord,
+    MetadataImage,
     PartitionChangeRecord,
     TopicConfig,
     broker_settings,
@@ -236,6 +239,40 @@ def test_fewer_min_insync_replicas_end_the_eligibility_in_the_same_entry(one: An
     alter(one, kind, name, operation("min.insync.replicas", "1"))
     assert one.partition().eligible_leader_replicas == (), "it does not have what is committed from now on"
     assert len(one.log) == entries + 1
+
+
+VALUES = ("", "-1", "0", "1", "2", "50", "true", "compact", "delete", "zstd", "0.5", "*", "1:1", str(2**40))
+CHANGES = st.tuples(
+    st.sampled_from([(TOPIC, "t"), (BROKER, ""), (BROKER, "1"), (BROKER, "2")]),
+    st.integers(1, 4),
+    st.sampled_from(sorted(DYNAMIC_BROKER_KEYS))
+    | st.sampled_from([config_key(f) for f in dataclasses.fields(TopicConfig)]),
+    st.sampled_from(VALUES),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=1, max_size=15))
+def test_whatever_is_taken_can_be_resolved_by_everybody(
+    new_driver: Any, requests: list[list[tuple[tuple[int, str], int, str, str]]]
+) -> None:
+    driver = new_driver()
+    driver.up(1, 2)
+    driver.create("t", assignments=[[1, 2]])
+    for request in requests:
+        before = dict(driver.image.configs)
+        changes = [change(*where, operation(name, value, kind)) for where, kind, name, value in request]
+        results = alter_all(driver, *changes)
+        assert {code for _, code, _ in results} <= {"NONE", "INVALID_CONFIG", "INVALID_REQUEST"}
+        if all(code != "NONE" for _, code, _ in results):
+            assert driver.image.configs == before
+        effective_topic_config(driver.image, "t")
+        min_insync_replicas(driver.image, "t")
+        for broker_id in (1, 2):
+            layers = broker_settings(driver.image), broker_settings(driver.image, broker_id)
+            parse_config(DynamicBrokerConfig, override_broker_settings(*layers))
+        image = driver.image
+        assert MetadataImage.from_records(image.offset, image.epoch, image.to_records()).configs == image.configs
 
 
 def test_the_keys_that_are_read_from_files_alone_are_all_known() -> None:

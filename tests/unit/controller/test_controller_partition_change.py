@@ -327,7 +327,7 @@ def changes(draw: st.DrawFn) -> tuple[PartitionRegistration, set[int], ElectionR
 
 
 @given(changes())
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_partition_change_upholds_the_rules_whatever_changes(
     case: tuple[PartitionRegistration, set[int], ElectionRules, PartitionTarget, Election],
 ) -> None:

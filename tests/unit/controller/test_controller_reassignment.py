@@ -392,17 +392,27 @@ def test_cancellation_does_not_rely_on_an_eligible_replica_that_is_away():
     assert topic.partition().isr == (2,)
 
 
-def test_new_target_replaces_the_one_under_way_and_drops_nothing_before_it_is_in_sync():
+def test_new_target_replaces_the_one_under_way_and_drops_what_is_not_in_sync():
     topic = Topic()
     topic.alter([4, 2, 3])
-    topic.set_isr(1, 2, 3)
 
     assert topic.alter([5, 2, 3]) is None
 
-    assert topic.state() == ((5, 2, 3, 1, 4), (1, 2, 3), 1, (4, 5), (1, 4))
+    assert topic.state() == ((5, 2, 3, 1), (1, 2, 3), 1, (5,), (1,))
+    assert topic.partition().leader_epoch == 1, "4 is a replica no more"
+
+
+def test_new_target_drops_nothing_that_is_in_sync_before_it_is_itself():
+    topic = Topic()
+    topic.alter([4, 5, 3])
+    topic.set_isr(1, 2, 3, 4)
+
+    assert topic.alter([1, 2, 5]) is None
+
+    assert topic.state() == ((1, 2, 5, 3, 4), (1, 2, 3, 4), 1, (4, 5), (3, 4))
     assert topic.partition().leader_epoch == 0
-    topic.set_isr(1, 2, 3, 5)
-    assert topic.state() == ((5, 2, 3), (2, 3, 5), 5, (), ())
+    topic.set_isr(1, 2, 3, 4, 5)
+    assert topic.state() == ((1, 2, 5), (1, 2, 5), 1, (), ())
 
 
 def test_cancellation_leads_back_to_the_original_replicas_after_several_targets():

@@ -56,6 +56,12 @@ def test_a_setting_at_run_time_outdoes_the_file_in_another_unit():
     assert config.current.topic_defaults().retention_ms == 3_600_000
 
 
+def test_what_a_newer_version_has_set_is_left_out():
+    config = DynamicNodeConfig(FILE)
+    config.follow(image({"not.known.yet": "1", "message.max.bytes": "5"}))
+    assert config.current.message_max_bytes == 5
+
+
 def test_users_are_told_of_changes_alone():
     told = []
     config = DynamicNodeConfig(FILE)

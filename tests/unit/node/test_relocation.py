@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import math
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,23 @@ def test_move_is_throttled(disk):
         async with node.moving():
             await moved(node)
         assert asyncio.get_running_loop().time() - started > 0.8 * node.log().size_in_bytes / 20_000
+        await node.close()
+
+    asyncio.run(run())
+
+
+def test_move_takes_another_limit_over_while_it_waits(disk):
+    async def run():
+        node = await node_with_records(disk)
+        node.registry.relocations.change_rate(1)
+        async with node.moving():
+            await node.registry.move("t", 0, "/b")
+            move = node.registry.relocations.get(("t", 0))
+            await until(lambda: move.copy is not None and move.copy.log_end_offset)
+            await asyncio.sleep(0.05)
+            assert node.registry.relocations.get(("t", 0)) is move
+            node.registry.relocations.change_rate(math.inf)
+            await until(lambda: node.registry.relocations.get(("t", 0)) is None)
         await node.close()
 
     asyncio.run(run())

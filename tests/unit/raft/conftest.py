@@ -94,7 +94,13 @@ class EngineCluster:
         self.options = options
         self.running: dict[int, EngineProcess] = {}
 
-    async def start(self, node_id: int, cluster_id: str = CLUSTER_ID, **options: Any) -> EngineProcess:
+    async def start(
+        self,
+        node_id: int,
+        cluster_id: str = CLUSTER_ID,
+        prepare: Callable[[RecordingListener], None] = lambda _: None,
+        **options: Any,
+    ) -> EngineProcess:
         server = grpc.aio.server(options=server_options())
         host, port = self.addresses[node_id]
         server.add_insecure_port(f"{host}:{port}")
@@ -102,8 +108,10 @@ class EngineCluster:
         engine = TidelogRaft(
             node_id, cluster_id=cluster_id, config=self.config, server=server, advertised=(host, port), **arguments
         )
-        process = self.running[node_id] = EngineProcess(engine, server, RecordingListener())
+        process = EngineProcess(engine, server, RecordingListener())
+        prepare(process.listener)
         await engine.start(process.listener)
+        self.running[node_id] = process
         await server.start()
         return process
 

@@ -73,6 +73,15 @@ def test_compaction_leaves_entries_for_replicas_that_are_a_little_behind() -> No
     assert voter.raft.log.slice(6, 9) == tuple(data(i, 1) for i in (6, 7, 8))
 
 
+def test_compaction_bounds_the_bytes_that_it_leaves() -> None:
+    config = RaftConfig(1000, 100, max_trailing_entries=5, max_trailing_bytes=7)
+    entries = tuple(data(i, 1, b"abc") for i in range(1, 11))
+    voter = TestedVoter(term=1, entries=entries, config=config)
+    voter.receive(append(2, 1, (10, 1), commit=8))
+    voter.step(SnapshotTaken(snapshot_at(8, 1)))
+    assert voter.of(CompactLog) == [CompactLog(1, snapshot_at(8, 1), 7)]
+
+
 def test_snapshot_taken_is_ignored_when_it_is_no_newer_than_the_present_one() -> None:
     voter = TestedVoter(terms=[1, 1], term=1, snapshot=snapshot_at(5, 1))
     voter.receive(append(2, 1, (7, 1), commit=6))
@@ -272,6 +281,16 @@ def test_snapshot_is_forgotten_when_the_log_overtakes_it() -> None:
     voter.receive(chunk(snapshot, 4, 2))
     assert voter.of(StoreChunk) == []
     assert voter.of(InstallSnapshot) == []
+
+
+def test_snapshot_being_received_is_forgotten_by_who_is_elected() -> None:
+    voter = TestedVoter(terms=[1, 1], term=3)
+    voter.receive(chunk(snapshot_at(3, 3), 0, 4))
+    voter.receive(append(2, 3, (2, 1), (data(3, 3),)))
+    voter.sync()
+    voter.wait(1000)
+    voter.lead_with_a_commit(2)
+    assert voter.raft.commit_index == 4
 
 
 def test_append_changes_nothing_while_a_snapshot_is_being_installed() -> None:

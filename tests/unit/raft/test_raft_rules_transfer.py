@@ -139,6 +139,23 @@ def test_transfer_of_a_leader_that_resigns_ends_in_time_as_well() -> None:
     assert refusal(tested) == (7, ErrorCode.REQUEST_TIMED_OUT)
 
 
+def test_transfer_that_brings_no_leader_at_all_ends_in_time() -> None:
+    tested = leading()
+    tested.now_ms += 990
+    tested.ack(2, 1)
+    # It resigns by a check of its quorum just after the request, and its first timeout is as long as the transfer's.
+    tested.now_ms += 500
+    tested.ack(3, 1)
+    transfer(tested, 3)
+    tested.receive_and_sync(VoteRequest(2, 2, False, 0, 0, transfer=True))
+    assert tested.raft.role == Follower(None)
+    tested.now_ms += 999
+    tested.step(Tick())
+    assert tested.of(RequestRefused) == []
+    tested.wait(1)
+    assert refusal(tested) == (7, ErrorCode.REQUEST_TIMED_OUT)
+
+
 @pytest.mark.parametrize(("to", "code"), [(9, ErrorCode.VOTER_NOT_FOUND), (1, ErrorCode.INVALID_REQUEST)])
 def test_transfer_to_no_other_voter_is_refused(to: int, code: ErrorCode) -> None:
     tested = leading()

@@ -51,6 +51,12 @@ class RaftConfig:
         check=at_least(0),
         doc="Entries that stay in the log before the end of a snapshot, for followers that are a little behind.",
     )
+    max_trailing_bytes: int = setting(
+        16 * 1024 * 1024,
+        key="controller.quorum.snapshot.trailing.bytes",
+        check=at_least(0),
+        doc="Payload bytes of the entries that stay in the log before the end of a snapshot; the log is in memory.",
+    )
     max_observers: int = setting(
         16,
         key="controller.quorum.observers.max",

@@ -124,6 +124,8 @@ def _count_vote(replica: Replica, candidate: Candidate, voter: int) -> None:
 
 
 def _lead(replica: Replica) -> None:
+    # Whoever is elected has all that is committed, and so all that a snapshot stands for (leader completeness).
+    replica.incoming = None
     replica.role = Leadership(
         replica.node_id,
         replica.directory_id,

@@ -238,7 +238,7 @@ class Leadership:
         return others[len(others) // 2]
 
     def _new_observer(self, last_index: int, directory_id: bytes, now_ms: int) -> Progress:
-        """Return the progress of a log that ends at ``last_index``, with something to send to it at once if possible."""
+        """Return the progress of a log that ends at ``last_index``, with something to send at once if possible."""
         log = self._log
         next_index = last_index + 1 if last_index < log.last_index else max(log.last_index, log.first_index)
         return Progress(next_index, now_ms, directory_id)

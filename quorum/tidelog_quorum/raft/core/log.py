@@ -77,6 +77,16 @@ class RaftLog:
             position, size = position + 1, grown
         return tuple(entries[first:position]), size
 
+    def first_of_last(self, end_index: int, max_entries: int, max_bytes: int) -> int:
+        """Return where the entries up to ``end_index`` begin that are within both limits, counted from the end."""
+        index, size = end_index, 0
+        while index > max(self.start_index, end_index - max_entries):
+            size += len(self._entries[index - self.start_index - 1].payload)
+            if size > max_bytes:
+                break
+            index -= 1
+        return index + 1
+
     def append(self, entry: Entry) -> None:
         """Add the next entry."""
         assert entry.index == self.last_index + 1, (entry.index, self.last_index)

@@ -33,7 +33,7 @@ def on_snapshot_taken(replica: Replica, snapshot: Snapshot) -> None:
     assert snapshot.last_index <= replica.applied_index, (snapshot, replica.applied_index)
     assert snapshot.last_term == replica.log.term_at(snapshot.last_index), snapshot
     assert snapshot.voters == replica.voters.at(snapshot.last_index), snapshot
-    first_index = max(replica.log.first_index, _wanted_first_index(replica, snapshot))
+    first_index = _wanted_first_index(replica, snapshot)
     replica.snapshot = snapshot
     replica.compaction = (snapshot, first_index)
     replica.log.compact_to(first_index)
@@ -102,9 +102,10 @@ def drop_needless(replica: Replica) -> None:
 
 
 def _wanted_first_index(replica: Replica, snapshot: Snapshot) -> int:
-    first_index = snapshot.last_index + 1 - replica.config.max_trailing_entries
+    config = replica.config
+    first_index = replica.log.first_of_last(snapshot.last_index, config.max_trailing_entries, config.max_trailing_bytes)
     if isinstance(replica.role, Leadership):
-        return min(first_index, replica.role.retained_from(replica.now_ms))
+        return min(first_index, max(replica.role.retained_from(replica.now_ms), replica.log.first_index))
     return first_index
 
 

@@ -5,7 +5,8 @@
   the others answer although they hear from a leader. The message is sent again with every heartbeat; a second one
   finds the target in a later term and does nothing.
 - The leader goes on leading until it learns of the later term. After an election timeout it takes proposals again.
-- The request is done when another is known to lead in a later term.
+- The request is done when another is known to lead in a later term. It ends within an election timeout, before the
+  replica that has resigned could be elected again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def advance(replica: Replica, transfer: Transfer) -> None:
         replica.transfer = None
         reason = f"voter {transfer.target} has not taken over"
         replica.refuse(transfer.request_id, ErrorCode.REQUEST_TIMED_OUT, reason)
-    elif isinstance(replica.role, Leadership) and replica.term == transfer.term:
+    elif isinstance(replica.role, Leadership):
         _ask_target(replica, replica.role, transfer)
 
 

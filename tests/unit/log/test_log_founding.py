@@ -1,0 +1,110 @@
+"""A new partition whose folder is made later: nothing is there before the first record, all of it with it."""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from tidelog.errors import TidelogError
+from tidelog.ids import BrokerId, TopicId
+from tidelog_node.log import LogConfig, LogDirectory
+
+PATH = Path("/data")
+FOLDER = PATH / "topic-0"
+TOPIC_ID = TopicId(bytes(range(16)))
+
+
+def _open(disk):
+    return LogDirectory.open(PATH, cluster_id="alpha", node_id=BrokerId(1), files=disk)
+
+
+@pytest.fixture
+def directory(disk):
+    return _open(disk)
+
+
+@pytest.fixture
+def log(directory):
+    return directory.open_log("topic", 0, TOPIC_ID, LogConfig(), may_found_later=True)
+
+
+def _has_folder(disk):
+    return FOLDER.name in disk.listdir(PATH)
+
+
+def test_unfounded_log_is_empty_and_has_no_folder(disk, directory, log):
+    assert not log.is_founded
+    assert not _has_folder(disk)
+    assert ("topic", 0) in directory
+    assert (log.log_start_offset, log.log_end_offset, log.read(0, 100, 10), log.flush()) == (0, 0, b"", 0)
+    assert log.delete_expired(10**15, 0) == []
+    log.assign_epoch_start(3, 0)
+    log.truncate_to(0)
+    assert not _has_folder(disk)
+
+
+@pytest.mark.parametrize("as_leader", [True, False])
+def test_first_append_puts_the_folder_on_the_disk_before_the_record(disk, log, batch_of, as_leader):
+    if as_leader:
+        log.append_as_leader(batch_of(b"a"), 0, now_ms=0)
+    else:
+        log.append_as_follower(batch_of(b"a"))
+    assert log.is_founded
+    for seed in range(20):
+        crashed = disk.crashed_copy(random.Random(seed))
+        again = _open(crashed)
+        assert again.topic_id("topic", 0) == TOPIC_ID
+        again.close(clean=False)
+    assert disk.size_of(FOLDER / "00000000000000000000.log") > 0
+
+
+def test_founding_in_the_background_is_done_once(disk, log, batch_of):
+    log.complete_founding()
+    assert log.is_founded
+    assert sorted(disk.listdir(FOLDER)) == ["00000000000000000000.log", "partition.metadata"]
+    log.complete_founding()
+    log.append_as_leader(batch_of(b"a"), 0, now_ms=0)
+    log.close()
+    assert disk.handle_count == 1, "the lock of the directory"
+
+
+def test_closed_unfounded_log_leaves_nothing_and_can_be_created_again(disk, directory, log, batch_of):
+    log.close()
+    log.complete_founding()
+    assert not _has_folder(disk)
+    directory.close(clean=True)
+    again = _open(disk).open_log("topic", 0, TOPIC_ID, LogConfig())
+    assert again.append_as_leader(batch_of(b"a"), 0, now_ms=0).base_offset == 0
+
+
+def test_condemned_unfounded_log_leaves_nothing(disk, directory, log):
+    condemned = log.condemn()
+    log.complete_founding()
+    assert not _has_folder(disk)
+    assert condemned.name not in disk.listdir(PATH)
+
+
+def test_log_that_begins_elsewhere_is_founded(disk, log):
+    log.truncate_fully_and_start_at(7)
+    assert log.is_founded
+    assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+    assert "00000000000000000007.log" in disk.listdir(FOLDER)
+
+
+def test_append_is_refused_while_the_folder_cannot_be_made_and_tried_again(disk, log, batch_of):
+    disk.fail("mkdir", errno.ENOSPC)
+    with pytest.raises(TidelogError, match="topic-0"):
+        log.append_as_leader(batch_of(b"a"), 0, now_ms=0)
+    assert (log.is_founded, log.log_end_offset) == (False, 0)
+    disk.heal()
+    assert log.append_as_leader(batch_of(b"a"), 0, now_ms=0).base_offset == 0
+
+
+def test_folder_that_is_there_is_not_taken_for_a_new_one(disk, directory):
+    disk.mkdir(FOLDER)
+    disk.write_bytes(FOLDER / "partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
+    with pytest.raises(TidelogError, match="holds topic id"):
+        directory.open_log("topic", 0, TOPIC_ID, LogConfig(), may_found_later=True)

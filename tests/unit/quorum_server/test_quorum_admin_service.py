@@ -1,0 +1,171 @@
+"""QuorumService over a real connection: what it asks of the engine, and the engine's errors as statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import error_from_rpc, open_channel, server_options
+from tidelog.transport.binding import bind_port
+from tidelog.transport.status import trailing_value
+from tidelog.v1 import common_pb2
+from tidelog.v1 import quorum_service_pb2 as pb
+from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub, add_QuorumServiceServicer_to_server
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, ReplicaDescription
+from tidelog_quorum.server.quorum_service import QuorumService
+
+DIRECTORY = b"d" * 16
+
+
+class ScriptedEngine:
+    """Leads, notes what it is asked, and fails with ``failure`` when that is set."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.failure: TidelogError | None = None
+
+    async def read_barrier(self) -> int:
+        self._do("barrier")
+        return 9
+
+    def describe(self) -> QuorumDescription:
+        voters = (
+            ReplicaDescription(1, DIRECTORY, "a", 1, 9, 0, 0),
+            ReplicaDescription(2, b"", "b", 2, 0, None, None),
+        )
+        observers = (ReplicaDescription(7, DIRECTORY, "o", 3, 5, 40, 1500),)
+        return QuorumDescription(LeaderAndEpoch(1, 3, True), 8, voters, observers, -1, 1)
+
+    async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
+        self._do("add", voter, timeout_ms)
+
+    async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
+        self._do("remove", voter_id, directory_id, timeout_ms)
+
+    async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
+        self._do("transfer", to, timeout_ms)
+        return 2 if to is None else to
+
+    async def take_snapshot(self) -> tuple[int, int]:
+        self._do("snapshot")
+        return 8, 3
+
+    def _do(self, *what: Any) -> None:
+        self.asked.append(what)
+        if self.failure is not None:
+            raise self.failure
+
+
+class KnownQuorum:
+    """What the answers need of the controller: who leads, and where."""
+
+    leader = LeaderAndEpoch(2, 3, False)
+    voters = VoterSet([Voter(1, "a", 1), Voter(2, "b", 2)])
+
+
+Test = Callable[[Any, ScriptedEngine], Awaitable[None]]
+
+
+def serve(test: Test) -> None:
+    async def run() -> None:
+        server, engine = grpc.aio.server(options=server_options()), ScriptedEngine()
+        port = bind_port(server, "127.0.0.1", 0)
+        quorum: Any = KnownQuorum()
+        raft: Any = engine
+        add_QuorumServiceServicer_to_server(QuorumService("c1", raft, quorum), server)
+        await server.start()
+        try:
+            async with open_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(10):
+                await test(QuorumServiceStub(channel), engine)
+        finally:
+            await server.stop(0)
+
+    asyncio.run(run())
+
+
+async def failure(call: Awaitable[object]) -> tuple[TidelogError, grpc.aio.AioRpcError]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return error_from_rpc(caught.value), caught.value
+
+
+def test_quorum_service_describes_after_a_read_barrier() -> None:
+    async def test(stub: Any, engine: ScriptedEngine) -> None:
+        quorum = await stub.DescribeQuorum(pb.DescribeQuorumRequest())
+        assert engine.asked == [("barrier",)]
+        assert (quorum.cluster_id, quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == ("c1", 1, 3, 8)
+        assert (quorum.snapshot_offset, quorum.log_start_offset) == (-1, 1)
+        ages = [(v.replica_id, v.last_fetch_age_ms, v.last_caught_up_age_ms) for v in quorum.voters]
+        assert ages == [(1, 0, 0), (2, -1, -1)]
+        [observer] = quorum.observers
+        assert (observer.replica_id, observer.endpoint.host, observer.endpoint.port) == (7, "o", 3)
+        assert (observer.directory_id, observer.log_end_offset, observer.last_caught_up_age_ms) == (DIRECTORY, 5, 1500)
+
+    serve(test)
+
+
+def test_quorum_service_passes_changes_on() -> None:
+    async def test(stub: Any, engine: ScriptedEngine) -> None:
+        endpoint = common_pb2.Endpoint(host="h", port=9)
+        await stub.AddRaftVoter(pb.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint))
+        await stub.RemoveRaftVoter(pb.RemoveRaftVoterRequest(voter_id=0, timeout_ms=77))
+        named = await stub.TransferLeadership(pb.TransferLeadershipRequest(voter_id=1))
+        chosen = await stub.TransferLeadership(pb.TransferLeadershipRequest(voter_id=-1, timeout_ms=5))
+        snapshot = await stub.TakeSnapshot(pb.TakeSnapshotRequest())
+        assert engine.asked == [
+            ("add", Voter(4, "h", 9, DIRECTORY), 10_000),
+            ("remove", 0, b"", 77),
+            ("transfer", 1, 10_000),
+            ("transfer", None, 5),
+            ("snapshot",),
+        ]
+        assert (named.leader_id, chosen.leader_id) == (1, 2)
+        assert (snapshot.snapshot_offset, snapshot.log_start_offset) == (8, 3)
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4)),
+        ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4, endpoint=common_pb2.Endpoint(host="h", port=70_000))),
+        ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=-1, endpoint=common_pb2.Endpoint(host="h", port=1))),
+        ("RemoveRaftVoter", pb.RemoveRaftVoterRequest(voter_id=1, directory_id=b"short")),
+        ("TransferLeadership", pb.TransferLeadershipRequest(voter_id=-2)),
+    ],
+)
+def test_quorum_service_refuses_requests_of_a_wrong_form(method: str, request_: Any) -> None:
+    async def test(stub: Any, engine: ScriptedEngine) -> None:
+        error, _ = await failure(getattr(stub, method)(request_))
+        assert error.code is ErrorCode.INVALID_REQUEST
+        assert engine.asked == []
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER],
+)
+def test_quorum_service_gives_the_engines_errors_and_names_the_leader(code: ErrorCode) -> None:
+    async def test(stub: Any, engine: ScriptedEngine) -> None:
+        engine.failure = error_for(code, "because of 7")
+        for call in (
+            stub.RemoveRaftVoter(pb.RemoveRaftVoterRequest(voter_id=1)),
+            stub.DescribeQuorum(pb.DescribeQuorumRequest()),
+            stub.TakeSnapshot(pb.TakeSnapshotRequest()),
+        ):
+            error, rpc_error = await failure(call)
+            assert (error.code, error.message) == (code, "because of 7")
+            hint = "b:2" if code is ErrorCode.NOT_CONTROLLER else None
+            assert trailing_value(rpc_error, "tidelog-leader-endpoint") == hint
+
+    serve(test)

@@ -1,0 +1,206 @@
+"""Engines that come and go: observers, voters added and removed, leadership handed over."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_quorum.raft import RaftConfig, SnapshotConfig, Voter, VoterSet
+
+FAST = RaftConfig(election_timeout_ms=300, heartbeat_interval_ms=30, max_trailing_entries=5)
+Engines = Callable[..., Any]
+WaitUntil = Callable[..., Any]
+
+
+async def commit(process: Any, payload: bytes) -> None:
+    """Propose and wait until it is committed, and with it that the voters know each other's directory ids."""
+    async with asyncio.timeout(15):
+        while not all(v.directory_id for v in process.listener.voters):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        index = process.engine.propose(payload, process.engine.leader.epoch)
+        while process.listener.last_index < index:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+def voter_of(cluster: Any, node_id: int) -> Voter:
+    return Voter(node_id, *cluster.addresses[node_id])
+
+
+def test_engines_tell_each_other_their_directory_ids(new_engines: Engines, wait_until: WaitUntil) -> None:
+    async def run() -> None:
+        async with new_engines(3, FAST) as cluster:
+            directories = {i: p.engine.directory_id for i, p in cluster.running.items()}
+            assert all(len(d) == 16 for d in directories.values())
+            for process in cluster.running.values():
+                await wait_until(
+                    lambda p=process: {v.voter_id: v.directory_id for v in p.listener.voters} == directories
+                )
+
+    asyncio.run(run())
+
+
+def test_observer_follows_the_log_and_never_counts(new_engines: Engines, wait_until: WaitUntil) -> None:
+    async def run() -> None:
+        async with new_engines(1, FAST, others=1) as cluster:
+            leader = await cluster.leader()
+            await commit(leader, b"before")
+            observer = await cluster.start(2)
+            await commit(leader, b"after")
+            await wait_until(lambda: observer.listener.payloads == [b"before", b"after"])
+            assert observer.engine.leader.leader_id == 1
+            description = leader.engine.describe()
+            assert [v.replica_id for v in description.voters] == [1]
+            [seen] = description.observers
+            assert (seen.replica_id, seen.directory_id) == (2, observer.engine.directory_id)
+            assert (seen.host, seen.port) == cluster.addresses[2]
+            await cluster.stop(2)
+            await commit(leader, b"alone")
+            await wait_until(lambda: not leader.engine.describe().observers)
+
+    asyncio.run(run())
+
+
+def test_observer_that_only_knows_a_bootstrap_address_finds_the_quorum(
+    new_engines: Engines, wait_until: WaitUntil
+) -> None:
+    async def run() -> None:
+        async with new_engines(2, FAST, others=1) as cluster:
+            leader = await cluster.leader()
+            observer = await cluster.start(3, voters=VoterSet(), bootstrap=list(cluster.addresses.values()))
+            await commit(leader, b"x")
+            await wait_until(lambda: observer.listener.payloads == [b"x"])
+            assert observer.listener.voters.ids == (1, 2)
+
+    asyncio.run(run())
+
+
+def test_voter_is_added_and_removed_again(new_engines: Engines, wait_until: WaitUntil) -> None:
+    async def run() -> None:
+        policy = SnapshotConfig(max_bytes_between=2**40, max_interval_ms=0, chunk_bytes=100)
+        async with new_engines(1, FAST, others=1, snapshots=policy) as cluster:
+            leader = await cluster.leader()
+            for number in range(50):
+                await commit(leader, b"%d" % number)
+            await leader.engine.take_snapshot()
+            joining = await cluster.start(2)
+            await wait_until(lambda: bool(leader.engine.describe().observers))
+            await leader.engine.add_voter(voter_of(cluster, 2), 10_000)
+            assert [v.replica_id for v in leader.engine.describe().voters] == [1, 2]
+            with pytest.raises(TidelogError) as twice:
+                await leader.engine.add_voter(voter_of(cluster, 2), 10_000)
+            assert twice.value.code is ErrorCode.DUPLICATE_VOTER
+            await wait_until(lambda: joining.listener.voters.ids == (1, 2))
+            await leader.engine.remove_voter(2, b"", 10_000)
+            assert [v.replica_id for v in leader.engine.describe().voters] == [1]
+            await cluster.stop(2)
+            await commit(leader, b"alone")
+
+    asyncio.run(run())
+
+
+def test_leader_that_is_removed_hands_over_and_follows(new_engines: Engines, wait_until: WaitUntil) -> None:
+    async def run() -> None:
+        async with new_engines(3, FAST) as cluster:
+            leader = await cluster.leader()
+            leader_id = leader.engine.leader.leader_id
+            await commit(leader, b"before")
+            await leader.engine.remove_voter(leader_id, b"", 10_000)
+            await wait_until(lambda: leader.engine.leader.leader_id not in (None, leader_id))
+            new = cluster.running[leader.engine.leader.leader_id]
+            await wait_until(lambda: new.engine.leader.is_self)
+            await commit(new, b"after")
+            await wait_until(lambda: leader.listener.payloads == [b"before", b"after"])
+            assert leader_id not in new.listener.voters
+
+    asyncio.run(run())
+
+
+def test_changes_of_voters_are_refused_with_their_reasons(new_engines: Engines) -> None:
+    async def run() -> None:
+        async with new_engines(2, FAST) as cluster:
+            leader = await cluster.leader()
+            follower = next(p for p in cluster.running.values() if p is not leader)
+            await leader.engine.read_barrier()
+
+            async def code_of(call: Any) -> ErrorCode:
+                with pytest.raises(TidelogError) as refused:
+                    await call
+                return refused.value.code
+
+            assert await code_of(leader.engine.add_voter(Voter(9, "h", 1), 200)) is ErrorCode.VOTER_NOT_FOUND
+            assert await code_of(leader.engine.remove_voter(9, b"", 200)) is ErrorCode.VOTER_NOT_FOUND
+            assert await code_of(leader.engine.transfer_leadership(9, 200)) is ErrorCode.VOTER_NOT_FOUND
+            assert await code_of(follower.engine.remove_voter(1, b"", 200)) is ErrorCode.NOT_CONTROLLER
+            assert await code_of(follower.engine.transfer_leadership(None, 200)) is ErrorCode.NOT_CONTROLLER
+            with pytest.raises(TidelogError, match="NOT_CONTROLLER"):
+                follower.engine.describe()
+
+    asyncio.run(run())
+
+
+def test_leadership_is_handed_over_on_request(new_engines: Engines, wait_until: WaitUntil) -> None:
+    async def run() -> None:
+        async with new_engines(3, FAST) as cluster:
+            leader = await cluster.leader()
+            await commit(leader, b"x")
+            to = next(i for i, p in cluster.running.items() if p is not leader)
+            assert await leader.engine.transfer_leadership(to, 5_000) == to
+            await wait_until(lambda: cluster.running[to].engine.leader.is_self)
+            await commit(cluster.running[to], b"y")
+            await wait_until(lambda: leader.listener.payloads == [b"x", b"y"])
+
+    asyncio.run(run())
+
+
+def test_leader_that_stops_hands_over_at_once(new_engines: Engines, wait_until: WaitUntil) -> None:
+    async def run() -> float:
+        config = RaftConfig(election_timeout_ms=2_000, heartbeat_interval_ms=100)
+        async with new_engines(3, config) as cluster:
+            leader = await cluster.leader()
+            await commit(leader, b"x")
+            started = asyncio.get_running_loop().time()
+            await cluster.stop(leader.engine.leader.leader_id)
+            await cluster.leader()
+            return asyncio.get_running_loop().time() - started
+
+    assert asyncio.run(run()) < 1.5
+
+
+def test_leader_that_stops_alone_waits_no_longer_than_an_election(new_engines: Engines) -> None:
+    async def run() -> float:
+        async with new_engines(2, FAST) as cluster:
+            leader = await cluster.leader()
+            other = next(i for i, p in cluster.running.items() if p is not leader)
+            await cluster.stop(other)
+            started = asyncio.get_running_loop().time()
+            await cluster.stop(3 - other)
+            return asyncio.get_running_loop().time() - started
+
+    assert asyncio.run(run()) < 2
+
+
+def test_voter_that_has_lost_its_disk_is_refused_until_it_is_removed(
+    new_engines: Engines, wait_until: WaitUntil, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with new_engines(3, FAST) as cluster:
+            leader = await cluster.leader()
+            await commit(leader, b"x")
+            lost = next(i for i, p in cluster.running.items() if p is not leader)
+            await cluster.stop(lost)
+            shutil.rmtree(cluster.root / str(lost))
+            again = await cluster.start(lost)
+            await wait_until(lambda: "it must be removed from the voters" in caplog.text)
+            assert again.listener.payloads == []
+            await leader.engine.remove_voter(lost, b"", 5_000)
+            await wait_until(lambda: again.listener.payloads == [b"x"])
+            await leader.engine.add_voter(voter_of(cluster, lost), 10_000)
+            voters = {v.replica_id: v.directory_id for v in leader.engine.describe().voters}
+            assert voters[lost] == again.engine.directory_id
+
+    asyncio.run(run())
