@@ -6,12 +6,12 @@ while, in every voter set that some replica goes by, a majority would be left. E
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from raft_properties import require
 from raft_simulation import voter
-from sim.schedule import Action
+from sim.schedule import LEADER, Action
 from sim.world import Noise, World, mix
 
 from tidelog_quorum.raft.core import Command, Commit, Persist, Send
@@ -21,17 +21,20 @@ from tidelog_quorum.raft.core.messages import AppendResponse, TimeoutNow, VoteRe
 from tidelog_quorum.raft.core.voters import VoterSet
 
 MAX_REPLICAS = 7
-AMBUSHES: tuple[tuple[type, type | None], ...] = (
-    (Persist, None),
-    (Send, VoteResponse),
-    (Send, AppendResponse),
-    (Commit, None),
-    (CompactLog, None),
-    (InstallSnapshot, None),
-    (StoreChunk, None),
-    (Send, TimeoutNow),
+AMBUSHES: tuple[Callable[[Command], bool], ...] = (
+    lambda command: isinstance(command, Persist),
+    lambda command: (
+        isinstance(command, Send) and isinstance(command.message, VoteResponse) and _is_vote(command.message)
+    ),
+    lambda command: isinstance(command, Send) and isinstance(command.message, AppendResponse),
+    lambda command: isinstance(command, Commit),
+    lambda command: isinstance(command, CompactLog),
+    lambda command: isinstance(command, InstallSnapshot),
+    lambda command: isinstance(command, StoreChunk),
+    lambda command: isinstance(command, Send) and isinstance(command.message, TimeoutNow),
 )
 """What a replica may be crashed right after."""
+AFTER_A_VOTE = 1
 
 
 class Nemesis:
@@ -141,8 +144,7 @@ class Nemesis:
         action = self._ambushed.get(node_id)
         if action is None:
             return
-        kind, message = AMBUSHES[action.extra]
-        if type(command) is kind and (message is None or isinstance(command.message, message)):  # type: ignore[union-attr]
+        if AMBUSHES[action.extra](command):
             del self._ambushed[node_id]
             self.world.doomed[node_id] = (action.amount, action.span_ms)
 
@@ -175,6 +177,19 @@ class Nemesis:
                 self._cut_way(other, node_id, action)
             if action.amount != 1:
                 self._cut_way(node_id, other, action)
+
+    def _orphan(self, action: Action) -> None:
+        """A leader takes proposals and a change of the voters (``extra``), and is alone with them from then on."""
+        node_id = self.world.leader()
+        if node_id is None or not self._takes_events(node_id):
+            return
+        at_leader = replace(action, target=LEADER)
+        self._propose(at_leader)
+        if action.extra == 1:
+            self._remove_voter(replace(action, amount=0))
+        elif action.extra == 2:
+            self._add_voter(replace(action, amount=0))
+        self._isolate(replace(at_leader, target=self._index_of(node_id), amount=0))
 
     def _split(self, action: Action) -> None:
         """The bits of a number say who is on which side."""
@@ -228,7 +243,7 @@ class Nemesis:
 
     def _stampede(self, action: Action) -> None:
         """All clocks jump past an election timeout at once; who votes then crashes (``extra``) and is back at once."""
-        after_a_vote = replace(action, amount=0, extra=AMBUSHES.index((Send, VoteResponse)))
+        after_a_vote = replace(action, amount=0, extra=AFTER_A_VOTE)
         for node_id, around in self.world.around.items():
             around.offset_ms += action.amount
             if self._takes_events(node_id):
@@ -352,3 +367,7 @@ class Nemesis:
 
     def _end_us(self, action: Action) -> int:
         return self.world.now_us + action.span_ms * 1000
+
+
+def _is_vote(response: VoteResponse) -> bool:
+    return response.granted and not response.pre_vote

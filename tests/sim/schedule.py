@@ -151,6 +151,12 @@ def _isolate(rng: random.Random, at_ms: int) -> Action:
     return Action(0, at_ms, "isolate", _someone(rng), rng.choice([20, 100, 200, 400]), rng.randrange(4))
 
 
+def _orphan(rng: random.Random, at_ms: int) -> Action:
+    return Action(
+        0, at_ms, "orphan", rng.randrange(8), rng.choice([120, 200, 400]), rng.choice([0, 1, 4]), rng.randrange(4)
+    )
+
+
 def _split(rng: random.Random, at_ms: int) -> Action:
     return Action(0, at_ms, "split", rng.randrange(8), rng.choice([50, 200, 400]), rng.randrange(1 << 8))
 
@@ -164,7 +170,7 @@ def _noise(rng: random.Random, at_ms: int) -> Action:
 
 
 def _replay(rng: random.Random, at_ms: int) -> Action:
-    return Action(0, at_ms, "replay", 0, 0, rng.randrange(1, 1 << 16), rng.choice([1, 3]))
+    return Action(0, at_ms, "replay", 0, 0, rng.randrange(1, 1 << 16), rng.choice([1, 3, 12]))
 
 
 def _stall(rng: random.Random, at_ms: int) -> Action:
@@ -224,6 +230,7 @@ FAULTS = {
     "pause": _pause,
     "cut": _cut,
     "isolate": _isolate,
+    "orphan": _orphan,
     "split": _split,
     "noise": _noise,
     "replay": _replay,

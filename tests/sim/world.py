@@ -16,10 +16,12 @@ from raft_simulation import Letter, SimulatedCluster
 from sim.schedule import STALE_LEADER, Schedule
 
 from tidelog_quorum.raft.core import Command, Event, Leadership, Raft, RandomMs, Tick
-from tidelog_quorum.raft.core.messages import Snapshot
+from tidelog_quorum.raft.core.messages import Snapshot, SnapshotResponse, TimeoutNow, VoteRequest, VoteResponse
 
 FOREVER = 1 << 60
 SPINS_ALLOWED = 20
+REMEMBERED = (VoteRequest, VoteResponse, TimeoutNow, SnapshotResponse)
+"""Messages that are rare, and so all kept to be replayed; of the others every fifth is."""
 
 
 def mix(*numbers: int) -> int:
@@ -284,7 +286,7 @@ class World:
         count = self._sent[way] = self._sent.get(way, 0) + 1
         dice = mix(self.schedule.seed, letter.sender, letter.to, count)
         delay_us = 300 + dice % 2_500
-        if count % 5 == 0 and len(self.history) < 300:
+        if (count % 5 == 0 or type(letter.message) in REMEMBERED) and len(self.history) < 300:
             self.history.append(letter)
         late = False
         for noise in self.noises:

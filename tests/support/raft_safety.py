@@ -102,6 +102,8 @@ class SafetyChecker:
         """Log Matching: an index and a term name one entry, and one entry before it; so whole prefixes are equal."""
         raft = node.raft
         assert raft is not None
+        if write.truncate_from is not None:
+            self.check_voters_in_force(node_id, raft)
         if not write.entries:
             return
         before = raft.log.term_at(write.entries[0].index - 1)
@@ -115,6 +117,18 @@ class SafetyChecker:
             elif known[1] != before or known[0] != entry:
                 raise PropertyViolatedError("LogMatching", f"node {node_id}: {entry} after {before}, was {known}")
             before = entry.term
+
+    def check_voters_in_force(self, node_id: int, raft: Raft) -> None:
+        """A replica goes by the voters of an entry that its log has, of its snapshot, or of its configuration."""
+        index, voters = raft.voters_index, raft.voters
+        if raft.snapshot is not None and index <= raft.snapshot.last_index:
+            right = raft.snapshot.voters == voters
+        elif index == 0:
+            right = voters == self.voter_sets[0][1]
+        else:
+            [entry] = raft.log.slice(index, index + 1) or [None]
+            right = entry is not None and entry.kind is EntryKind.VOTERS and entry.payload == voters.encode()
+        require(right, "VotersOfLog", f"node {node_id} goes by {voters} at {index}")
 
     def check_commands_of_commit(self, node_id: int, node: CheckedNode, entries: tuple[Entry, ...]) -> None:
         """State Machine Safety: everybody applies the same entry at an index, without gaps, and from its disk."""
@@ -193,11 +207,22 @@ class SafetyChecker:
         hard_state = node.disk.hard_state
         own = (hard_state.term, hard_state.voted_for) == (term, node_id)
         require(own, "VoteNotDurable", f"{node_id} leads in {term} with {hard_state}")
+        self._check_votes(node_id, node.raft, term)
         index = max((end for t, end in self._committed_by_term.items() if t < term), default=0)
         log = node.raft.log
         if index and index > _snapshot_index(node.disk):
             has = index <= log.last_index and log.term_at(index) == self.committed[index - 1].term
             require(has, "LeaderCompleteness", f"{node_id} leads in {term} without {self.committed[index - 1]}")
+
+    def _check_votes(self, node_id: int, raft: Raft, term: int) -> None:
+        count = 0
+        for voter in raft.voters:
+            disk = self._disk_of(voter)
+            if disk is not None:
+                own = voter.voter_id == node_id and raft.voters.is_voter(node_id, disk.directory_id)
+                count += own or self._votes.get((voter.voter_id, disk.directory_id, term)) == node_id
+        if count <= len(raft.voters) // 2:
+            raise PropertyViolatedError("ElectedByMajority", f"{node_id} leads in {term} with {count} votes")
 
     def _check_commit(self, node_id: int, raft: Raft, commit: int, term: int, leads: bool) -> None:
         # Who resigned in this very step may have committed as a leader before.
@@ -211,7 +236,9 @@ class SafetyChecker:
             self._digests.append(digest_after(self._digests[-1], entry))
             if entry.kind is EntryKind.VOTERS:
                 self._commit_change(entry)
-        if self.committed[commit - 1].term != raft.log.term_at(commit):
+        if raft.log.term_at(commit) != term:
+            raise PropertyViolatedError("CommitOfOlderTerm", f"leader {node_id} of {term}: {raft.log.term_at(commit)}")
+        if self.committed[commit - 1].term != term:
             raise PropertyViolatedError("StateMachineSafety", f"leader {node_id} of {term} commits another at {commit}")
         self._committed_by_term[term] = max(commit, self._committed_by_term.get(term, 0))
         self._check_durable(raft, commit)

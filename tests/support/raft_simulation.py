@@ -134,7 +134,7 @@ class SimulatedCluster:
             ReadFailed: self._do_read_failed,
             ProposalAccepted: _do_nothing,
             ProposalRejected: _do_nothing,
-            VotersChanged: _do_nothing,
+            VotersChanged: self._do_voters_changed,
             CompactLog: self._do_compact,
             SendSnapshot: self._do_send_snapshot,
             StoreChunk: self._do_store_chunk,
@@ -351,6 +351,13 @@ class SimulatedCluster:
 
     def _do_leader_changed(self, node_id: int, _node: SimulatedNode, command: LeaderChanged) -> None:
         self.checker.check_leader(node_id, command.leader_id, command.term)
+
+    def _do_voters_changed(self, node_id: int, node: SimulatedNode, command: VotersChanged) -> None:
+        raft = node.raft
+        assert raft is not None
+        told = (command.voters, command.index) == (raft.voters, raft.voters_index)
+        require(told, "VotersOfLog", f"node {node_id} tells {command}, goes by {raft.voters}")
+        self.checker.check_voters_in_force(node_id, raft)
 
     def _do_read_ready(self, _node_id: int, node: SimulatedNode, command: ReadReady) -> None:
         floor = self._read_floor[command.request_id]

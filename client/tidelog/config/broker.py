@@ -301,6 +301,7 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "controller.quorum.observers.max",
         "controller.quorum.pysyncobj.voters",
         "controller.quorum.snapshot.chunk.bytes",
+        "controller.quorum.snapshot.trailing.bytes",
         "controller.quorum.snapshot.trailing.entries",
         "controller.quorum.voters",
         "default.replication.factor",

@@ -98,6 +98,11 @@ class IsrChanges:
         refused: dict[Partition, IsrChangeRefused] = {}
         for partition, proposal in batch.items():
             result = results.get((partition.topic_id, partition.index))
+            if result is not None and result.error.code == ErrorCode.NEW_LEADER_ELECTED.code:
+                # Done, and there is nothing to try again: this node leads no more, as the metadata will say.
+                logger.info("The ISR of %s is changed: %s", partition, result.error.message)
+                partition.step(IsrChangeRefused(proposal.proposal_id, ErrorCode.NEW_LEADER_ELECTED))
+                continue
             if result is None or result.HasField("error"):
                 refused[partition] = _refusal(partition, proposal, result)
                 continue

@@ -66,6 +66,7 @@ def incremental_alter_configs(
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
     counts = Counter((r.resource.type, r.resource.name) for r in request.resources)
     records: list[MetadataRecord] = []
+    seen = image
     results: dict[tuple[int, str], pb.ConfigResourceResult] = {}
     for wanted in request.resources:
         key = (wanted.resource.type, wanted.resource.name)
@@ -74,9 +75,14 @@ def incremental_alter_configs(
             if counts[key] > 1:
                 text = f"the resource {wanted.resource.name!r} is named {counts[key]} times"
                 raise error_for(ErrorCode.INVALID_REQUEST, text)
-            records += _alter(image, own, wanted)
+            changed = _alter(seen, own, wanted)
         except TidelogError as error:
             results[key].error.CopyFrom(error_message(error))
+            continue
+        records += changed
+        if changed and wanted.resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_BROKER:
+            # The other resources must fit this one.
+            seen = seen.apply(seen.offset + 1, seen.epoch, changed)
     if request.validate_only:
         records = []
     records += rule_changes(image, own, records)

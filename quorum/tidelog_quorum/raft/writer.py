@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog_quorum.raft.storage import RaftStorage, StoredState, Write, Written
+from tidelog_quorum.raft.storage import RaftStorage, Write, Written
+from tidelog_quorum.raft.stored_log import StoredState
 
 logger = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 10

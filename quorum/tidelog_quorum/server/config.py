@@ -73,6 +73,7 @@ class QuorumConfig:
     controller_quorum_append_max_inflight: int = _setting_of(RaftConfig, "max_inflight_appends")
     controller_quorum_append_max_inflight_bytes: int = _setting_of(RaftConfig, "max_inflight_bytes")
     controller_quorum_snapshot_trailing_entries: int = _setting_of(RaftConfig, "max_trailing_entries")
+    controller_quorum_snapshot_trailing_bytes: int = _setting_of(RaftConfig, "max_trailing_bytes")
     controller_quorum_snapshot_chunk_bytes: int = _setting_of(SnapshotConfig, "chunk_bytes")
     controller_quorum_observers_max: int = _setting_of(RaftConfig, "max_observers")
     broker_session_timeout_ms: int = setting(
@@ -165,6 +166,7 @@ class QuorumConfig:
             max_inflight_appends=self.controller_quorum_append_max_inflight,
             max_inflight_bytes=self.controller_quorum_append_max_inflight_bytes,
             max_trailing_entries=self.controller_quorum_snapshot_trailing_entries,
+            max_trailing_bytes=self.controller_quorum_snapshot_trailing_bytes,
             max_observers=self.controller_quorum_observers_max,
         )
 

@@ -190,6 +190,16 @@ def test_the_settings_of_all_brokers_must_fit_what_is_set_on_each(one: Any) -> N
     assert alter(one, BROKER, "2", operation("log.cleaner.min.compaction.lag.ms", "61"))[0] == "INVALID_CONFIG"
 
 
+def test_the_resources_of_one_request_must_fit_each_other(one: Any) -> None:
+    results = alter_all(
+        one,
+        change(BROKER, "", operation("log.cleaner.max.compaction.lag.ms", "10")),
+        change(BROKER, "2", operation("log.cleaner.min.compaction.lag.ms", "50")),
+        change(TOPIC, "t", operation("min.compaction.lag.ms", "60")),
+    )
+    assert [code for _, code, _ in results] == ["NONE", "INVALID_CONFIG", "INVALID_CONFIG"]
+
+
 def test_the_controller_resolves_a_topics_settings_topic_cluster_file_default(one: Any) -> None:
     own = TopicConfig(min_insync_replicas=3, unclean_leader_election_enable=True)
     assert (min_insync_replicas(one.image, "t", own), min_insync_replicas(one.image, "t")) == (3, 1)

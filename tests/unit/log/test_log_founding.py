@@ -10,6 +10,7 @@ import pytest
 
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerId, TopicId
+from tidelog.records import assign_offsets
 from tidelog_node.log import LogConfig, LogDirectory
 
 PATH = Path("/data")
@@ -51,7 +52,9 @@ def test_first_append_puts_the_folder_on_the_disk_before_the_record(disk, log, b
     if as_leader:
         log.append_as_leader(batch_of(b"a"), 0, now_ms=0)
     else:
-        log.append_as_follower(batch_of(b"a"))
+        batch = bytearray(batch_of(b"a"))
+        assign_offsets(batch, 0, 0)
+        log.append_as_follower(bytes(batch))
     assert log.is_founded
     for seed in range(20):
         crashed = disk.crashed_copy(random.Random(seed))
@@ -77,7 +80,8 @@ def test_closed_unfounded_log_leaves_nothing_and_can_be_created_again(disk, dire
     assert not _has_folder(disk)
     directory.close(clean=True)
     again = _open(disk).open_log("topic", 0, TOPIC_ID, LogConfig())
-    assert again.append_as_leader(batch_of(b"a"), 0, now_ms=0).base_offset == 0
+    again.append_as_leader(batch_of(b"a"), 0, now_ms=0)
+    assert again.log_end_offset == 1
 
 
 def test_condemned_unfounded_log_leaves_nothing(disk, directory, log):
@@ -95,12 +99,13 @@ def test_log_that_begins_elsewhere_is_founded(disk, log):
 
 
 def test_append_is_refused_while_the_folder_cannot_be_made_and_tried_again(disk, log, batch_of):
-    disk.fail("mkdir", errno.ENOSPC)
+    healthy, disk.fail = disk.fail, lambda operation, path: errno.ENOSPC if path == FOLDER else None
     with pytest.raises(TidelogError, match="topic-0"):
         log.append_as_leader(batch_of(b"a"), 0, now_ms=0)
     assert (log.is_founded, log.log_end_offset) == (False, 0)
-    disk.heal()
-    assert log.append_as_leader(batch_of(b"a"), 0, now_ms=0).base_offset == 0
+    disk.fail = healthy
+    log.append_as_leader(batch_of(b"a"), 0, now_ms=0)
+    assert (log.is_founded, log.log_end_offset) == (True, 1)
 
 
 def test_folder_that_is_there_is_not_taken_for_a_new_one(disk, directory):

@@ -18,7 +18,8 @@ from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, Store
 from tidelog_quorum.raft.core.messages import Snapshot
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.snapshots import snapshot_path, write_snapshot
-from tidelog_quorum.raft.storage import RaftStorage, StoredState, Write, Written, open_storage
+from tidelog_quorum.raft.storage import RaftStorage, Write, Written, open_storage
+from tidelog_quorum.raft.stored_log import StoredState
 
 VOTERS = VoterSet([Voter(1, "localhost", 9093, bytes(range(16))), Voter(2, "localhost", 9094)])
 DIRECTORY_ID = bytes(16)

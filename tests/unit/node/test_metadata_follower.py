@@ -1,0 +1,249 @@
+"""How a node's image follows the controllers: snapshots, entries in parts, other controllers, its own registration."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.transport import open_channel, server_options
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
+from tidelog_node.partitions import MetadataCache
+from tidelog_node.server.metadata_follower import MetadataFollower
+from tidelog_quorum.metadata import (
+    Endpoint,
+    FeatureLevelRecord,
+    MetadataDelta,
+    MetadataImage,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    encode_batch,
+)
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.server.metadata_feed import MetadataFeed
+
+INCARNATION = b"i" * 16
+
+
+class Log:
+    """The committed log, which all controllers serve alike."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.controllers: list[Controller] = []
+
+    def change(self, *records: MetadataRecord) -> None:
+        self.image = self.image.apply(max(1, self.image.offset + 1), 1, records)
+        for controller in self.controllers:
+            controller.feed.publish(self.image.offset, 1, encode_batch(records), self.image)
+            controller.feed.wake()
+
+    def register(self, epoch: int, incarnation: bytes = INCARNATION) -> None:
+        self.change(RegisterBrokerRecord(7, incarnation, epoch, Endpoint("h", 1)))  # type: ignore[arg-type]
+
+
+class Controller(ControllerServiceServicer):
+    """One controller's stream, behind real gRPC."""
+
+    def __init__(self, log: Log, max_response_bytes: int) -> None:
+        self.feed = MetadataFeed(max_response_bytes=max_response_bytes)
+        self.feed.set_leader(1)
+        self.server = grpc.aio.server(options=server_options())
+        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        self.streams = 0
+        add_ControllerServiceServicer_to_server(self, self.server)
+        log.controllers.append(self)
+
+    async def FollowMetadata(  # noqa: N802
+        self, request: pb.FollowMetadataRequest, context: Any
+    ) -> AsyncIterator[pb.FollowMetadataResponse]:
+        self.streams += 1
+        async for response in self.feed.follow(request.from_offset):
+            yield response
+
+
+class Registry:
+    """Takes images over, slowly while ``gate`` is closed."""
+
+    def __init__(self) -> None:
+        self.images: list[MetadataImage] = []
+        self.deltas: list[MetadataDelta] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        await self.gate.wait()
+        self.images.append(image)
+        self.deltas.append(delta)
+
+    async def discard_unknown(self) -> None:
+        pass
+
+
+class Node:
+    def __init__(self, controllers: Sequence[Controller], epoch: int = 1) -> None:
+        self.epoch = epoch
+        self.registry = Registry()
+        self.cache = MetadataCache()
+        self.told: list[dict[int, tuple[str, int]]] = []
+        self.channels: dict[str, grpc.aio.Channel] = {}
+        self.follower = MetadataFollower(
+            7,  # type: ignore[arg-type]
+            INCARNATION,
+            "c",
+            {n: ("127.0.0.1", c.port) for n, c in enumerate(controllers, 1)},
+            self.channel,
+            self.registry,  # type: ignore[arg-type]
+            self.cache,
+            lambda: self.epoch,  # type: ignore[arg-type, return-value]
+            lambda voters: self.told.append(dict(voters)),
+        )
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        if address not in self.channels:
+            self.channels[address] = open_channel(address)
+        return self.channels[address]
+
+    async def reaches(self, image: MetadataImage) -> None:
+        async with asyncio.timeout(10):
+            await self.cache.wait_until(lambda i: i.offset >= image.offset, 10)
+        assert self.cache.image == image
+
+
+@contextlib.asynccontextmanager
+async def cluster(controllers: int = 1, max_response_bytes: int = 256 * 1024) -> AsyncIterator[tuple[Log, Node]]:
+    log = Log()
+    for _ in range(controllers):
+        await Controller(log, max_response_bytes).server.start()
+    node = Node(log.controllers)
+    running = asyncio.create_task(node.follower.run())
+    try:
+        yield log, node
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        for controller in log.controllers:
+            await controller.server.stop(0)
+        for channel in node.channels.values():
+            await channel.close()
+
+
+def topic(number: int, partitions: int) -> list[MetadataRecord]:
+    topic_id = number.to_bytes(16, "big")
+    partition_records = [PartitionRecord(topic_id, i, (7, 8), (7, 8), 7) for i in range(partitions)]  # type: ignore[arg-type]
+    return [TopicRecord(f"t{number}", topic_id), *partition_records]  # type: ignore[arg-type]
+
+
+def test_follower_takes_a_snapshot_then_entries_small_and_large() -> None:
+    async def run() -> None:
+        async with cluster(max_response_bytes=2_000) as (log, node):
+            log.register(1)
+            await node.reaches(log.image)
+            log.change(*topic(1, 3))
+            await node.reaches(log.image)
+            log.change(*topic(2, 1_000))
+            log.change(FeatureLevelRecord("f", 1))
+            await node.reaches(log.image)
+            assert log.controllers[0].streams == 1
+            assert node.follower.applied_offset == log.image.offset
+
+    asyncio.run(run())
+
+
+def test_follower_applies_many_entries_as_one_step_when_the_partitions_are_busy() -> None:
+    async def run() -> None:
+        async with cluster() as (log, node):
+            log.register(1)
+            await node.reaches(log.image)
+            node.registry.gate.clear()
+            for number in range(1, 50):
+                log.change(*topic(number, 2))
+                await asyncio.sleep(0)
+            async with asyncio.timeout(10):
+                while node.follower._image.offset < log.image.offset:
+                    await asyncio.sleep(0.001)
+            node.registry.gate.set()
+            await node.reaches(log.image)
+            assert len(node.registry.images) <= 4
+            assert sum(len(d.changed_partitions) for d in node.registry.deltas) == 98
+
+    asyncio.run(run())
+
+
+def test_follower_applies_nothing_older_than_its_registration() -> None:
+    async def run() -> None:
+        async with cluster() as (log, node):
+            node.epoch = 3
+            log.register(1)
+            log.change(*topic(1, 1))
+            async with asyncio.timeout(10):
+                while node.follower._image.offset < 2:
+                    await asyncio.sleep(0.001)
+            assert node.follower.applied_offset == -1
+            assert node.cache.image == MetadataImage()
+            log.register(3)
+            await node.reaches(log.image)
+            assert [i.offset for i in node.registry.images] == [3]
+
+    asyncio.run(run())
+
+
+def test_follower_ends_when_another_process_has_its_id() -> None:
+    async def run() -> None:
+        async with cluster() as (log, node):
+            task = asyncio.create_task(node.follower.run())
+            log.register(1)
+            await node.reaches(log.image)
+            log.register(2, b"x" * 16)
+            with pytest.raises(BaseExceptionGroup) as caught:
+                await asyncio.wait_for(task, 10)
+            [error] = caught.value.exceptions
+            assert isinstance(error, TidelogError)
+            assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    asyncio.run(run())
+
+
+def test_follower_learns_new_controllers_and_goes_on_with_them_when_the_old_are_gone() -> None:
+    async def run() -> None:
+        async with cluster() as (log, node):
+            log.register(1)
+            await node.reaches(log.image)
+            old = log.controllers[0]
+            new = Controller(log, 256 * 1024)
+            new.feed.restore(log.image)
+            await new.server.start()
+            old.feed.set_voters(VoterSet([Voter(5, "127.0.0.1", new.port)]))
+            async with asyncio.timeout(10):
+                while {5: ("127.0.0.1", new.port)} not in node.told:
+                    await asyncio.sleep(0.001)
+            await old.server.stop(0)
+            log.change(*topic(1, 1))
+            await node.reaches(log.image)
+            assert new.streams >= 1
+
+    asyncio.run(run())
+
+
+def test_follower_goes_on_from_a_controller_that_loaded_a_snapshot() -> None:
+    async def run() -> None:
+        async with cluster(controllers=2) as (log, node):
+            log.register(1)
+            log.change(*topic(1, 5))
+            await node.reaches(log.image)
+            image = MetadataImage.from_records(90, 4, [*log.image.to_records(), *topic(2, 5)])
+            log.image = image
+            for controller in log.controllers:
+                controller.feed.restore(image)
+            await node.reaches(image)
+            assert [c.topic_name for c in node.registry.deltas[-1].changed_partitions] == ["t2"] * 5
+
+    asyncio.run(run())

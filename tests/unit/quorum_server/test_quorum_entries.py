@@ -1,0 +1,246 @@
+"""What the controller writes and keeps: bounded entries, split results, the backlog, snapshots, the first records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicId
+from tidelog_quorum.controller import Controller, ControllerConfig, Result
+from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, MetadataRecord, encode_batch
+from tidelog_quorum.metadata.features import METADATA_VERSION
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.protocol import CommittedEntry
+from tidelog_quorum.server import quorum_controller
+from tidelog_quorum.server.metadata_feed import MetadataFeed
+from tidelog_quorum.server.quorum_controller import MAX_RECORDS_PER_OPERATION, QuorumController
+
+
+def levels(count: int, name: str = "f") -> list[MetadataRecord]:
+    return [FeatureLevelRecord(f"{name}{index}", 1) for index in range(count)]
+
+
+class Shell:
+    def __init__(self, raft: Any) -> None:
+        self.raft = raft
+        self.controller = Controller(ControllerConfig("c1"), lambda: TopicId(bytes(16)))
+        self.feed = MetadataFeed()
+        self.quorum = QuorumController(self.controller, raft, self.feed, 9_000, lambda: 0)
+
+    async def lead(self) -> None:
+        await self.raft.start(self.quorum)
+        self.raft.elect(1)
+        await self.write([])
+
+    async def write(self, records: Sequence[MetadataRecord], *, atomic: bool = True) -> None:
+        await self.quorum.submit(lambda c, now_ms: Result(records, None, atomic))
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(e.payload) for e in self.raft.log]
+
+
+@pytest.fixture
+def shell(new_raft: Callable[[], Any]) -> Shell:
+    return Shell(new_raft())
+
+
+def run(test: Awaitable[None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(10):
+            await test
+
+    asyncio.run(bounded())
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_first_leader_of_a_cluster_writes_the_first_records_once(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        assert shell.quorum.image.feature_levels[METADATA_VERSION] >= 1
+        written = len(shell.raft.log)
+        shell.raft.elect(1)
+        await shell.write([])
+        assert len(shell.raft.log) == written + 2, "the engine's own entry and the announcement"
+
+    run(test())
+
+
+def test_operation_that_needs_too_many_records_is_refused_whole(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        before = shell.quorum.image
+        with pytest.raises(TidelogError, match=f"{MAX_RECORDS_PER_OPERATION + 1} metadata records") as caught:
+            await shell.write(levels(MAX_RECORDS_PER_OPERATION + 1))
+        assert caught.value.code is ErrorCode.POLICY_VIOLATION
+        await shell.write([])
+        assert shell.quorum.image == before
+        await shell.write(levels(MAX_RECORDS_PER_OPERATION))
+        assert len(shell.quorum.image.feature_levels) >= MAX_RECORDS_PER_OPERATION
+
+    run(test())
+
+
+def test_operation_that_needs_too_many_bytes_is_refused_whole(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_controller, "MAX_ENTRY_BYTES", 100)
+
+    async def test() -> None:
+        await shell.lead()
+        with pytest.raises(TidelogError, match="bytes of metadata records, 100") as caught:
+            await shell.write([FeatureLevelRecord("f" * 100, 1)])
+        assert caught.value.code is ErrorCode.POLICY_VIOLATION
+
+    run(test())
+
+
+def test_result_that_may_be_split_becomes_small_entries_and_no_request_comes_between(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        seen: list[int] = []
+
+        def look(controller: Controller, now_ms: int) -> Result[None]:
+            seen.append(len(controller.latest.feature_levels))
+            return Result([], None)
+
+        before = len(shell.raft.log)
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while not seen:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(shell.write(levels(4_500), atomic=False))
+            tasks.create_task(shell.quorum.submit(look))
+            tasks.create_task(count_turns())
+        assert len(shell.raft.log) - before == 5
+        assert turns >= 5
+        assert seen[0] >= 4_500
+
+    run(test())
+
+
+def test_split_result_ends_when_the_leadership_does(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        task = asyncio.create_task(shell.write(levels(50_000), atomic=False))
+        while not shell.sizes[-1]:
+            await asyncio.sleep(0)
+        await settle()
+        shell.raft.elect(2)
+        with pytest.raises(TidelogError) as caught:
+            await task
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        shell.raft.elect(1)
+        await shell.write([FeatureLevelRecord("after", 1)])
+        assert shell.quorum.image.feature_levels["after"] == 1
+
+    run(test())
+
+
+def test_requests_wait_while_too_much_is_not_committed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_controller, "_MAX_UNCOMMITTED_ENTRIES", 3)
+
+    async def test() -> None:
+        limited = Shell(shell.raft)
+        await limited.lead()
+        shell.raft.auto_commit = False
+        before = len(shell.raft.log)
+        async with asyncio.TaskGroup() as tasks:
+            for index in range(10):
+                tasks.create_task(limited.write([FeatureLevelRecord(f"f{index}", 1)]))
+            await settle()
+            assert len(shell.raft.log) == before + 3
+            while len(shell.raft.log) < before + 10:
+                shell.raft.commit(1)
+                await settle()
+                assert len(shell.raft.log) - shell.raft.committed <= 3
+            shell.raft.commit()
+
+    run(test())
+
+
+def test_requests_that_wait_for_room_fail_when_the_leadership_ends(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quorum_controller, "_MAX_UNCOMMITTED_ENTRIES", 1)
+
+    async def test() -> None:
+        limited = Shell(shell.raft)
+        await limited.lead()
+        shell.raft.auto_commit = False
+        writes = [asyncio.create_task(limited.write(levels(1, f"w{i}"))) for i in range(4)]
+        await settle()
+        shell.raft.elect(2)
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        assert [o.code for o in outcomes if isinstance(o, TidelogError)] == [ErrorCode.NOT_CONTROLLER] * 4
+
+    run(test())
+
+
+def test_snapshot_is_of_the_moment_when_it_was_captured(shell: Shell, new_raft: Callable[[], Any]) -> None:
+    async def test() -> None:
+        await shell.lead()
+        await shell.write(levels(3_000))
+        image, chunks = shell.quorum.image, shell.quorum.capture()
+        await shell.write([FeatureLevelRecord("later", 1)])
+        payload = b"".join(await asyncio.to_thread(list, chunks))
+        other = Shell(new_raft())
+        pieces = [payload[i : i + 1_000] for i in range(0, len(payload), 1_000)]
+        put = await asyncio.to_thread(other.quorum.read_snapshot, image.offset, image.epoch, pieces)
+        assert other.quorum.image == MetadataImage()
+        put()
+        assert other.quorum.image == image
+        assert b"".join(other.quorum.capture()) == payload
+        response = await anext(other.feed.follow(0))
+        assert response.snapshot_begin
+        entry = CommittedEntry(image.offset + 1, image.epoch, encode_batch([FeatureLevelRecord("later", 1)]))
+        other.quorum.on_commit([entry])
+        assert other.quorum.image == shell.quorum.image
+
+    run(test())
+
+
+def test_damaged_snapshot_is_refused(shell: Shell) -> None:
+    with pytest.raises(TidelogError) as caught:
+        shell.quorum.read_snapshot(5, 1, [b"\x00\x00\x00\x02\xff\xff"])
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_entry_of_the_engine_between_the_leaders_own_is_passed_on(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        shell.raft.auto_commit = False
+        first = asyncio.create_task(shell.write([FeatureLevelRecord("a", 1)]))
+        await settle()
+        shell.raft._append(b"")
+        second = asyncio.create_task(shell.write([FeatureLevelRecord("b", 1)]))
+        await settle()
+        shell.raft.commit()
+        await asyncio.gather(first, second)
+        assert {"a", "b"} <= shell.quorum.image.feature_levels.keys()
+        assert shell.quorum.image.offset == len(shell.raft.log)
+
+    run(test())
+
+
+def test_voters_are_those_that_the_engine_told_last(shell: Shell) -> None:
+    voters = VoterSet([Voter(1, "a", 1), Voter(4, "d", 4)])
+
+    async def test() -> None:
+        shell.quorum.on_voters_change(voters)
+        assert shell.quorum.voters == voters
+        response = await anext(shell.feed.follow(0))
+        assert VoterSet.from_message(response.voters) == voters
+
+    run(test())
