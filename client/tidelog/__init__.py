@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidelog.errors import KafkaError, KafkaException, TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.admin import AdminClient, NewTopic, TopicCollection
+    from tidelog.admin import AdminClient, ElectionType, NewTopic, TopicCollection
     from tidelog.consumer import Consumer
     from tidelog.message import (
         OFFSET_BEGINNING,
@@ -34,6 +34,7 @@ __all__ = [
     "TIMESTAMP_NOT_AVAILABLE",
     "AdminClient",
     "Consumer",
+    "ElectionType",
     "KafkaError",
     "KafkaException",
     "Message",
@@ -46,6 +47,7 @@ __all__ = [
 
 _MODULES = {
     "AdminClient": "tidelog.admin",
+    "ElectionType": "tidelog.admin",
     "NewTopic": "tidelog.admin",
     "TopicCollection": "tidelog.admin",
     "Consumer": "tidelog.consumer",

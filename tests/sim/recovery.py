@@ -42,6 +42,7 @@ class Recovery:
             self._stay_calm_beside_a_deaf_voter(deaf)
         self._make_progress()
         self._replace_the_lost()
+        self._bring_back_the_unheard()
         self._await(self._has_converged, "Convergence")
         if deaf.startswith("late"):
             self._stay_calm_beside_a_deaf_voter(deaf)
@@ -112,6 +113,14 @@ class Recovery:
                 self._await(partial(self._has_no_vote, old.voter_id), "Removal")
                 if not self.world.around[old.voter_id].has_failed:
                     self._await(partial(self._has_vote, old.voter_id), "Addition")
+
+    def _bring_back_the_unheard(self) -> None:
+        """Give those a vote who have none and are in a later term than the leader: nobody listens to them else."""
+        leader_id, term = self._leader_and_term()
+        voters = self.cluster.checker.latest_voters
+        for node_id, raft in self.cluster.running():
+            if leader_id is not None and node_id not in voters and raft.term > term:
+                self._await(partial(self._has_vote, node_id), "Addition")
 
     def _has_no_vote(self, node_id: int) -> bool:
         if node_id not in self.cluster.checker.latest_voters:

@@ -46,10 +46,15 @@ class RecordingListener:
     def payloads(self) -> list[bytes]:
         return [entry.payload for entry in self.entries if entry.payload]
 
+    @property
+    def last(self) -> CommittedEntry:
+        """The last entry, or what stands before the first."""
+        return self.entries[-1] if self.entries else CommittedEntry(0, 0, b"")
+
     def on_commit(self, entries: Sequence[CommittedEntry]) -> None:
         assert not self.is_over, "called after the stop"
         for entry in entries:
-            last = self.entries[-1] if self.entries else CommittedEntry(0, 0, b"")
+            last = self.last
             assert entry.index == last.index + 1, (entry.index, last.index)
             assert entry.term >= last.term, (entry, last.term)
             self.entries.append(entry)

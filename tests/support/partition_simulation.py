@@ -37,6 +37,9 @@ MAX_LAG_MS = 300
 
 
 class Simulation:
+    fetched_records = 4
+    """The most that one fetch returns."""
+
     def __init__(self, seed):
         self.rng = random.Random(seed)
         self.now_ms = 1_000
@@ -208,7 +211,7 @@ class Simulation:
             if diverging is not None:
                 return ("diverging", diverging)
         assert offset <= leader.log.end, "a follower is ahead of its leader"
-        records = leader.log.records[offset : offset + self.rng.randint(1, 4)]
+        records = leader.log.records[offset : offset + self.rng.randint(1, self.fetched_records)]
         self.step(leader, FollowerFetched(*replica, offset, 0))
         return ("records", records, leader.state.high_watermark)
 
@@ -226,7 +229,7 @@ class Simulation:
         self.step(node, RecordsReplicated(epoch, node.log.end, 0, answer[2], 0))
 
     def disturb(self):
-        node = self.nodes[self.rng.choice(NODES)]
+        node = self.rng.choice(list(self.nodes.values()))
         actions = {
             self.produce: 10,
             self.fetch: 25,

@@ -153,6 +153,8 @@ class RealController:
 class ReassignedSimulation(Simulation):
     """Begins with the replicas 1, 2 and 3."""
 
+    fetched_records = 30
+
     def __init__(self, seed):
         self.rng = random.Random(seed)
         self.now_ms = 1_000
@@ -250,6 +252,11 @@ class ReassignedSimulation(Simulation):
         if self.rng.random() < 0.004:
             self.reassign()
         super().disturb()
+
+    def follow_metadata(self, node):
+        # There are more entries than in the smaller simulation: heartbeats of five, and the moves.
+        for _ in range(self.rng.randint(1, 6)):
+            super().follow_metadata(node)
 
     def move_leader(self, _):
         self.controller.elect_preferred()

@@ -247,6 +247,7 @@ class RaftDriver:
         logger.critical("controller %s takes no more part in the quorum: %s", self._me.node_id, self._failure)
         self._failed.set()
         self._timer.cancel()
+        self._taker.give_up()
         self._refuse_all(self._failure)
         try:
             self._set_leader(LeaderAndEpoch(None, self.leader.epoch, False))

@@ -94,11 +94,6 @@ class Peers:
             return self._me.address
         return self._observers[node_id][0] if node_id in self._observers else ("", 0)
 
-    def directory_of(self, node_id: int) -> bytes:
-        """Return a voter's directory id; empty while it is not known."""
-        voter = self.voters.get(node_id)
-        return b"" if voter is None else voter.directory_id
-
     def check_hello(self, hello: pb.RaftHello) -> None:
         """Refuse a caller that must not take part here.
 

@@ -292,6 +292,10 @@ class PySyncObjThread:
         except OSError as error:
             self._fail(error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write {path}: {error.strerror}"))
             raise
+        except Exception as error:
+            # pysyncobj would only note that there is no snapshot.
+            self._fail(error)
+            raise
         self._note_snapshot()
 
     def _read_dump(self, path: str) -> tuple[Any, ...]:

@@ -71,11 +71,15 @@ class SnapshotTaker:
             if self._task is not None:
                 await asyncio.wait([self._task])
 
-    async def stop(self) -> None:
-        """Give up a snapshot that is being written, and take no more."""
+    def give_up(self) -> None:
+        """Take no more snapshots; one that is being written ends soon."""
         self._stopping = True
         if self._age_timer is not None:
             self._age_timer.cancel()
+
+    async def stop(self) -> None:
+        """Give up, and wait until nothing is written any more."""
+        self.give_up()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_STOP_TIMEOUT_S)
             self._task.cancel()

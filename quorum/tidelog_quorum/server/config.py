@@ -68,7 +68,11 @@ class QuorumConfig:
     metadata_log_max_record_bytes_between_snapshots: int = _setting_of(SnapshotConfig, "max_bytes_between")
     metadata_log_max_snapshot_interval_ms: int = _setting_of(SnapshotConfig, "max_interval_ms")
     controller_quorum_election_timeout_ms: int = _setting_of(RaftConfig, "election_timeout_ms")
-    controller_quorum_heartbeat_interval_ms: int = _setting_of(RaftConfig, "heartbeat_interval_ms")
+    controller_quorum_heartbeat_interval_ms: int = setting(
+        0,
+        check=at_least(0),
+        doc="How often a leader shows its followers that it lives; 0: four times in an election timeout.",
+    )
     controller_quorum_append_max_bytes: int = _setting_of(RaftConfig, "max_append_bytes")
     controller_quorum_append_max_inflight: int = _setting_of(RaftConfig, "max_inflight_appends")
     controller_quorum_append_max_inflight_bytes: int = _setting_of(RaftConfig, "max_inflight_bytes")
@@ -161,7 +165,8 @@ class QuorumConfig:
         """Return the times and limits of the quorum."""
         return RaftConfig(
             election_timeout_ms=self.controller_quorum_election_timeout_ms,
-            heartbeat_interval_ms=self.controller_quorum_heartbeat_interval_ms,
+            heartbeat_interval_ms=self.controller_quorum_heartbeat_interval_ms
+            or self.controller_quorum_election_timeout_ms // 4,
             max_append_bytes=self.controller_quorum_append_max_bytes,
             max_inflight_appends=self.controller_quorum_append_max_inflight,
             max_inflight_bytes=self.controller_quorum_append_max_inflight_bytes,

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def dump_log(directory: Path, from_offset: int, max_entries: int | None) -> Iter
             CORRUPT_MESSAGE, it is damaged; UNSUPPORTED_VERSION, its format is unknown.
     """
     _check_is_log(directory)
-    with _not_running(directory):
+    with _locked(directory):
         identity, stored = read_stored_log(directory)
     yield _summary(directory, identity, stored)
     wanted = [entry for entry in stored.entries if entry.index >= from_offset]
@@ -94,32 +95,22 @@ def dump_snapshot(path: Path, max_records: int | None) -> Iterator[Row]:
         yield EntryRow(offset, epoch, "SNAPSHOT", len(batch), records)
 
 
-class _not_running:  # noqa: N801  # a context manager, used as a function
-    """Holds the lock that a running controller holds, as RocksDB, opened to be read, does not ask for it."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._descriptor = -1
-
-    def __enter__(self) -> None:
-        path = self._directory / _LOCK_FILE
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY)
-            fcntl.lockf(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.__exit__()
-            text = f"a controller runs on {self._directory}: stop it first, or read a snapshot of it"
-            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self.__exit__()
-            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {path}: {error.strerror}") from error
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the lock that a running controller holds, as RocksDB, opened to be read, does not ask for it."""
+    path = directory / _LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {path}: {error.strerror}") from error
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        text = f"a controller runs on {directory}: stop it first, or read a snapshot of it"
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+    finally:
+        os.close(descriptor)
 
 
 def _check_is_log(directory: Path) -> None:

@@ -105,6 +105,7 @@ class Node:
             self.cache,
             lambda: self.epoch,  # type: ignore[arg-type, return-value]
             lambda voters: self.told.append(dict(voters)),
+            lambda image: None,
         )
 
     def channel(self, address: str) -> grpc.aio.Channel:

@@ -1,0 +1,129 @@
+"""A node's part in following the metadata, in a process of its own: how long its event loop stands still meanwhile.
+
+The real follower, registry and log directories of one broker, connected to real controllers; it copies nothing and has
+no clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks import process
+from tidelog.config.endpoints import format_address
+from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog.transport import open_channel
+from tidelog_node.log import LogConfig
+from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
+from tidelog_node.partitions.fetcher import FetcherPool
+from tidelog_node.partitions.isr_changes import IsrChanges
+from tidelog_node.server.metadata_follower import MetadataFollower
+
+_PROBE_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """Whose image, from which controllers, with logs where."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: bytes
+    cluster_id: str
+    voters: dict[int, tuple[str, int]]
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What it took: seconds until all is applied, the longest pause of the event loop, replicas, anonymous memory."""
+
+    seconds: float
+    longest_stall_s: float
+    replicas: int
+    memory_bytes: int
+
+
+def follow_in_a_process(place: NodePlace) -> Following:
+    """Follow from nothing until the first image is applied."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_run, (place,))
+
+
+def _run(place: NodePlace) -> Following:
+    import uvloop
+
+    return cast("Following", uvloop.run(_follow(place)))
+
+
+class _Nobody:
+    """Takes the place of those who copy logs and who talk to the controllers."""
+
+    def start(self, *_: Any) -> None:
+        pass
+
+    def stop(self, *_: Any) -> None:
+        pass
+
+    def submit(self, *_: Any) -> None:
+        pass
+
+    def hold_back(self) -> None:
+        pass
+
+    def go_on(self) -> None:
+        pass
+
+
+async def _follow(place: NodePlace) -> Following:
+    broker_id = BrokerId(place.broker_id)
+    directories = LogDirectories.open([str(place.directory)], place.cluster_id, broker_id)
+    clock, cache = SystemClock(), MetadataCache()
+    registry = PartitionRegistry(broker_id, directories, {}, LogConfig(), 30_000, clock, lambda _: None)
+    registry.connect(cast("FetcherPool", _Nobody()), cast("IsrChanges", _Nobody()))
+    channels = {format_address(*address): open_channel(format_address(*address)) for address in place.voters.values()}
+    follower = MetadataFollower(
+        broker_id,
+        place.incarnation_id,
+        place.cluster_id,
+        place.voters,
+        lambda address: channels[address],
+        registry,
+        cache,
+        lambda: BrokerEpoch(place.broker_epoch),
+        lambda _: None,
+        lambda _: None,
+    )
+    probe = asyncio.create_task(_longest_stall(follower.is_current))
+    before, started = process.anonymous_bytes(_own_pid()), time.perf_counter()
+    running = asyncio.create_task(follower.run())
+    longest = await probe
+    seconds = time.perf_counter() - started
+    memory = process.anonymous_bytes(_own_pid()) - before
+    running.cancel()
+    await asyncio.wait([running])
+    replicas = sum(1 for _ in registry)
+    for channel in channels.values():
+        await channel.close()
+    await registry.close()
+    directories.close(clean=False)
+    return Following(seconds, longest, replicas, memory)
+
+
+async def _longest_stall(until: asyncio.Event) -> float:
+    longest = 0.0
+    while not until.is_set():
+        begun = time.perf_counter()
+        await asyncio.sleep(_PROBE_S)
+        longest = max(longest, time.perf_counter() - begun - _PROBE_S)
+    return longest
+
+
+def _own_pid() -> int:
+    import os
+
+    return os.getpid()
