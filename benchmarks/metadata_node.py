@@ -57,7 +57,7 @@ def follow_in_a_process(place: NodePlace) -> Following:
 def _run(place: NodePlace) -> Following:
     import uvloop
 
-    return cast("Following", uvloop.run(_follow(place)))
+    return uvloop.run(_follow(place))
 
 
 class _Nobody:

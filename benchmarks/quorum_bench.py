@@ -126,7 +126,7 @@ def _create(cluster: LocalCluster, topics: Sequence[NewTopic]) -> tuple[float, f
 def _many_partitions(options: Options) -> list[Result]:
     topics = options.pick(_TOPICS, 200)
     total = topics * _PARTITIONS_PER_TOPIC
-    config = {"broker.session.timeout.ms": 3_600_000}
+    config = {"broker.session.timeout.ms": 3_600_000, "controller.quorum.election.timeout.ms": 1_000}
     with LocalCluster(nodes=0, config=config) as cluster, _Controllers(cluster) as controllers:
         options.say(f"creating {total:,} partitions of {_BROKERS} brokers")
         before_mb = process.resident_mb(cluster.controllers[controllers.leader()].pid)
@@ -194,7 +194,6 @@ class _Controllers:
                 cluster_id=self._cluster.cluster_id,
                 incarnation_id=_INCARNATION,
                 endpoint=common_pb2.Endpoint(host="127.0.0.1", port=1),
-                log_dirs=[broker_id.to_bytes(16, "big")],
                 features=features,
             )
             epochs[broker_id] = epoch = controller.RegisterBroker(request, timeout=_TIMEOUT_S).broker_epoch
@@ -206,15 +205,13 @@ class _Controllers:
 
     def create_topics(self, count: int) -> float:
         """Create topics of 50 partitions with three replicas, 100 in a request; returns the seconds."""
-        stub = AdminServiceStub(self._channels[self.leader()])
         started = time.perf_counter()
         for start in range(0, count, 100):
             topics = [
                 admin_pb.CreatableTopic(name=f"topic-{i}", num_partitions=_PARTITIONS_PER_TOPIC, replication_factor=3)
                 for i in range(start, min(count, start + 100))
             ]
-            response = stub.CreateTopics(admin_pb.CreateTopicsRequest(topics=topics), timeout=_TIMEOUT_S)
-            assert not any(t.HasField("error") for t in response.topics)
+            self._create(admin_pb.CreateTopicsRequest(topics=topics, request_id=start.to_bytes(8, "big")))
         return time.perf_counter() - started
 
     def fail_over(self, leader: int) -> tuple[float, float]:
@@ -231,6 +228,20 @@ class _Controllers:
         assert not answer.topics[0].HasField("error"), answer
         served = time.perf_counter()
         return served - elected, served - killed
+
+    def _create(self, request: admin_pb.CreateTopicsRequest) -> None:
+        """Create topics, again when the leadership moves meanwhile."""
+
+        def attempt() -> admin_pb.CreateTopicsResponse | None:
+            try:
+                return AdminServiceStub(self._channels[self.leader()]).CreateTopics(request, timeout=_TIMEOUT_S)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+                return None
+
+        answer = _wait_for(attempt)
+        assert not any(topic.HasField("error") for topic in answer.topics), answer
 
     def _agreed_leader(self) -> int | None:
         views = {self._view(i) for i in self._channels}

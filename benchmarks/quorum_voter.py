@@ -18,7 +18,7 @@ from typing import Any
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from rocksdict import Rdict, WriteOptions
+from rocksdict import Options, Rdict, WriteOptions
 
 from tidelog.config.endpoints import format_address
 from tidelog.transport import open_channel, server_options
@@ -140,7 +140,7 @@ class _Voter:
 
     async def write_synced(self, count: int) -> float:
         """Return the seconds of a synced write of one entry to RocksDB, the mean over ``count``."""
-        database, options = Rdict(str(self._place.directory / "reference")), WriteOptions()
+        database, options = Rdict(str(self._place.directory / "reference"), Options(raw_mode=True)), WriteOptions()
         options.sync = True
         database.set_write_options(options)
         database[b"warm"] = _PAYLOAD
@@ -166,10 +166,12 @@ class _Voter:
 def _main(place: VoterPlace, pipe: Connection) -> None:
     import uvloop
 
-    uvloop.run(_answer(_Voter(place), pipe))
+    uvloop.run(_answer(place, pipe))
 
 
-async def _answer(voter: _Voter, pipe: Connection) -> None:
+async def _answer(place: VoterPlace, pipe: Connection) -> None:
+    # A server of gRPC belongs to the loop that runs when it is made.
+    voter = _Voter(place)
     await voter.start()
     questions: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
     asyncio.get_running_loop().add_reader(pipe.fileno(), lambda: questions.put_nowait(pipe.recv()))

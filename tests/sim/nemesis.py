@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from raft_disk import voter
 from raft_properties import require
-from raft_simulation import voter
 from sim.schedule import LEADER, Action
 from sim.world import Noise, World, mix
 

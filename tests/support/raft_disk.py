@@ -9,7 +9,7 @@ from raft_properties import PropertyViolatedError, require
 
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, Persist, StoreChunk
 from tidelog_quorum.raft.core.messages import Entry, EntryKind, HardState, Snapshot
-from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 
 @dataclass(slots=True)
@@ -38,6 +38,11 @@ class ReplicaState:
         index, digest = int(content[:20]), int(content[20:30])
         require(index == snapshot.last_index, "SnapshotContent", f"bytes of {index} in {snapshot}")
         self.voters, self.index, self.term, self.digest = snapshot.voters, index, snapshot.last_term, digest
+
+
+def voter(voter_id: int, directory_id: bytes = b"") -> Voter:
+    """Return a voter with made-up addresses."""
+    return Voter(voter_id, f"controller-{voter_id}", 9093, directory_id)
 
 
 def digest_after(digest: int, entry: Entry) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from raft_disk import ReplicaState, SimulatedDisk
+from raft_disk import ReplicaState, SimulatedDisk, voter
 from raft_properties import PropertyViolatedError, require
 from raft_safety import SafetyChecker
 
@@ -50,9 +50,9 @@ from tidelog_quorum.raft.core.commands import (
 )
 from tidelog_quorum.raft.core.events import SnapshotDamaged, SnapshotTaken
 from tidelog_quorum.raft.core.messages import FollowRequest, Snapshot, SnapshotRequest
-from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.core.voters import VoterSet
 
-__all__ = ["Letter", "PropertyViolatedError", "SimulatedCluster", "SimulatedDisk", "SimulatedNode", "voter"]
+__all__ = ["Letter", "PropertyViolatedError", "SimulatedCluster", "SimulatedDisk", "SimulatedNode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,6 @@ class SimulatedNode:
     seen_applied: int = 0
     held_index: int = 0
     led_term: int = 0
-
-
-def voter(voter_id: int, directory_id: bytes = b"") -> Voter:
-    """Return a voter with made-up addresses."""
-    return Voter(voter_id, f"controller-{voter_id}", 9093, directory_id)
 
 
 class SimulatedCluster:

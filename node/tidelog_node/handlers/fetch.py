@@ -153,7 +153,7 @@ class _Fetch:
 
     def _is_limited(self, partition: Partition) -> bool:
         """Whether the reader is a throttled follower that is not in sync: one that is could leave the ISR by it."""
-        if self._follower is None or not partition.is_leader_throttled:
+        if self._follower is None or not partition.throttled.leader:
             return False
         leader = partition.state.leader
         return leader is not None and self._follower.replica_id not in leader.isr.members
@@ -187,7 +187,7 @@ class _Fetch:
     def _record_throttled(self) -> None:
         if self._follower is None:
             return
-        size = sum(item.size for item in self._items if item.partition and item.partition.is_leader_throttled)
+        size = sum(item.size for item in self._items if item.partition and item.partition.throttled.leader)
         if size:
             self._context.throttles.leader.record(size)
 

@@ -65,7 +65,7 @@ class _Fetched:
     @property
     def is_limited(self) -> bool:
         """Whether it waits while the node's limit is exceeded."""
-        return self.partition.is_follower_throttled and not self.is_in_sync
+        return self.partition.throttled.follower and not self.is_in_sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class LeaderFetcher:
         fetched.backoff_ms = 0
         fetched.failing_with = None
         fetched.is_in_sync = partition.log.log_end_offset >= result.high_watermark
-        if partition.is_follower_throttled and result.records:
+        if partition.throttled.follower and result.records:
             self._throttle.record(len(result.records))
 
     def _pause(self, fetched: _Fetched, error: TidelogError) -> None:

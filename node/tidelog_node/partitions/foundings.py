@@ -1,4 +1,4 @@
-"""Puts the folders of new replicas on the disk in the background, where many were created at once (see log.founding)."""
+"""Makes the folders of new replicas in the background, where many were created at once (see ``log.founding``)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ from tidelog_node.partitions.reads import (
     read_for_consumer,
     read_for_follower,
 )
-from tidelog_node.replication import EpochEnd, LeaderState, PartitionState, is_throttled
+from tidelog_node.partitions.throttles import ThrottledSides
+from tidelog_node.replication import EpochEnd, LeaderState, PartitionState
 from tidelog_node.replication.commands import (
     AdvanceHighWatermark,
     AdvanceLogStart,
@@ -82,13 +83,9 @@ class Partition:
         self.waiters = PartitionWaiters()
         self.truncated_to: int | None = None
         """The least offset that the log was truncated to since :meth:`forget_truncation`; None when it was not."""
-        self.is_leader_throttled = False
-        """Whether what this replica sends to followers that are not in sync is limited (KIP-73)."""
-        self.is_follower_throttled = False
-        """Whether what it fetches while it is not in sync is limited."""
+        self.throttled = ThrottledSides.of(log.config, index, state.local_id)
         self._effects = effects
         self._clock = clock
-        self._change_throttles(log.config)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -114,7 +111,7 @@ class Partition:
     def change_config(self, config: TopicConfig) -> None:
         """Take over the topic's settings."""
         self.log.config = config
-        self._change_throttles(config)
+        self.throttled = ThrottledSides.of(config, self.index, self.state.local_id)
         self.step(MinIsrChanged(config.min_insync_replicas))
 
     def change_eligible(self, epochs: Mapping[BrokerId, BrokerEpoch]) -> None:
@@ -370,11 +367,6 @@ class Partition:
                 self.log.truncate_fully_and_start_at(command.offset)
             case _:
                 assert_never(command)
-
-    def _change_throttles(self, config: TopicConfig) -> None:
-        place = self.index, self.state.local_id
-        self.is_leader_throttled = is_throttled(config.leader_replication_throttled_replicas, *place)
-        self.is_follower_throttled = is_throttled(config.follower_replication_throttled_replicas, *place)
 
     def _note_truncation(self, offset: int) -> None:
         self.truncated_to = offset if self.truncated_to is None else min(offset, self.truncated_to)

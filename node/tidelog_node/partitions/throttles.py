@@ -8,8 +8,28 @@ side; its bytes count nevertheless.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from tidelog.config import TopicConfig
+from tidelog.ids import BrokerId
 from tidelog_node.partitions.clock import Clock
-from tidelog_node.replication.quota import ReplicationQuota
+from tidelog_node.replication.quota import ReplicationQuota, is_throttled
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledSides:
+    """Whether a replica is throttled: what it sends as a leader, and what it fetches as a follower."""
+
+    leader: bool
+    follower: bool
+
+    @classmethod
+    def of(cls, config: TopicConfig, index: int, broker_id: BrokerId) -> ThrottledSides:
+        """Return what a topic's settings say of a partition's replica."""
+        return cls(
+            is_throttled(config.leader_replication_throttled_replicas, index, broker_id),
+            is_throttled(config.follower_replication_throttled_replicas, index, broker_id),
+        )
 
 
 class ReplicationThrottle:

@@ -64,7 +64,10 @@ class Controller:
     @property
     def latest(self) -> MetadataImage:
         """What requests are decided on: the committed image plus this leader's own uncommitted entries."""
-        return self._pending[-1] if self._pending else self._committed
+        try:
+            return self._pending[-1]
+        except IndexError:
+            return self._committed
 
     @property
     def next_offset(self) -> int:
@@ -114,7 +117,9 @@ class Controller:
         """
         own = self._pending[0] if self._pending else None
         if own is not None and (own.offset, own.epoch) == (offset, epoch):
-            self._committed = self._pending.popleft()
+            # In this order: a long request that another thread handles never sees less than there was.
+            self._committed = own
+            self._pending.popleft()
             return
         records = list(records)
         is_engines_own = not records and own is not None and offset < own.offset

@@ -119,6 +119,7 @@ class RaftEngine(Protocol):
         """Put ``payload`` in the leader's log and return its index; it is not committed yet.
 
         The index then commits with this epoch as its term, or with another one (the proposal is lost), or never.
+        Indexes ascend; the engine's own entries may lie between two of them.
 
         Raises:
             TidelogError: NOT_CONTROLLER, this voter does not lead in ``epoch``; KAFKA_STORAGE_ERROR, it has failed.

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+
 from tidelog.errors import ErrorCode, error_for
 from tidelog.transport import abort_with
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
+from tidelog_quorum.controller import Controller, Result
+from tidelog_quorum.controller.elect_leaders import election_parts, without_needless
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.reassignment import list_partition_reassignments
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS, cluster_brokers, topic_metadata, unknown_topic
 from tidelog_quorum.server.quorum_controller import QuorumController
 from tidelog_quorum.server.service import Responder, RpcContext
+
+_MANY_PARTITIONS = 100
+"""Finding brokers for so many takes more than a few milliseconds."""
 
 
 class AdminService(AdminServiceServicer):
@@ -25,7 +32,8 @@ class AdminService(AdminServiceServicer):
     async def CreateTopics(  # noqa: N802, D102
         self, request: admin_service_pb2.CreateTopicsRequest, context: RpcContext
     ) -> admin_service_pb2.CreateTopicsResponse:
-        response = self._quorum.submit(lambda c, now_ms: c.handle_create_topics(request, now_ms))
+        is_long = sum(_partitions_of(topic) for topic in request.topics) > _MANY_PARTITIONS
+        response = self._quorum.submit(lambda c, now_ms: c.handle_create_topics(request, now_ms), is_long=is_long)
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def DeleteTopics(  # noqa: N802, D102
@@ -49,7 +57,8 @@ class AdminService(AdminServiceServicer):
     async def CreatePartitions(  # noqa: N802, D102
         self, request: admin_service_pb2.CreatePartitionsRequest, context: RpcContext
     ) -> admin_service_pb2.CreatePartitionsResponse:
-        response = self._quorum.submit(lambda c, now_ms: c.handle_create_partitions(request, now_ms))
+        is_long = sum(topic.count for topic in request.topics) > _MANY_PARTITIONS
+        response = self._quorum.submit(lambda c, now_ms: c.handle_create_partitions(request, now_ms), is_long=is_long)
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def IncrementalAlterConfigs(  # noqa: N802, D102
@@ -61,7 +70,10 @@ class AdminService(AdminServiceServicer):
     async def ElectLeaders(  # noqa: N802, D102
         self, request: admin_service_pb2.ElectLeadersRequest, context: RpcContext
     ) -> admin_service_pb2.ElectLeadersResponse:
-        response = self._quorum.submit(lambda c, now_ms: c.handle_elect_leaders(request, now_ms))
+        if request.all_partitions:
+            response = self._elect_all(request)
+        else:
+            response = self._quorum.submit(lambda c, now_ms: c.handle_elect_leaders(request, now_ms))
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def AlterPartitionReassignments(  # noqa: N802, D102
@@ -113,6 +125,26 @@ class AdminService(AdminServiceServicer):
                 for v in self._quorum.voters
             ],
         )
+
+    async def _elect_all(
+        self, request: admin_service_pb2.ElectLeadersRequest
+    ) -> admin_service_pb2.ElectLeadersResponse:
+        """Elect in parts, so that other requests come in between."""
+        response = admin_service_pb2.ElectLeadersResponse()
+        for part in await self._quorum.read(lambda image: election_parts(image, request)):
+            handle = functools.partial(_elect_part, part)
+            response.topics.extend(without_needless(await self._quorum.submit(handle)))
+        return response
+
+
+def _partitions_of(topic: admin_service_pb2.CreatableTopic) -> int:
+    return max(len(topic.assignments), topic.num_partitions, 1)
+
+
+def _elect_part(
+    part: admin_service_pb2.ElectLeadersRequest, controller: Controller, now_ms: int
+) -> Result[admin_service_pb2.ElectLeadersResponse]:
+    return controller.handle_elect_leaders(part, now_ms)
 
 
 def _list_topics(

@@ -111,9 +111,10 @@ class MetadataFeed:
         told: VoterSet | None = None
         while True:
             published = self._published
-            async for response, position in self._available(position):
+            async for response, following in self._available(position):
                 told = self._tell_voters(response, told)
                 yield response
+                position = following
             if told is not self._voters:
                 response = self._response(())
                 told = self._tell_voters(response, told)
@@ -131,8 +132,9 @@ class MetadataFeed:
                     yield response, 0
                 position = snapshot.offset + 1
                 continue
-            for entries, position in self._next_entries(position):
-                yield self._response(entries), position
+            for entries, following in self._next_entries(position):
+                yield self._response(entries), following
+                position = following
 
     def _next_entries(self, position: int) -> list[tuple[list[pb.MetadataEntry], int]]:
         """Return the entries of the next response; one that must be cut comes alone, in several."""
@@ -143,7 +145,8 @@ class MetadataFeed:
         if len(first.parts) > 1:
             *parts, last = first.messages()
             return [*(([part], position) for part in parts), ([last], first.offset + 1)]
-        entries, size = [], 0
+        entries: list[pb.MetadataEntry] = []
+        size = 0
         for entry in self._tail[index : index + _MAX_ENTRIES_PER_RESPONSE]:
             size += entry.size
             if len(entry.parts) > 1 or (entries and size > self._max_response_bytes):

@@ -96,8 +96,11 @@ class QuorumController:
         """Who has a vote now."""
         return self._feed.voters
 
-    async def submit(self, handle: Callable[[Controller, int], Result[R]]) -> R:
+    async def submit(self, handle: Callable[[Controller, int], Result[R]], *, is_long: bool = False) -> R:
         """Handle a request as leader and return its answer once it is committed.
+
+        One that ``is_long`` is handled in a thread, so that elections and heartbeats go on; it may only look at the
+        controller's ``latest`` image. Other requests wait for it, as for all that were asked before them.
 
         A caller that goes away may leave a result that is not atomic written in part.
 
@@ -107,8 +110,12 @@ class QuorumController:
         """
         async with self._writing:
             await self._wait_serving()
-            result = handle(self._controller, self._clock_ms())
-            await self._write(result)
+            epoch, now_ms = self._engine.leader.epoch, self._clock_ms()
+            if is_long:
+                result = await asyncio.to_thread(handle, self._controller, now_ms)
+            else:
+                result = handle(self._controller, now_ms)
+            await self._write(result, epoch)
             offset = self._controller.latest.offset
         await self._wait_committed(offset)
         return result.response
@@ -223,9 +230,9 @@ class QuorumController:
         self._release()
         logger.info("the metadata is that of a snapshot of offset %s, epoch %s", image.offset, image.epoch)
 
-    async def _write(self, result: Result[R]) -> None:
+    async def _write(self, result: Result[R], epoch: int) -> None:
         """Write a result's records, while holding ``_writing``; those that may be split with pauses in between."""
-        records, epoch = result.records, self._engine.leader.epoch
+        records = result.records
         if result.atomic:
             if records:
                 self._propose(records, await _encode_atomic(records), epoch)
@@ -260,7 +267,7 @@ class QuorumController:
             result = next(due, None)
             if result is None:
                 return False
-            await self._write(result)
+            await self._write(result, self._engine.leader.epoch)
         await asyncio.sleep(0)
         return True
 

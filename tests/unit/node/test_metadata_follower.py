@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc.aio
@@ -62,7 +62,7 @@ class Controller(ControllerServiceServicer):
         add_ControllerServiceServicer_to_server(self, self.server)
         log.controllers.append(self)
 
-    async def FollowMetadata(  # noqa: N802
+    async def FollowMetadata(
         self, request: pb.FollowMetadataRequest, context: Any
     ) -> AsyncIterator[pb.FollowMetadataResponse]:
         self.streams += 1
@@ -119,6 +119,12 @@ class Node:
         assert self.cache.image == image
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 what is waited for has no event
+            await asyncio.sleep(0.001)
+
+
 @contextlib.asynccontextmanager
 async def cluster(controllers: int = 1, max_response_bytes: int = 256 * 1024) -> AsyncIterator[tuple[Log, Node]]:
     log = Log()
@@ -168,9 +174,7 @@ def test_follower_applies_many_entries_as_one_step_when_the_partitions_are_busy(
             for number in range(1, 50):
                 log.change(*topic(number, 2))
                 await asyncio.sleep(0)
-            async with asyncio.timeout(10):
-                while node.follower._image.offset < log.image.offset:
-                    await asyncio.sleep(0.001)
+            await until(lambda: node.follower._image.offset >= log.image.offset)
             node.registry.gate.set()
             await node.reaches(log.image)
             assert len(node.registry.images) <= 4
@@ -185,9 +189,7 @@ def test_follower_applies_nothing_older_than_its_registration() -> None:
             node.epoch = 3
             log.register(1)
             log.change(*topic(1, 1))
-            async with asyncio.timeout(10):
-                while node.follower._image.offset < 2:
-                    await asyncio.sleep(0.001)
+            await until(lambda: node.follower._image.offset >= 2)
             assert node.follower.applied_offset == -1
             assert node.cache.image == MetadataImage()
             log.register(3)
@@ -223,9 +225,7 @@ def test_follower_learns_new_controllers_and_goes_on_with_them_when_the_old_are_
             new.feed.restore(log.image)
             await new.server.start()
             old.feed.set_voters(VoterSet([Voter(5, "127.0.0.1", new.port)]))
-            async with asyncio.timeout(10):
-                while {5: ("127.0.0.1", new.port)} not in node.told:
-                    await asyncio.sleep(0.001)
+            await until(lambda: {5: ("127.0.0.1", new.port)} in node.told)
             await old.server.stop(0)
             log.change(*topic(1, 1))
             await node.reaches(log.image)

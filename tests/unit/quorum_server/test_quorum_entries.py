@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -134,8 +135,6 @@ def test_split_result_ends_when_the_leadership_does(shell: Shell) -> None:
     async def test() -> None:
         await shell.lead()
         task = asyncio.create_task(shell.write(levels(50_000), atomic=False))
-        while not shell.sizes[-1]:
-            await asyncio.sleep(0)
         await settle()
         shell.raft.elect(2)
         with pytest.raises(TidelogError) as caught:
@@ -242,5 +241,47 @@ def test_voters_are_those_that_the_engine_told_last(shell: Shell) -> None:
         assert shell.quorum.voters == voters
         response = await anext(shell.feed.follow(0))
         assert VoterSet.from_message(response.voters) == voters
+
+    run(test())
+
+
+def test_long_request_lets_the_loop_turn_and_others_see_what_it_wrote(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        loop, turned = asyncio.get_running_loop(), threading.Event()
+
+        def handle(controller: Controller, now_ms: int) -> Result[int]:
+            loop.call_soon_threadsafe(turned.set)
+            assert turned.wait(5), "the loop does not turn"
+            return Result(levels(3), controller.latest.offset)
+
+        long = asyncio.create_task(shell.quorum.submit(handle, is_long=True))
+        await asyncio.sleep(0)
+        seen = await shell.quorum.submit(lambda c, now_ms: Result([], c.latest.offset))
+        assert seen == await long + 1
+
+    run(test())
+
+
+def test_long_request_fails_when_the_leadership_changes_meanwhile(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        loop, elected = asyncio.get_running_loop(), threading.Event()
+
+        def elect_again() -> None:
+            shell.raft.elect(2)
+            shell.raft.elect(1)
+            elected.set()
+
+        def handle(controller: Controller, now_ms: int) -> Result[None]:
+            loop.call_soon_threadsafe(elect_again)
+            assert elected.wait(5)
+            return Result(levels(3), None)
+
+        with pytest.raises(TidelogError) as caught:
+            await shell.quorum.submit(handle, is_long=True)
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        await shell.write([])
+        assert "f0" not in shell.quorum.image.feature_levels
 
     run(test())

@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,9 @@ def test_engine_takes_a_snapshot_when_the_last_one_is_old(new_engines: Engines, 
 def test_follower_that_is_far_behind_is_sent_a_snapshot_in_chunks(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         policy = SnapshotConfig(max_bytes_between=2**40, max_interval_ms=0, chunk_bytes=1_000)
-        async with new_engines(3, FAST, snapshots=policy) as cluster:
+        # Few entries at a time are on their way to a follower that has gone.
+        config = replace(FAST, max_append_bytes=1_000, max_inflight_appends=1)
+        async with new_engines(3, config, snapshots=policy) as cluster:
             leader = await cluster.leader()
             behind = next(i for i, p in cluster.running.items() if p is not leader)
             await leader.engine.read_barrier()
