@@ -14,7 +14,6 @@ from sim.trace import Trace
 REPORT_EVERY_S = 10
 MINIMISED = 3
 """How many of the violations are minimised; the others are only named."""
-EXERCISED_WITHIN = 500
 EXERCISED = (
     "elections",
     "acknowledged",
@@ -28,6 +27,8 @@ EXERCISED = (
     "recovered",
 )
 """What must have happened at least once in a hundred seeds: a simulation that exercises nothing finds nothing."""
+EXERCISED_WITHIN = 500
+"""Fewer seeds than that say nothing about it."""
 
 
 def main(arguments: list[str] | None = None) -> int:

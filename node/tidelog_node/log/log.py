@@ -84,8 +84,8 @@ class PartitionLog(LogReader):
 
         ``clean`` says that the log was closed and its directory's clean-shutdown marker found; otherwise every batch
         from ``recovery_point`` on is checked. ``recovery`` then tells what was cut. ``log_start_offset`` is the
-        checkpointed one; a log that ends below it has nothing that may be read, and begins there anew. With ``founding``
-        there is no directory yet: it is made by :meth:`complete_founding`.
+        checkpointed one; a log that ends below it has nothing that may be read, and begins there anew. With
+        ``founding`` there is no directory yet: it is made by :meth:`complete_founding`.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk refuses.

@@ -20,8 +20,6 @@ from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
-PARTITIONS_PER_PART = 1_000
-
 
 def elect_leaders(
     image: MetadataImage, rules_of: TopicRules, request: pb.ElectLeadersRequest
@@ -51,42 +49,6 @@ def elect_leaders(
             results[name] = response.topics.add(name=name)
         results[name].partitions.add(index=index, error=error)
     return Result(records, response, atomic=False)
-
-
-def election_parts(image: MetadataImage, request: pb.ElectLeadersRequest) -> list[pb.ElectLeadersRequest]:
-    """Return requests of bounded size that together ask for what a request for all partitions does.
-
-    They name the partitions that need the election now; of those that do not any more by then :func:`without_needless`
-    drops the answer.
-
-    Raises:
-        TidelogError: INVALID_REQUEST: there is no such type of election.
-    """
-    wants_preferred = _election(request.election_type) is Election.PREFERRED
-    parts: list[pb.ElectLeadersRequest] = []
-    room = 0
-    for name, topic in sorted(image.topics.items()):
-        needy = sorted(
-            index
-            for index, partition in topic.partitions.items()
-            if (partition.leader != partition.replicas[0] if wants_preferred else partition.leader == NO_BROKER)
-        )
-        while needy:
-            if not room:
-                parts.append(pb.ElectLeadersRequest(election_type=request.election_type))
-                room = PARTITIONS_PER_PART
-            parts[-1].topics.add(name=name, partitions=needy[:room])
-            taken = len(parts[-1].topics[-1].partitions)
-            needy, room = needy[taken:], room - taken
-    return parts
-
-
-def without_needless(response: pb.ElectLeadersResponse) -> Iterator[pb.ElectLeadersTopicResult]:
-    """Yield the results of an answer but for those that say ELECTION_NOT_NEEDED."""
-    for topic in response.topics:
-        needed = [p for p in topic.partitions if p.error.code != ErrorCode.ELECTION_NOT_NEEDED.code]
-        if needed:
-            yield pb.ElectLeadersTopicResult(name=topic.name, partitions=needed)
 
 
 def preferred_election(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 from tidelog.errors import ErrorCode, error_for
 from tidelog.transport import abort_with
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
-from tidelog_quorum.controller import Controller, Result
-from tidelog_quorum.controller.elect_leaders import election_parts, without_needless
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.reassignment import list_partition_reassignments
 from tidelog_quorum.metadata import MetadataImage
@@ -70,16 +66,17 @@ class AdminService(AdminServiceServicer):
     async def ElectLeaders(  # noqa: N802, D102
         self, request: admin_service_pb2.ElectLeadersRequest, context: RpcContext
     ) -> admin_service_pb2.ElectLeadersResponse:
-        if request.all_partitions:
-            response = self._elect_all(request)
-        else:
-            response = self._quorum.submit(lambda c, now_ms: c.handle_elect_leaders(request, now_ms))
+        is_long = request.all_partitions or sum(len(t.partitions) for t in request.topics) > _MANY_PARTITIONS
+        response = self._quorum.submit(lambda c, now_ms: c.handle_elect_leaders(request, now_ms), is_long=is_long)
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def AlterPartitionReassignments(  # noqa: N802, D102
         self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, context: RpcContext
     ) -> admin_service_pb2.AlterPartitionReassignmentsResponse:
-        response = self._quorum.submit(lambda c, now_ms: c.handle_alter_partition_reassignments(request, now_ms))
+        is_long = sum(len(t.partitions) for t in request.topics) > _MANY_PARTITIONS
+        response = self._quorum.submit(
+            lambda c, now_ms: c.handle_alter_partition_reassignments(request, now_ms), is_long=is_long
+        )
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def UpdateFeatures(  # noqa: N802, D102
@@ -126,25 +123,9 @@ class AdminService(AdminServiceServicer):
             ],
         )
 
-    async def _elect_all(
-        self, request: admin_service_pb2.ElectLeadersRequest
-    ) -> admin_service_pb2.ElectLeadersResponse:
-        """Elect in parts, so that other requests come in between."""
-        response = admin_service_pb2.ElectLeadersResponse()
-        for part in await self._quorum.read(lambda image: election_parts(image, request)):
-            handle = functools.partial(_elect_part, part)
-            response.topics.extend(without_needless(await self._quorum.submit(handle)))
-        return response
-
 
 def _partitions_of(topic: admin_service_pb2.CreatableTopic) -> int:
     return max(len(topic.assignments), topic.num_partitions, 1)
-
-
-def _elect_part(
-    part: admin_service_pb2.ElectLeadersRequest, controller: Controller, now_ms: int
-) -> Result[admin_service_pb2.ElectLeadersResponse]:
-    return controller.handle_elect_leaders(part, now_ms)
 
 
 def _list_topics(

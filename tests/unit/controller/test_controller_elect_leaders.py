@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_quorum.controller import elect_leaders as elect_leaders_module
 from tidelog_quorum.controller import leader_balance
-from tidelog_quorum.controller.elect_leaders import elect_leaders, election_parts, without_needless
+from tidelog_quorum.controller.elect_leaders import elect_leaders
 from tidelog_quorum.controller.leader_balance import LeaderBalance
 from tidelog_quorum.controller.partition_change import ElectionRules
 from tidelog_quorum.metadata import (
@@ -319,25 +318,3 @@ def test_balance_leaves_no_broker_with_more_than_its_percentage_that_could_have_
             may_lead = broker_id in partition.isr and broker_id not in fenced
             wanted = broker_id if exceeds and may_lead and i in lost else before[i]
             assert partition.leader == wanted
-
-
-def test_election_of_all_partitions_can_be_asked_for_in_parts(monkeypatch):
-    monkeypatch.setattr(elect_leaders_module, "PARTITIONS_PER_PART", 3)
-    cluster = Cluster()
-    for index in range(10):
-        cluster.add([1, 2], leader=1 if index % 5 == 0 else 2)
-    cluster.add([3, 4], leader=-1, isr=[3])
-    cluster.fence(3)
-
-    parts = election_parts(cluster.image, pb.ElectLeadersRequest(election_type=PREFERRED, all_partitions=True))
-    assert [[list(t.partitions) for t in part.topics] for part in parts] == [[[1, 2, 3]], [[4, 6, 7]], [[8, 9, 10]]]
-    cluster.elect(PREFERRED, 4)
-    codes = {}
-    for part in parts:
-        result = elect_leaders(cluster.image, lambda _: cluster.rules, part)
-        cluster.apply(*result.records)
-        codes |= {p.index: p.error.code for t in without_needless(result.response) for p in t.partitions}
-
-    assert codes == dict.fromkeys([1, 2, 3, 6, 7, 8, 9], 0) | {10: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE.code}
-    unclean = election_parts(cluster.image, pb.ElectLeadersRequest(election_type=UNCLEAN, all_partitions=True))
-    assert [list(t.partitions) for part in unclean for t in part.topics] == [[10]]

@@ -139,6 +139,19 @@ class EngineCluster:
         await wait_until(agreed)
         return next(p for p in self.running.values() if p.engine.leader.is_self)
 
+    async def settled_leader(self) -> EngineProcess:
+        """Wait for a leader, and until the engines' own entries are committed: all voters must be running."""
+        leader = await self.leader()
+
+        def settled() -> bool:
+            described = leader.engine.describe()
+            own = next(v for v in described.voters if v.replica_id == described.leader.leader_id)
+            known = all(v.directory_id for v in leader.listener.voters)
+            return known and own.log_end_offset == described.high_watermark == leader.listener.last_index
+
+        await wait_until(settled)
+        return leader
+
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float = 15) -> None:
     """Wait for a condition on the event loop, or fail."""

@@ -23,7 +23,7 @@ def test_engine_of_one_voter_leads_at_once_and_replays_its_log_after_a_restart(
 ) -> None:
     async def run() -> None:
         async with new_engines(1) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             epoch = process.engine.leader.epoch
             indexes = [process.engine.propose(b"%d" % i, epoch) for i in range(10)]
             assert indexes == list(range(indexes[0], indexes[0] + 10))
@@ -92,7 +92,7 @@ def test_engine_steps_down_and_commits_nothing_when_its_peers_are_gone(
 ) -> None:
     async def run() -> None:
         async with new_engines(3, FAST) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             epoch = leader.engine.leader.epoch
             await leader.engine.read_barrier()
             for node_id in [i for i, p in cluster.running.items() if p is not leader]:
@@ -126,7 +126,7 @@ def test_engine_is_refused_by_voters_of_another_cluster(
 def test_engine_falls_silent_when_the_disk_is_full(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(1) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             epoch = process.engine.leader.epoch
             await process.engine.read_barrier()
             committed = len(process.listener.entries)
@@ -152,7 +152,7 @@ def test_engine_falls_silent_when_the_disk_is_full(new_engines: Engines, wait_un
 def test_engine_falls_silent_when_its_listener_raises(new_engines: Engines) -> None:
     async def run() -> None:
         async with new_engines(1) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             await process.engine.read_barrier()
 
             def refuse(_entries: Sequence[CommittedEntry]) -> None:

@@ -18,10 +18,8 @@ WaitUntil = Callable[..., Any]
 
 
 async def commit(process: Any, payload: bytes) -> None:
-    """Propose and wait until it is committed, and with it that the voters know each other's directory ids."""
+    """Propose and wait until it is committed."""
     async with asyncio.timeout(15):
-        while not all(v.directory_id for v in process.listener.voters):  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
         index = process.engine.propose(payload, process.engine.leader.epoch)
         while process.listener.last_index < index:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -47,7 +45,7 @@ def test_engines_tell_each_other_their_directory_ids(new_engines: Engines, wait_
 def test_observer_follows_the_log_and_never_counts(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(1, FAST, others=1) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             await commit(leader, b"before")
             observer = await cluster.start(2)
             await commit(leader, b"after")
@@ -70,7 +68,7 @@ def test_observer_that_only_knows_a_bootstrap_address_finds_the_quorum(
 ) -> None:
     async def run() -> None:
         async with new_engines(2, FAST, others=1) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             observer = await cluster.start(3, voters=VoterSet(), bootstrap=list(cluster.addresses.values()))
             await commit(leader, b"x")
             await wait_until(lambda: observer.listener.payloads == [b"x"])
@@ -83,7 +81,7 @@ def test_voter_is_added_and_removed_again(new_engines: Engines, wait_until: Wait
     async def run() -> None:
         policy = SnapshotConfig(max_bytes_between=2**40, max_interval_ms=0, chunk_bytes=100)
         async with new_engines(1, FAST, others=1, snapshots=policy) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             for number in range(50):
                 await commit(leader, b"%d" % number)
             await leader.engine.take_snapshot()
@@ -106,7 +104,7 @@ def test_voter_is_added_and_removed_again(new_engines: Engines, wait_until: Wait
 def test_leader_that_is_removed_hands_over_and_follows(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(3, FAST) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             leader_id = leader.engine.leader.leader_id
             await commit(leader, b"before")
             await leader.engine.remove_voter(leader_id, b"", 10_000)
@@ -123,7 +121,7 @@ def test_leader_that_is_removed_hands_over_and_follows(new_engines: Engines, wai
 def test_changes_of_voters_are_refused_with_their_reasons(new_engines: Engines) -> None:
     async def run() -> None:
         async with new_engines(2, FAST) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             follower = next(p for p in cluster.running.values() if p is not leader)
             await leader.engine.read_barrier()
 
@@ -146,7 +144,7 @@ def test_changes_of_voters_are_refused_with_their_reasons(new_engines: Engines) 
 def test_leadership_is_handed_over_on_request(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(3, FAST) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             await commit(leader, b"x")
             to = next(i for i, p in cluster.running.items() if p is not leader)
             assert await leader.engine.transfer_leadership(to, 5_000) == to
@@ -161,7 +159,7 @@ def test_leader_that_stops_hands_over_at_once(new_engines: Engines, wait_until: 
     async def run() -> float:
         config = RaftConfig(election_timeout_ms=2_000, heartbeat_interval_ms=100)
         async with new_engines(3, config) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             await commit(leader, b"x")
             started = asyncio.get_running_loop().time()
             await cluster.stop(leader.engine.leader.leader_id)
@@ -174,7 +172,7 @@ def test_leader_that_stops_hands_over_at_once(new_engines: Engines, wait_until: 
 def test_leader_that_stops_alone_waits_no_longer_than_an_election(new_engines: Engines) -> None:
     async def run() -> float:
         async with new_engines(2, FAST) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             other = next(i for i, p in cluster.running.items() if p is not leader)
             await cluster.stop(other)
             started = asyncio.get_running_loop().time()
@@ -189,7 +187,7 @@ def test_voter_that_has_lost_its_disk_is_refused_until_it_is_removed(
 ) -> None:
     async def run() -> None:
         async with new_engines(3, FAST) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             await commit(leader, b"x")
             lost = next(i for i, p in cluster.running.items() if p is not leader)
             await cluster.stop(lost)

@@ -41,7 +41,7 @@ def snapshot_files(directory: Path) -> list[Path]:
 def test_engine_takes_a_snapshot_on_demand_and_starts_from_it(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(1, FAST, snapshots=NEVER) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             payloads = await commit(process, 0, 100)
             last = await process.engine.read_barrier()
             taken = await process.engine.take_snapshot()
@@ -79,7 +79,7 @@ def test_engine_takes_snapshots_as_the_log_grows(new_engines: Engines, wait_unti
     async def run() -> None:
         policy = SnapshotConfig(max_bytes_between=20_000, max_interval_ms=0)
         async with new_engines(3, FAST, snapshots=policy) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             for start in range(0, 200, 10):
                 await commit(leader, start, start + 10, size=1_000)
                 await leader.engine.read_barrier()
@@ -101,7 +101,7 @@ def test_engine_takes_a_snapshot_when_the_last_one_is_old(new_engines: Engines, 
     async def run() -> None:
         policy = SnapshotConfig(max_bytes_between=2**40, max_interval_ms=100)
         async with new_engines(1, FAST, snapshots=policy) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             await commit(process, 0, 3)
             last = await process.engine.read_barrier()
             await wait_until(lambda: process.engine.describe().snapshot_offset == last)
@@ -118,7 +118,7 @@ def test_follower_that_is_far_behind_is_sent_a_snapshot_in_chunks(new_engines: E
         # Few entries at a time are on their way to a follower that has gone.
         config = replace(FAST, max_append_bytes=1_000, max_inflight_appends=1)
         async with new_engines(3, config, snapshots=policy) as cluster:
-            leader = await cluster.leader()
+            leader = await cluster.settled_leader()
             behind = next(i for i, p in cluster.running.items() if p is not leader)
             await leader.engine.read_barrier()
             await cluster.stop(behind)
@@ -142,7 +142,7 @@ def test_engine_holds_commits_and_reads_back_while_a_snapshot_is_restored(
 ) -> None:
     async def run() -> None:
         async with new_engines(1, FAST, snapshots=NEVER) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             payloads = await commit(process, 0, 20)
             await process.engine.read_barrier()
             await process.engine.take_snapshot()
@@ -176,7 +176,7 @@ def test_engine_holds_commits_and_reads_back_while_a_snapshot_is_restored(
 def test_log_goes_on_while_a_snapshot_is_written(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(1, FAST, snapshots=NEVER) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             await commit(process, 0, 10)
             await process.engine.read_barrier()
             released = threading.Event()
@@ -212,7 +212,7 @@ def test_engine_falls_silent_when_the_disk_cannot_take_a_snapshot(
 
     async def run() -> None:
         async with new_engines(1, FAST, snapshots=NEVER) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             await commit(process, 0, 10)
             await process.engine.read_barrier()
             monkeypatch.setattr(os, "pwrite", fail)
@@ -231,7 +231,7 @@ def test_engine_falls_silent_when_the_disk_cannot_take_a_snapshot(
 def test_engine_refuses_to_start_without_the_snapshot_that_its_log_names(new_engines: Engines) -> None:
     async def run() -> None:
         async with new_engines(1, FAST, snapshots=NEVER) as cluster:
-            process = await cluster.leader()
+            process = await cluster.settled_leader()
             await process.engine.read_barrier()
             await process.engine.take_snapshot()
             await cluster.stop(1)
