@@ -20,16 +20,15 @@ import grpc.aio
 from tidelog.config.endpoints import format_address
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog.transport import error_from_rpc
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_node.partitions import MetadataCache, PartitionRegistry
 from tidelog_quorum.metadata import (
-    LastingObjects,
     MetadataDelta,
     MetadataImage,
     MetadataImageBuilder,
-    building_lasting_objects,
     decode_batch,
     delta_between,
     image_from_batches,

@@ -18,7 +18,6 @@ from tidelog_quorum.metadata.features import (
     uses_elr,
 )
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage, MetadataImageBuilder, TopicImage
-from tidelog_quorum.metadata.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -60,7 +59,6 @@ __all__ = [
     "Endpoint",
     "FeatureLevelRecord",
     "FeatureRange",
-    "LastingObjects",
     "MetadataDelta",
     "MetadataImage",
     "MetadataImageBuilder",
@@ -78,7 +76,6 @@ __all__ = [
     "TopicRecord",
     "UnregisterBrokerRecord",
     "broker_settings",
-    "building_lasting_objects",
     "cluster_topic_defaults",
     "cut_batch",
     "decode_batch",

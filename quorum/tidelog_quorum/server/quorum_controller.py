@@ -20,14 +20,13 @@ from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
+from tidelog.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_quorum.controller import Controller, Result
 from tidelog_quorum.metadata import (
     BrokerRegistration,
-    LastingObjects,
     MetadataImage,
     MetadataRecord,
     NoOpRecord,
-    building_lasting_objects,
     decode_batch,
     encode_batch,
     encode_batches,

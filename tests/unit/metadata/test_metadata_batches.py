@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_quorum.metadata import (
     FeatureLevelRecord,
-    LastingObjects,
     MetadataImage,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     TopicRecord,
-    building_lasting_objects,
     cut_batch,
     decode_batch,
     encode_batch,
