@@ -69,7 +69,8 @@ class Recovery:
         leader_id = self.world.leader()
         ids = [v for v in reversed(self.cluster.checker.latest_voters.ids) if when == "early" or v != leader_id]
         deaf = next((v for v in ids if self.nemesis.can_lose(v)), None)
-        if deaf is None:
+        # While a change of voters is open, those who know of it and those with the latest log may need each other.
+        if deaf is None or len({voters.ids for voters in self.nemesis.sets_in_use()}) > 1:
             return
         for other in self.cluster.nodes:
             if other == leader_id or when != "late to leader":

@@ -143,13 +143,9 @@ class EngineCluster:
         """Wait for a leader, and until the engines' own entries are committed: all voters must be running."""
         leader = await self.leader()
 
-        def settled() -> bool:
-            described = leader.engine.describe()
-            own = next(v for v in described.voters if v.replica_id == described.leader.leader_id)
-            known = all(v.directory_id for v in leader.listener.voters)
-            return known and own.log_end_offset == described.high_watermark == leader.listener.last_index
-
-        await wait_until(settled)
+        await wait_until(lambda: all(voter.directory_id for voter in leader.listener.voters))
+        index = leader.engine.propose(b"", leader.engine.leader.epoch)
+        await wait_until(lambda: leader.listener.last_index >= index)
         return leader
 
 

@@ -13,7 +13,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import CommittedEntry, RaftConfig
 
-FAST = RaftConfig(election_timeout_ms=300, heartbeat_interval_ms=30)
+FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50)
 Engines = Callable[..., Any]
 WaitUntil = Callable[..., Any]
 

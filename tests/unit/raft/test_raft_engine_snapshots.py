@@ -17,7 +17,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.stored_log import read_stored_log
 
-FAST = RaftConfig(election_timeout_ms=300, heartbeat_interval_ms=30, max_trailing_entries=5)
+FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50, max_trailing_entries=5)
 NEVER = SnapshotConfig(max_bytes_between=2**40, max_interval_ms=0)
 Engines = Callable[..., Any]
 WaitUntil = Callable[..., Any]

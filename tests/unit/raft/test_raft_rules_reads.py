@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raft_voter import TestedVoter, append
 
-from tidelog_quorum.raft.core import AppendRequest, Commit, ReadFailed, ReadReady, ReadRequested
+from tidelog_quorum.raft.core import AppendRequest, AppendResponse, Commit, ReadFailed, ReadReady, ReadRequested
 
 
 def test_read_waits_for_the_first_commit_of_the_term_and_for_a_majority_to_confirm() -> None:
@@ -55,3 +55,24 @@ def test_read_fails_when_the_voter_does_not_lead_or_ceases_to() -> None:
     voter.step(ReadRequested(2))
     voter.receive(append(2, 5))
     assert voter.of(ReadFailed) == [ReadFailed(2)]
+
+
+def test_refusal_of_an_older_terms_append_confirms_no_read() -> None:
+    follower = TestedVoter(terms=[1], term=2)
+    follower.receive(AppendRequest(2, 1, 1, 1, 1, (), read_context=1))
+    refusal = follower.answer()
+    assert isinstance(refusal, AppendResponse)
+    assert (refusal.success, refusal.read_context) == (False, 0)
+
+
+def test_read_is_not_confirmed_by_an_answer_to_a_message_of_the_leaders_former_term() -> None:
+    follower = TestedVoter(terms=[1], term=1, node_id=2)
+    leader = TestedVoter(terms=[1], term=1)
+    leader.become_leader()
+    leader.sync()
+    leader.ack(2, 2)
+    follower.receive_and_sync(append(1, leader.raft.term, (1, 1)))
+    follower.receive(AppendRequest(1, 1, 1, 1, 1, (), read_context=1))
+    leader.receive(follower.answer())
+    leader.step(ReadRequested(7))
+    assert leader.of(ReadReady) == []

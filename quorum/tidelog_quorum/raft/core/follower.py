@@ -1,6 +1,7 @@
 """What a replica does with the appends of a leader (figure 2, AppendEntries, receiver).
 
-- An append of an older term is refused, with the own term.
+- An append of an older term is refused, with the own term. The refusal confirms no reads: its receiver may lead again
+  in the own term, where it numbers its reads anew.
 - One whose previous entry the log does not have is refused, with the latest place where the logs may agree. All up to
   the commit index agree with every leader, so the place is never before that.
 - Only entries that conflict are dropped, with all that follow them, and never a committed one (paper 5.3). What an
@@ -14,6 +15,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidelog_quorum.raft.core.messages import AppendRequest, AppendResponse, Entry, EntryKind
 from tidelog_quorum.raft.core.replica import Replica, broken_promise
 from tidelog_quorum.raft.core.voters import VoterSet
@@ -22,7 +25,7 @@ from tidelog_quorum.raft.core.voters import VoterSet
 def on_append_request(replica: Replica, request: AppendRequest) -> None:
     """Take a leader's entries, or say why not."""
     if request.term < replica.term:
-        _refuse(replica, request, hint_index=0, hint_term=0)
+        _refuse(replica, replace(request, read_context=0), hint_index=0, hint_term=0)
         return
     hear_leader(replica, request.sender_id)
     if replica.is_installing:
