@@ -65,6 +65,12 @@ class DiskNode:
         """Be the fetchers."""
         self.fetching.discard(str(partition))
 
+    def hold_back(self) -> None:
+        """Be the fetchers, which may be told that many are coming."""
+
+    def go_on(self) -> None:
+        """Be the fetchers: all have come."""
+
     async def change(self, *records: MetadataRecord) -> None:
         """Apply one entry of the metadata log."""
         before = self.image

@@ -20,6 +20,7 @@ from tidelog.errors import ConfigError
 T = TypeVar("T")
 _METADATA = "tidelog"
 REQUIRED: Any = dataclasses.MISSING
+_LONG_LIMIT = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +189,17 @@ def _convert_bool(value: object) -> bool:
 def _convert_number(value: object, hint: type[int] | type[float]) -> float:
     if isinstance(value, bool) or (hint is int and isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"must be {_type_name(hint)}")
+    text = str(value).strip()
     try:
-        return hint(str(value).strip())
+        # Python's own spellings, 1_000 or other digits than ASCII's, are nobody else's.
+        if "_" in text or not text.isascii():
+            raise ValueError(text)
+        number = hint(text)
     except (TypeError, ValueError) as error:
         raise ValueError(f"must be {_type_name(hint)}") from error
+    if hint is int and not -_LONG_LIMIT <= number < _LONG_LIMIT:
+        raise ValueError("must fit into 64 bits")
+    return number
 
 
 def _type_name(hint: Any) -> str:

@@ -11,6 +11,8 @@ import grpc.aio
 from tidelog.errors import ErrorCode, TidelogError, error_for
 
 ERROR_CODE_KEY = "tidelog-error-code"
+_MAX_TEXT_BYTES = 2_000
+"""It is sent in the trailing metadata, of which gRPC takes 8 KiB, with up to three bytes for one."""
 
 _FROM_STATUS = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode._TRANSPORT,
@@ -26,9 +28,13 @@ async def abort_with(
     error: TidelogError,
     details: Iterable[tuple[str, str]] = (),
 ) -> NoReturn:
-    """End a call with ``error``; ``details`` are further pairs of trailing metadata."""
+    """End a call with ``error``; ``details`` are further pairs of trailing metadata.
+
+    A text that is longer than the peer would take is cut.
+    """
     metadata = ((ERROR_CODE_KEY, str(error.code.code)), *details)
-    await context.abort(grpc.StatusCode[error.code.grpc_status], error.message, metadata)
+    text = error.message.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
+    await context.abort(grpc.StatusCode[error.code.grpc_status], text, metadata)
     raise AssertionError("abort returns never")
 
 

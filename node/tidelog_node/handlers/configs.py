@@ -34,8 +34,8 @@ async def incremental_alter_configs(
     """
     timeout_s = request.timeout_ms / 1000 if request.timeout_ms > 0 else DEFAULT_TIMEOUT_MS / 1000
     response = await context.controller.incremental_alter_configs(request, timeout_s)
-    failed = [r.resource for r in response.resources if r.HasField("error")]
-    changed = [r for r in request.resources if r.resource not in failed]
+    failed = {(r.resource.type, r.resource.name) for r in response.resources if r.HasField("error")}
+    changed = [r for r in request.resources if (r.resource.type, r.resource.name) not in failed]
     if changed and not request.validate_only:
         await context.metadata.wait_until(lambda image: all(_shows(image, r) for r in changed), _VISIBLE_S)
     return response
@@ -43,7 +43,8 @@ async def incremental_alter_configs(
 
 async def describe_configs(context: NodeContext, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
     """Describe settings of topics, of this node and of all nodes; each resource has its own error."""
-    return pb.DescribeConfigsResponse(resources=[_resource(context, request, r) for r in request.resources])
+    wanted = {(r.resource.type, r.resource.name, *r.names): r for r in request.resources}
+    return pb.DescribeConfigsResponse(resources=[_resource(context, request, r) for r in wanted.values()])
 
 
 def _shows(image: MetadataImage, wanted: pb.ConfigResourceChange) -> bool:

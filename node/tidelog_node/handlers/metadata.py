@@ -12,13 +12,13 @@ from tidelog_quorum.metadata.description import topic_metadata, unknown_topic
 
 
 async def get_metadata(context: NodeContext, request: pb.GetMetadataRequest) -> pb.GetMetadataResponse:
-    """Describe all topics, or those named; only brokers that are not fenced are shown.
+    """Describe all topics, or those named, each once; only brokers that are not fenced are shown.
 
     A named topic that is not there is created in the background if client and node allow it. Until it is there the
     answer is that it is not, as Kafka's is: the client asks again.
     """
     image = context.metadata.image
-    names: Iterable[str] = sorted(image.topics) if request.all_topics else request.topics
+    names: Iterable[str] = sorted(image.topics) if request.all_topics else dict.fromkeys(request.topics)
     topics = [_topic(image, name) for name in names]
     if request.allow_auto_topic_creation and context.topic_creator is not None:
         # A name that no topic can have is answered with another error.

@@ -1,19 +1,20 @@
 """Produce: append to the partitions that this node leads, then wait as ``acks`` asks.
 
 Two halves, so that a stream's requests are appended in the order they came while their answers overtake each other:
-:func:`begin_produce` appends without a pause, :meth:`PendingProduce.response` waits.
+:func:`begin_produce` appends, :meth:`PendingProduce.response` waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, leader_hint
 from tidelog_node.log import AppendInfo
-from tidelog_node.partitions import Partition
+from tidelog_node.partitions import Partition, found_all
 
 _ACKS_ALL = frozenset[int]((pb.ACKS_UNSPECIFIED, pb.ACKS_ALL))
 _KNOWN_ACKS = _ACKS_ALL | {pb.ACKS_NONE, pb.ACKS_LEADER}
@@ -97,8 +98,12 @@ class PendingProduce:
             result.current_leader.CopyFrom(leader)
 
 
-def begin_produce(context: NodeContext, request: pb.ProduceRequest) -> PendingProduce:
-    """Append the request's batches now, on the calling loop, and return what is to be awaited."""
+async def begin_produce(context: NodeContext, request: pb.ProduceRequest) -> PendingProduce:
+    """Append the request's batches, on the calling loop, and return what is to be awaited.
+
+    There is no pause unless a partition is so new that it has no folder.
+    """
+    await found_all(_held(context, request))
     pending = PendingProduce(context, request.timeout_ms)
     pending.append(request)
     return pending
@@ -106,7 +111,16 @@ def begin_produce(context: NodeContext, request: pb.ProduceRequest) -> PendingPr
 
 async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.ProduceResponse:
     """Append and wait for the outcome."""
-    return await begin_produce(context, request).response()
+    pending = await begin_produce(context, request)
+    return await pending.response()
+
+
+def _held(context: NodeContext, request: pb.ProduceRequest) -> Iterator[Partition]:
+    for topic in request.topics:
+        for item in topic.partitions:
+            partition = context.partitions.get(topic.name, item.index)
+            if partition is not None:
+                yield partition
 
 
 def _fill(result: pb.ProducePartitionResult, partition: Partition, info: AppendInfo) -> None:

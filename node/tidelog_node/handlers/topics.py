@@ -71,9 +71,9 @@ async def list_topics(context: NodeContext, request: pb.ListTopicsRequest) -> pb
 
 
 async def describe_topics(context: NodeContext, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
-    """Describe the topics that are named, with what was set on each."""
+    """Describe the topics that are named, each once, with what was set on it."""
     image = context.metadata.image
-    return pb.DescribeTopicsResponse(topics=[_describe(image, name) for name in request.topic_names])
+    return pb.DescribeTopicsResponse(topics=[_describe(image, name) for name in dict.fromkeys(request.topic_names)])
 
 
 async def describe_cluster(context: NodeContext, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:

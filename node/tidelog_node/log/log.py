@@ -209,8 +209,8 @@ class PartitionLog(LogReader):
         self._local.check_online()
         if offset < 0:
             raise ValueError(f"a log cannot start at {offset}")
-        self.complete_founding()
         with self._offline_on_failure():
+            self.complete_founding()
             self._local.truncate_fully_and_start_at(offset)
             self._log_start_offset = offset
             self._epochs.clear()

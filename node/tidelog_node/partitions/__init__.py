@@ -1,6 +1,7 @@
 """The shell around logs and replication state: appends, fetchers, waiting requests, metadata applied to partitions."""
 
 from tidelog_node.partitions.clock import Clock, SystemClock
+from tidelog_node.partitions.foundings import found_all
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.metadata_cache import MetadataCache
 from tidelog_node.partitions.partition import Partition
@@ -19,4 +20,5 @@ __all__ = [
     "ReadResult",
     "ReplicationThrottles",
     "SystemClock",
+    "found_all",
 ]

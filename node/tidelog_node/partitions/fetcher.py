@@ -19,6 +19,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.foundings import found_all
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.throttles import ReplicationThrottle
 from tidelog_node.partitions.transport import ReplicaTransport
@@ -219,17 +220,17 @@ class LeaderFetcher:
         return min([self._settings.max_wait_ms, *(pause_ms for pause_ms in self._pauses() if pause_ms > 0)])
 
     async def _take(self, response: pb.FetchResponse, sent: dict[tuple[str, int], _Sent]) -> None:
-        for topic in response.topics:
-            for result in topic.partitions:
-                item = sent.get((topic.name, result.index))
-                if item is None or self._partitions.get(item.fetched.partition) is not item.fetched:
-                    continue
-                try:
-                    await self._take_partition(item, result)
-                except TidelogError as error:
-                    self._pause(item.fetched, error)
-                if result.records:
-                    self._move_to_end(item.fetched)
+        answered = [(sent.get((topic.name, r.index)), r) for topic in response.topics for r in topic.partitions]
+        await found_all(item.fetched.partition for item, result in answered if item is not None and result.records)
+        for item, result in answered:
+            if item is None or self._partitions.get(item.fetched.partition) is not item.fetched:
+                continue
+            try:
+                await self._take_partition(item, result)
+            except TidelogError as error:
+                self._pause(item.fetched, error)
+            if result.records:
+                self._move_to_end(item.fetched)
 
     async def _take_partition(self, item: _Sent, result: pb.FetchPartitionResult) -> None:
         fetched, partition = item.fetched, item.fetched.partition

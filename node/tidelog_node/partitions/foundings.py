@@ -1,10 +1,14 @@
-"""Makes the folders of new replicas in the background, where many were created at once (see ``log.founding``)."""
+"""Makes the folders of new replicas in threads, where many were created at once (see ``log.founding``).
+
+In the background, and at once for those that are about to get their first records: making a folder takes several
+flushes of the disk, for which the event loop must not wait.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tidelog.errors import TidelogError
 from tidelog_node.partitions.partition import Partition
@@ -41,9 +45,18 @@ class Foundings:
                     self._on_failure(partition, error)
 
 
+async def found_all(partitions: Iterable[Partition]) -> None:
+    """Make the folders of those that have none, several at a time; what a disk refuses, the append says."""
+    unfounded = [partition.found() for partition in partitions if not partition.log.is_founded]
+    if unfounded:
+        await asyncio.gather(*unfounded, return_exceptions=True)
+
+
 def _complete(partitions: Sequence[Partition]) -> list[tuple[Partition, TidelogError]]:
     failures = []
     for partition in partitions:
+        if partition.log.failure is not None:
+            continue
         try:
             partition.log.complete_founding()
         except TidelogError as error:

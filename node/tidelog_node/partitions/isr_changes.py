@@ -7,6 +7,7 @@ proposal pending and ask again with the same compare-and-set, which the controll
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S = 0.05
 _MAX_BACKOFF_S = 1.0
+_MAX_PER_REQUEST = 1_000
+"""Of a node that leads many partitions: the controller handles one request at a time, and bounds what it writes."""
 
 _Batch = dict[Partition, ProposeIsr]
 
@@ -55,7 +58,11 @@ class IsrChanges:
         while True:
             await self._has_work.wait()
             self._has_work.clear()
-            batch, self._waiting = self._waiting, {}
+            batch = dict(itertools.islice(self._waiting.items(), _MAX_PER_REQUEST))
+            for partition in batch:
+                del self._waiting[partition]
+            if self._waiting:
+                self._has_work.set()
             if await self._send(batch, backoff_s):
                 backoff_s = _FIRST_BACKOFF_S
             else:

@@ -14,6 +14,7 @@ import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
@@ -189,15 +190,21 @@ class LogDirectories:
         raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     def directory_for(
-        self, key: PartitionKey, assigned: DirectoryId = UNASSIGNED_DIRECTORY, preferred: Path | None = None
+        self,
+        key: PartitionKey,
+        assigned: DirectoryId = UNASSIGNED_DIRECTORY,
+        preferred: Path | None = None,
+        coming: Mapping[Path, int] = MappingProxyType({}),
     ) -> LogDirectory:
-        """Return where :meth:`open_partition` opens or creates a partition."""
+        """Return where :meth:`open_partition` opens or creates a partition; ``coming`` are on their way elsewhere."""
         chosen = self.holding(key)
         if chosen is None and preferred is not None:
             chosen = self._online.get(preferred)
         if chosen is None:
             chosen = self.with_id(assigned)
-        return min(self._online.values(), key=len) if chosen is None else chosen
+        if chosen is None:
+            chosen = min(self._online.values(), key=lambda d: len(d) + coming.get(d.path, 0))
+        return chosen
 
     def set_aside(self, path: Path) -> None:
         """Rename a folder that the metadata does not know; its records stay for the operator.

@@ -274,6 +274,16 @@ class Partition:
                 )
                 self.step(event)
 
+    async def found(self) -> None:
+        """Make the folder of a new log, in a thread, so that its first append need not.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; it may be tried again.
+        """
+        async with self.disk:
+            with self._watching_disk():
+                await asyncio.to_thread(self.log.complete_founding)
+
     async def flush(self) -> int:
         """Put the log on the disk, in a thread; returns the new recovery point."""
         async with self.disk:

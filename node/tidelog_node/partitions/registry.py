@@ -21,7 +21,7 @@ from pathlib import Path
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import LogDirectory
-from tidelog_node.log.disk_errors import is_out_of_space
+from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
 from tidelog_node.partitions.checkpoints import Checkpoints
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.condemned_folders import CondemnedFolders
@@ -89,7 +89,7 @@ class PartitionRegistry:
         self.checkpoints = Checkpoints(
             directories, self._partitions, self._logs, self._offline, self.relocations, self.fail_directory
         )
-        self.foundings = Foundings(self.storage_failed)
+        self.foundings = Foundings(self._founding_failed)
         self._preferred: dict[PartitionKey, Path] = {}
         self._topic_configs: dict[str, TopicConfig] = {}
         self._has_other_defaults = False
@@ -199,8 +199,9 @@ class PartitionRegistry:
         """Open the replicas again that a full disk has refused, every few seconds until cancelled."""
         while True:
             await asyncio.sleep(_RETRY_S)
-            async with self._changing:
-                for key, offline in self._offline.retried():
+            for key, offline in self._offline.retried():
+                # One by one, so that an image need not wait for all of many.
+                async with self._changing:
                     if self._offline.get(key) is offline:
                         await self._retry(key, offline)
 
@@ -266,6 +267,13 @@ class PartitionRegistry:
         else:
             self.fail_directory(partition.log.directory.parent, error)
 
+    def _founding_failed(self, partition: Partition, error: TidelogError) -> None:
+        """As when a log cannot be created: tried again, unless the disk itself has failed."""
+        if is_disk_failure(error):
+            self.fail_directory(partition.log.directory.parent, error)
+        else:
+            self._refuse_for_a_while(partition, error)
+
     async def _change_eligible(self, image: MetadataImage, slices: TimeSlices) -> None:
         eligible = {b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}
         if eligible == self._eligible:
@@ -324,23 +332,27 @@ class PartitionRegistry:
 
     async def _remove(self, key: PartitionKey, topic_id: TopicId, *, is_gone: bool) -> None:
         """Delete a replica: of a partition that is gone, or that others hold now."""
+        partition = self._partitions.get(key)
+        if partition is not None and partition.topic_id == topic_id:
+            # It may be offline at the end of that.
+            await self.relocations.cancel(key)
         offline = self._offline.get(key)
         if offline is not None and offline.topic_id == topic_id:
             await self._remove_offline(key, offline)
         partition = self._partitions.get(key)
         if partition is None or partition.topic_id != topic_id:
             return
-        await self.relocations.cancel(key)
-        if self._partitions.pop(key, None) is None:
-            # Its directory failed meanwhile.
-            self._offline.discard(key)
-            return
+        del self._partitions[key]
         path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
             self.condemned.add(await partition.delete(is_gone=is_gone), delay_ms)
         except TidelogError as error:
             self.fail_directory(path.parent, error)
             return
+        except asyncio.CancelledError:
+            # The stop of the process: nobody closes this log in order any more.
+            self._directories.note_unclean(key)
+            raise
         self._directories.forget(path)
         logger.info("%s was removed from this node", partition)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ class ReplicaLogs:
         self._directories = directories
         self._found = found
         self._fail_directory = fail_directory
+        self._coming: Counter[Path] = Counter()
 
     def __iter__(self) -> Iterator[tuple[PartitionKey, FoundPartition]]:
         """Yield every log that nobody has taken over, those of which a partition has several one by one."""
@@ -118,8 +120,18 @@ class ReplicaLogs:
                 tasks.create_task(work(), name="create-logs")
 
     async def _create_group(self, group: Sequence[WantedLog]) -> None:
-        places = [(one, directory) for one in group if (directory := self._place_of_new(one)) is not None]
-        for one, directory, log in await asyncio.to_thread(_create_logs, places):
+        places: list[tuple[WantedLog, LogDirectory]] = []
+        for one in group:
+            directory = self._place_of_new(one)
+            if directory is not None:
+                # It is counted by its directory only when its thread comes to it.
+                self._coming[directory.path] += 1
+                places.append((one, directory))
+        try:
+            created = await asyncio.to_thread(_create_logs, places)
+        finally:
+            self._coming.subtract(directory.path for _, directory in places)
+        for one, directory, log in created:
             failure = self._directories.failures.get(directory.path)
             if failure is not None:
                 close_offline(log, failure)
@@ -133,7 +145,7 @@ class ReplicaLogs:
             self._directories.check_may_open(one.key, one.assigned, is_in_sync=one.is_in_sync, is_new=one.is_new)
         except TidelogError:
             return None
-        return self._directories.directory_for(one.key, one.assigned)
+        return self._directories.directory_for(one.key, one.assigned, coming=self._coming)
 
     async def set_aside_all(self) -> None:
         """Set aside what no image has named."""

@@ -6,14 +6,16 @@ more than the file. Whoever uses a setting that can change is told when it does;
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 
-from tidelog.config import describe, parse_config
+from tidelog.config import DynamicBrokerConfig, describe, parse_config
 from tidelog.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
 from tidelog.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata import MetadataImage, broker_settings
+from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +48,9 @@ class DynamicNodeConfig:
     def follow(self, image: MetadataImage) -> None:
         """Take over what an image says of this node.
 
-        What cannot hold together with the file is left out and logged; the settings stay as they were.
+        What cannot hold together with the file is left out and logged; the settings stay as they were, but for
+        ``min.insync.replicas``: the controller keeps eligible leader replicas by it (KIP-966), so that a leader which
+        went by another would lose records.
         """
         dynamic = (_known(broker_settings(image)), _known(broker_settings(image, self._node_id)))
         if dynamic == self._dynamic:
@@ -57,7 +61,7 @@ class DynamicNodeConfig:
             changed = parse_config(NodeConfig, settings)
         except ConfigError as error:
             logger.error("The settings that were changed at run time cannot hold on this node: %s", error.message)
-            return
+            changed = dataclasses.replace(self.current, min_insync_replicas=_min_insync_replicas(settings))
         before, self.current = self.current, changed
         if changed == before:
             return
@@ -69,6 +73,11 @@ class DynamicNodeConfig:
 def _known(settings: Mapping[str, str]) -> dict[str, str]:
     """Leave out what a newer version has set."""
     return {key: value for key, value in settings.items() if key in DYNAMIC_BROKER_KEYS}
+
+
+def _min_insync_replicas(settings: Mapping[str, str]) -> int:
+    given = {key: value for key, value in settings.items() if key == MIN_INSYNC_REPLICAS}
+    return parse_config(DynamicBrokerConfig, given).min_insync_replicas
 
 
 def _differences(before: NodeConfig, after: NodeConfig) -> list[str]:

@@ -206,7 +206,7 @@ class _ProduceStream:
                     await self._places.acquire()
                     size = item.ByteSize()
                     await self._budget.take(size)
-                    pending = self._begin(item.request, size)
+                    pending = await self._begin(item.request, size)
                     name = f"produce-{item.correlation_id}"
                     task = tasks.create_task(self._complete(item.correlation_id, pending), name=name)
                     # Not by the task itself: one that is cancelled before its first step runs no line of its own.
@@ -214,9 +214,9 @@ class _ProduceStream:
         finally:
             self._responses.put_nowait(None)
 
-    def _begin(self, request: pb.ProduceRequest, size: int) -> handlers.PendingProduce:
+    async def _begin(self, request: pb.ProduceRequest, size: int) -> handlers.PendingProduce:
         try:
-            return handlers.begin_produce(self._context, request)
+            return await handlers.begin_produce(self._context, request)
         except BaseException:
             self._budget.give_back(size)
             raise

@@ -115,6 +115,10 @@ class MetadataFollower:
             tasks.create_task(self._apply_received(), name="apply-metadata")
             await self._follow_any()
 
+    def note_registration(self) -> None:
+        """There is a broker epoch: its record may have come before the answer that told it."""
+        self._received.set()
+
     async def apply_pending(self) -> None:
         """Apply what has been received, once this node's registration is in it.
 

@@ -211,7 +211,7 @@ class Node:
         checkpoint_interval_ms = config.replica_high_watermark_checkpoint_interval_ms
         log_start_interval_ms = config.log_flush_start_offset_checkpoint_interval_ms
         jobs: dict[str, Coroutine[None, None, None]] = {
-            "lifecycle": self._lifecycle.run(lambda: self._apply_registration(tasks)),
+            "lifecycle": self._lifecycle.run(self._follower.note_registration),
             "metadata-follower": self._follower.run(),
             "isr-changes": isr_changes.run(),
             "lag-watch": watch_lag(self._registry, config.replica_lag_time_max_ms),
@@ -291,10 +291,6 @@ class Node:
 
     def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
         return clean_logs(self._registry, self._directories, settings, self._clock)
-
-    def _apply_registration(self, tasks: asyncio.TaskGroup) -> None:
-        """The registration's answer may come after its record."""
-        tasks.create_task(self._follower.apply_pending(), name="apply-registration")
 
     def _reported_offset(self) -> int:
         return self._follower.applied_offset if self._is_serving else _NOT_CAUGHT_UP

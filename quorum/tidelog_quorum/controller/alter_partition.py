@@ -49,7 +49,7 @@ def alter_partition(
         topic = image.topic_by_id(TopicId(item.topic_id))
         results = [_alter(image, own, topic, item, p, broker.broker_id, records) for p in item.partitions]
         topics.append(pb.AlterPartitionTopicResult(topic_id=item.topic_id, partitions=results))
-    return Result(records, pb.AlterPartitionResponse(topics=topics))
+    return Result(records, pb.AlterPartitionResponse(topics=topics), atomic=False)
 
 
 def _check_unique(request: pb.AlterPartitionRequest) -> None:

@@ -53,8 +53,6 @@ def heartbeat(
     broker = after.brokers[broker.broker_id]
     following = _next_state(after, sessions, broker, request)
     records = [*failures, *_records_towards(after, settling, broker, following)]
-    if following is _Next.SHUTTING_DOWN and not broker.in_controlled_shutdown and settling.is_idle:
-        sessions.begin_shutdown(broker.broker_id, image.offset + 1)
     if following is _Next.SHUT_DOWN:
         sessions.end(broker.broker_id)
     response = pb.BrokerHeartbeatResponse(

@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
@@ -44,6 +45,7 @@ from tidelog_quorum.metadata.topic_config import (
 
 MAX_OPERATIONS_PER_REQUEST = 10_000
 _TOPIC, _BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+_BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SETTINGS: Mapping[ConfigResourceType, Mapping[str, SettingInfo]] = {
     _TOPIC: {info.key: info for info in describe(TopicConfig)},
     _BROKER: {info.key: info for info in describe(DynamicBrokerConfig)},
@@ -60,7 +62,7 @@ def incremental_alter_configs(
     Raises:
         TidelogError: POLICY_VIOLATION when the request has too many operations.
     """
-    operations = sum(len(r.operations) for r in request.resources)
+    operations = sum(max(1, len(r.operations)) for r in request.resources)
     if operations > MAX_OPERATIONS_PER_REQUEST:
         text = f"{operations} changes in one request, more than {MAX_OPERATIONS_PER_REQUEST}"
         raise error_for(ErrorCode.POLICY_VIOLATION, text)
@@ -130,12 +132,14 @@ def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigRe
     if resource.type != metadata_record_pb2.CONFIG_RESOURCE_TYPE_BROKER:
         text = f"the type {resource.type} of resource {resource.name!r} is neither a topic nor a broker"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
-    if resource.name and (not resource.name.isdecimal() or resource.name != str(int(resource.name))):
+    if resource.name and not _BROKER_ID.fullmatch(resource.name):
         text = f'{resource.name!r} is no broker id, and not "" for all brokers'
         raise error_for(ErrorCode.INVALID_REQUEST, text)
-    if resource.name and BrokerId(int(resource.name)) not in image.brokers:
+    found = ConfigResource(_BROKER, resource.name)
+    # What was set on one that has been unregistered since can still be removed.
+    if resource.name and BrokerId(int(resource.name)) not in image.brokers and found not in image.configs:
         raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {resource.name}")
-    return ConfigResource(_BROKER, resource.name)
+    return found
 
 
 def _changes(

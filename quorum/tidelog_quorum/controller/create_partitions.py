@@ -13,7 +13,12 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result, error_message
-from tidelog_quorum.controller.topics import MAX_PARTITIONS_PER_REQUEST, check_assignment, new_partition
+from tidelog_quorum.controller.topics import (
+    MAX_PARTITIONS_PER_REQUEST,
+    check_assignment,
+    check_topic_count,
+    new_partition,
+)
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import MetadataRecord
 
@@ -24,7 +29,7 @@ def create_partitions(
     """Add partitions to the topics that can have them; each of the others gets its own error.
 
     Raises:
-        TidelogError: POLICY_VIOLATION when the request is for too many partitions at once.
+        TidelogError: POLICY_VIOLATION when the request is for too many topics or partitions at once.
     """
     _check_size(image, request)
     load.follow(image)
@@ -45,6 +50,8 @@ def create_partitions(
 
 
 def _check_size(image: MetadataImage, request: pb.CreatePartitionsRequest) -> None:
+    check_topic_count(len(request.topics))
+
     def added(wanted: pb.NewPartitions) -> int:
         topic = image.topics.get(wanted.name)
         return 0 if topic is None else max(0, wanted.count - len(topic.partitions))

@@ -28,6 +28,9 @@ from tidelog_quorum.metadata.records import Endpoint, FeatureRange, MetadataReco
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 ID_BYTES = 16
+_MAX_NAME_LENGTH = 255
+_MAX_LOG_DIRS = 1_000
+_MAX_FEATURES = 100
 
 
 def register_broker(
@@ -93,6 +96,15 @@ def _check_registration(cluster_id: str, request: pb.RegisterBrokerRequest) -> N
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"broker {request.broker_id} belongs to cluster {request.cluster_id!r}, this is {cluster_id!r}",
         )
+    if len(request.rack) > _MAX_NAME_LENGTH or len(request.endpoint.host) > _MAX_NAME_LENGTH:
+        text = f"the rack or the host of broker {request.broker_id} is longer than {_MAX_NAME_LENGTH} characters"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    if len(request.log_dirs) > _MAX_LOG_DIRS or len(request.features) > _MAX_FEATURES:
+        text = (
+            f"broker {request.broker_id} names {len(request.log_dirs)} log directories and {len(request.features)} "
+            f"features, more than {_MAX_LOG_DIRS} or {_MAX_FEATURES}"
+        )
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
     if request.broker_id < 0:
         raise error_for(ErrorCode.INVALID_REQUEST, f"invalid broker id {request.broker_id}: must be at least 0")
     if any(len(i) != ID_BYTES for i in (request.incarnation_id, *request.log_dirs)):

@@ -33,6 +33,7 @@ from tidelog_quorum.metadata.records import (
 from tidelog_quorum.metadata.topic_config import DEFAULT_TOPIC_CONFIG, cluster_topic_defaults, override_topic_config
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
+MAX_TOPICS_PER_REQUEST = 10_000
 _MAX_REPLICATION_FACTOR = 32_767
 _DEFAULT = -1
 
@@ -60,8 +61,8 @@ def create_topics(
     lost with the leadership or the connection, and whoever sent it cannot know.
 
     Raises:
-        TidelogError: POLICY_VIOLATION when the request is for too many partitions at once; INVALID_REQUEST when its
-            id has another length.
+        TidelogError: POLICY_VIOLATION when the request is for too many topics or partitions at once; INVALID_REQUEST
+            when its id has another length.
     """
     _check_size(defaults, request)
     _check_request_id(request)
@@ -95,8 +96,10 @@ def delete_topics(
     """Delete the topics that exist; each of the others gets its own error.
 
     Raises:
-        TidelogError: TOPIC_DELETION_DISABLED when ``delete.topic.enable`` is false.
+        TidelogError: TOPIC_DELETION_DISABLED when ``delete.topic.enable`` is false; POLICY_VIOLATION when the request
+            names too many topics at once.
     """
+    check_topic_count(len(request.topic_names))
     if not is_enabled:
         raise error_for(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic can be deleted")
     counts = Counter(request.topic_names)
@@ -116,7 +119,16 @@ def delete_topics(
     return Result(records, pb.DeleteTopicsResponse(topics=results))
 
 
+def check_topic_count(count: int) -> None:
+    """Refuse a request that names too many topics with POLICY_VIOLATION."""
+    if count > MAX_TOPICS_PER_REQUEST:
+        text = f"{count} topics in one request, more than {MAX_TOPICS_PER_REQUEST}"
+        raise error_for(ErrorCode.POLICY_VIOLATION, text)
+
+
 def _check_size(defaults: TopicDefaults, request: pb.CreateTopicsRequest) -> None:
+    check_topic_count(len(request.topics))
+
     def partitions_of(topic: pb.CreatableTopic) -> int:
         if topic.assignments:
             return len(topic.assignments)

@@ -35,13 +35,14 @@ def topic_config(image: MetadataImage, topic_name: str, defaults: TopicConfig = 
     """Return the settings that hold for a topic: its own over ``defaults``, which are the broker's.
 
     The controller has checked a topic's settings over its own defaults. Where the broker's contradict them, as a
-    ``log.cleaner.max.compaction.lag.ms`` below a topic's ``min.compaction.lag.ms``, the topic gets Kafka's.
+    ``log.cleaner.max.compaction.lag.ms`` below a topic's ``min.compaction.lag.ms``, the topic gets Kafka's; but never
+    another ``min.insync.replicas``, for the controller keeps eligible leader replicas by it.
     """
     settings = image.config_of_topic(topic_name)
     try:
         return override_topic_config(settings, defaults)
     except ConfigError:
-        return override_topic_config(settings)
+        return override_topic_config(settings, TopicConfig(min_insync_replicas=defaults.min_insync_replicas))
 
 
 def override_topic_config(settings: Mapping[str, str], defaults: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:

@@ -35,7 +35,8 @@ class AdminService(AdminServiceServicer):
     async def DeleteTopics(  # noqa: N802, D102
         self, request: admin_service_pb2.DeleteTopicsRequest, context: RpcContext
     ) -> admin_service_pb2.DeleteTopicsResponse:
-        response = self._quorum.submit(lambda c, now_ms: c.handle_delete_topics(request, now_ms))
+        is_long = len(request.topic_names) > _MANY_PARTITIONS
+        response = self._quorum.submit(lambda c, now_ms: c.handle_delete_topics(request, now_ms), is_long=is_long)
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def ListTopics(  # noqa: N802, D102
@@ -53,14 +54,18 @@ class AdminService(AdminServiceServicer):
     async def CreatePartitions(  # noqa: N802, D102
         self, request: admin_service_pb2.CreatePartitionsRequest, context: RpcContext
     ) -> admin_service_pb2.CreatePartitionsResponse:
-        is_long = sum(topic.count for topic in request.topics) > _MANY_PARTITIONS
+        is_long = sum(max(1, topic.count) for topic in request.topics) > _MANY_PARTITIONS
         response = self._quorum.submit(lambda c, now_ms: c.handle_create_partitions(request, now_ms), is_long=is_long)
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def IncrementalAlterConfigs(  # noqa: N802, D102
         self, request: admin_service_pb2.IncrementalAlterConfigsRequest, context: RpcContext
     ) -> admin_service_pb2.IncrementalAlterConfigsResponse:
-        response = self._quorum.submit(lambda c, now_ms: c.handle_incremental_alter_configs(request, now_ms))
+        # What holds for all brokers holds for all partitions.
+        is_long = len(request.resources) > _MANY_PARTITIONS or any(not r.resource.name for r in request.resources)
+        response = self._quorum.submit(
+            lambda c, now_ms: c.handle_incremental_alter_configs(request, now_ms), is_long=is_long
+        )
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def ElectLeaders(  # noqa: N802, D102
@@ -82,7 +87,7 @@ class AdminService(AdminServiceServicer):
     async def UpdateFeatures(  # noqa: N802, D102
         self, request: admin_service_pb2.UpdateFeaturesRequest, context: RpcContext
     ) -> admin_service_pb2.UpdateFeaturesResponse:
-        response = self._quorum.submit(lambda c, now_ms: c.handle_update_features(request, now_ms))
+        response = self._quorum.submit(lambda c, now_ms: c.handle_update_features(request, now_ms), is_long=True)
         return await self._responder.answer(context, response, request.timeout_ms)
 
     async def UnregisterBroker(  # noqa: N802, D102
@@ -143,7 +148,8 @@ def _list_topics(
 def _describe_topics(
     image: MetadataImage, request: admin_service_pb2.DescribeTopicsRequest
 ) -> admin_service_pb2.DescribeTopicsResponse:
-    return admin_service_pb2.DescribeTopicsResponse(topics=[_describe_topic(image, n) for n in request.topic_names])
+    names = dict.fromkeys(request.topic_names)
+    return admin_service_pb2.DescribeTopicsResponse(topics=[_describe_topic(image, n) for n in names])
 
 
 def _describe_topic(image: MetadataImage, name: str) -> admin_service_pb2.TopicDescription:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -111,10 +111,13 @@ class QuorumController:
             await self._wait_serving()
             epoch, now_ms = self._engine.leader.epoch, self._clock_ms()
             if is_long:
-                result = await asyncio.to_thread(handle, self._controller, now_ms)
+                result = await _finished(asyncio.to_thread(handle, self._controller, now_ms))
             else:
                 result = handle(self._controller, now_ms)
             await self._write(result, epoch)
+            if not self._serves or self._engine.leader.epoch != epoch:
+                # While it was handled or written: what it saw may never be committed.
+                raise self._not_controller()
             offset = self._controller.latest.offset
         await self._wait_committed(offset)
         return result.response
@@ -312,6 +315,17 @@ class QuorumController:
         leader_id = self._engine.leader.leader_id
         known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
         return error_for(ErrorCode.NOT_CONTROLLER, f"this controller does not lead the quorum; {known}")
+
+
+async def _finished(handling: Coroutine[None, None, R]) -> R:
+    """Await what a thread does, to its end also when the caller goes away: nobody else is let in before."""
+    task = asyncio.ensure_future(handling)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        task.exception()
+        raise
 
 
 def _records_of(payload: bytes) -> Iterator[MetadataRecord]:

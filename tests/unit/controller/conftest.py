@@ -115,7 +115,7 @@ class Driver:
             broker_id=broker_id,
             cluster_id=fields.get("cluster_id", "c1"),
             incarnation_id=bytes([incarnation]) * 16,
-            endpoint=common_pb2.Endpoint(host="h", port=fields.get("port", 9092)),
+            endpoint=common_pb2.Endpoint(host=fields.get("host", "h"), port=fields.get("port", 9092)),
             rack=rack,
             previous_broker_epoch=fields.get("previous", -1),
             log_dirs=fields.get("log_dirs", ()),

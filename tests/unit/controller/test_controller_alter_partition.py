@@ -183,3 +183,9 @@ def test_alter_partition_tells_a_leader_that_the_change_took_it_away(led: Any) -
     assert code(result) is ErrorCode.NEW_LEADER_ELECTED
     assert led.state() == (2, (2, 4))
     assert (led.partition().replicas, led.partition().leader_epoch) == ((2, 4), 1)
+
+
+def test_changes_of_many_partitions_may_be_split_into_entries(led: Any) -> None:
+    """Each is right without the others, and a leader of many has them all at once when a follower lags."""
+    request = pb.AlterPartitionRequest(broker_id=1, broker_epoch=led.image.brokers[1].broker_epoch)
+    assert not led.controller.handle_alter_partition(request, 0).atomic

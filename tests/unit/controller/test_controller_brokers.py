@@ -323,3 +323,37 @@ def test_unregistered_broker_that_lives_is_told_and_registers_again(driver: Any)
     assert error_of(driver.heartbeat, 1, epoch=epoch) is ErrorCode.STALE_BROKER_EPOCH
     driver.up(1)
     assert driver.image.brokers[1].broker_epoch > epoch
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rack": "r" * 256},
+        {"host": "h" * 256},
+        {"log_dirs": [i.to_bytes(16, "big") for i in range(1_001)]},
+        {"features": [feature(f"f{i}", 0, 1) for i in range(101)]},
+    ],
+)
+def test_registration_is_refused_that_would_swell_the_metadata(driver: Any, fields: dict[str, Any]) -> None:
+    assert error_of(driver.register, 1, **fields) is ErrorCode.INVALID_REQUEST
+    assert not driver.image.brokers
+
+
+def test_shutdown_waits_for_the_entry_that_moved_the_leaderships_wherever_it_is_in_the_log(driver: Any) -> None:
+    """The Raft engine may write entries of its own between the controller's."""
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    request = pb.BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=driver.image.brokers[1].broker_epoch,
+        current_metadata_offset=driver.image.offset,
+        want_shut_down=True,
+    )
+    before = driver.image.offset
+    result = driver.controller.handle_broker_heartbeat(request, driver.now_ms)
+    driver.controller.append(before + 5, driver.epoch, result.records)
+    driver.controller.replay(before + 5, driver.epoch, result.records)
+    driver.heartbeat(2, offset=before + 4)
+    assert not driver.heartbeat(1, want_shut_down=True).should_shut_down
+    driver.heartbeat(2, offset=before + 5)
+    assert driver.heartbeat(1, want_shut_down=True).should_shut_down

@@ -109,7 +109,7 @@ def test_only_lists_are_appended_to_and_subtracted_from(one: Any, kind: int) -> 
         (TOPIC, "t", "retention.ms", "x", "INVALID_CONFIG", "must be a whole number"),
         (TOPIC, "t", "retention.ms", "", "INVALID_CONFIG", "must not be empty"),
         (TOPIC, "t", "segment.bytes", "1", "INVALID_CONFIG", "must be from 14"),
-        (TOPIC, "t", "min.compaction.lag.ms", str(2**63), "INVALID_CONFIG", "is above max.compaction.lag.ms"),
+        (TOPIC, "t", "min.compaction.lag.ms", str(2**63), "INVALID_CONFIG", "must fit into 64 bits"),
         (TOPIC, "t", "cleanup.policy", "shred", "INVALID_CONFIG", "must be a list of delete, compact"),
         (TOPIC, "t", "leader.replication.throttled.replicas", "1:x", "INVALID_CONFIG", "partition:broker"),
         (TOPIC, "t", "leader.replication.throttled.replicas", "*,1:1", "INVALID_CONFIG", "partition:broker"),
@@ -117,6 +117,10 @@ def test_only_lists_are_appended_to_and_subtracted_from(one: Any, kind: int) -> 
         (BROKER, "9", "log.retention.ms", "1", "BROKER_ID_NOT_REGISTERED", "there is no broker 9"),
         (BROKER, "one", "log.retention.ms", "1", "INVALID_REQUEST", "'one' is no broker id"),
         (BROKER, "01", "log.retention.ms", "1", "INVALID_REQUEST", "'01' is no broker id"),
+        (BROKER, "9" * 5_000, "log.retention.ms", "1", "INVALID_REQUEST", "is no broker id"),
+        (TOPIC, "t", "retention.ms", "1_000", "INVALID_CONFIG", "must be a whole number"),
+        (TOPIC, "t", "retention.ms", "\u0663", "INVALID_CONFIG", "must be a whole number"),
+        (TOPIC, "t", "file.delete.delay.ms", "9" * 4_000, "INVALID_CONFIG", "must fit into 64 bits"),
         (BROKER, "1", "retention.ms", "1", "INVALID_CONFIG", 'did you mean "log.retention.ms"?'),
         (BROKER, "1", "log.dirs", "/x", "INVALID_CONFIG", "log.dirs cannot change at run time"),
         (BROKER, "", "num.partitions", "3", "INVALID_CONFIG", "num.partitions cannot change at run time"),
@@ -290,3 +294,17 @@ def test_the_keys_that_are_read_from_files_alone_are_all_known() -> None:
     assert {config_key(f) for f in fields} - DYNAMIC_BROKER_KEYS == READ_ONLY_BROKER_KEYS, (
         "list the new setting in READ_ONLY_BROKER_KEYS, or declare it in DynamicBrokerConfig"
     )
+
+
+def test_resources_without_operations_count_too(one: Any) -> None:
+    request = pb.IncrementalAlterConfigsRequest(resources=[change(TOPIC, str(i)) for i in range(10_001)])
+    with pytest.raises(TidelogError, match="10001 changes in one request") as caught:
+        one.do(one.controller.handle_incremental_alter_configs, request)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_settings_of_an_unregistered_broker_can_be_removed(one: Any) -> None:
+    assert alter(one, BROKER, "2", operation("log.retention.ms", "5")) == ("NONE", "")
+    one.unregister(2)
+    assert alter(one, BROKER, "2", operation("log.retention.ms", kind=DELETE)) == ("NONE", "")
+    assert alter(one, BROKER, "2", operation("log.retention.ms", "5"))[0] == "BROKER_ID_NOT_REGISTERED"

@@ -123,3 +123,10 @@ def test_added_partitions_get_what_a_reassignment_will_leave_the_first_one(three
     three.commit()
     assert add(three, new("t", 2)) == {"t": ErrorCode.NONE}
     assert len(three.partition("t", 1).replicas) == 1
+
+
+def test_create_partitions_refuses_too_many_topics_at_once(three: Any) -> None:
+    request = pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name=str(i)) for i in range(10_001)])
+    with pytest.raises(TidelogError, match="10001 topics in one request") as caught:
+        three.do(three.controller.handle_create_partitions, request)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION

@@ -239,3 +239,18 @@ def test_created_again_a_topic_has_another_id(three: Any) -> None:
     first = three.create().topic_id
     three.do(three.controller.handle_delete_topics, pb.DeleteTopicsRequest(topic_names=["t"]))
     assert three.create().topic_id != first
+
+
+@pytest.mark.parametrize("count", [-1, 0])
+def test_create_topics_refuses_too_many_topics_at_once(three: Any, count: int) -> None:
+    request = pb.CreateTopicsRequest(topics=[three.creatable("", partitions=count)] * 10_001)
+    with pytest.raises(TidelogError, match="10001") as caught:
+        three.do(three.controller.handle_create_topics, request)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_delete_topics_refuses_too_many_at_once(three: Any) -> None:
+    request = pb.DeleteTopicsRequest(topic_names=[str(i) for i in range(10_001)])
+    with pytest.raises(TidelogError, match="10001 topics in one request") as caught:
+        three.do(three.controller.handle_delete_topics, request)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION

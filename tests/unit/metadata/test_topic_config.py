@@ -41,6 +41,12 @@ def test_topic_config_is_kafkas_where_the_brokers_contradicts_the_topics() -> No
     assert (found.min_compaction_lag_ms, found.max_compaction_lag_ms) == (5_000, TopicConfig().max_compaction_lag_ms)
 
 
+def test_topic_config_keeps_min_insync_replicas_where_the_brokers_contradicts_the_topics() -> None:
+    image = IMAGE.apply(2, 1, [ConfigRecord(ConfigResourceType.TOPIC, "b", "min.compaction.lag.ms", "5000")])
+    defaults = TopicConfig(max_compaction_lag_ms=1_000, min_insync_replicas=3)
+    assert topic_config(image, "b", defaults).min_insync_replicas == 3
+
+
 def test_topic_config_names_an_unknown_key() -> None:
     with pytest.raises(ConfigError, match=r'unknown configuration "min\.insync\.replica"; did you mean'):
         override_topic_config({"min.insync.replica": "2"})

@@ -7,6 +7,7 @@ import pytest
 from tidelog.config import TopicConfig, describe
 from tidelog.errors import ErrorCode
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import log_service_pb2 as log_pb
 from tidelog_node import handlers
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType
@@ -148,5 +149,30 @@ def test_partitions_take_over_what_the_nodes_defaults_become(cluster_of):
             await change(cluster, (BROKER, "", "log.segment.bytes", "1000"))
             config = cluster.partition(1).log.config
             assert (config.segment_bytes, config.segment_ms) == (1_000, 77)
+
+    asyncio.run(run())
+
+
+def test_a_resource_that_is_named_again_is_described_once(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            resource = pb.DescribeConfigsResource(resource=pb.ConfigResourceName(type=BROKER, name="1"))
+            request = pb.DescribeConfigsRequest(resources=[resource] * 100_000)
+            response = await handlers.describe_configs(cluster.nodes[1].context, request)
+            assert len(response.resources) == 1
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_is_named_again_is_described_once(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            context = cluster.nodes[1].context
+            await cluster.create_topic(replicas=(1,))
+            named = ["t", "u"] * 50_000
+            described = await handlers.describe_topics(context, pb.DescribeTopicsRequest(topic_names=named))
+            assert [d.topic.name for d in described.topics] == ["t", "u"]
+            known = await handlers.get_metadata(context, log_pb.GetMetadataRequest(topics=named))
+            assert [t.name for t in known.topics] == ["t", "u"]
 
     asyncio.run(run())

@@ -84,6 +84,17 @@ def test_what_cannot_hold_with_the_file_is_left_out_and_logged(caplog):
     assert (config.current.log_cleaner_threads, config.current.message_max_bytes) == (2, 5)
 
 
+def test_min_insync_replicas_holds_also_beside_what_cannot():
+    """The controller goes by it (KIP-966): a leader that counted fewer would commit what eligible replicas lack."""
+    config = DynamicNodeConfig(FILE | {"log.cleaner.dedupe.buffer.size": str(2 << 20)})
+    told = []
+    config.subscribe(lambda changed: told.append(changed.topic_defaults().min_insync_replicas))
+    config.follow(image({"log.cleaner.threads": "3", "min.insync.replicas": "2"}))
+    assert (config.current.min_insync_replicas, config.current.log_cleaner_threads, told) == (2, 1, [2])
+    config.follow(image({"log.cleaner.threads": "3"}))
+    assert (config.current.min_insync_replicas, told) == (1, [2, 1])
+
+
 def test_the_cleaner_goes_on_with_other_settings_and_ends_in_order():
     began, ended = [], []
 

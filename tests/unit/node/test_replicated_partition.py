@@ -4,6 +4,7 @@ from tidelog.errors import ErrorCode, error_for
 from tidelog.records import read_records
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
+from tidelog_node.partitions import isr_changes
 from tidelog_quorum.metadata import RemoveTopicRecord
 
 
@@ -319,5 +320,31 @@ def test_one_bad_partition_does_not_stop_the_others(cluster_of, wait_for):
             results = await asyncio.gather(*(cluster.produce(1, b"x", index=i, timeout_ms=500) for i in range(3)))
             assert [r.error.code for r in results] == [0, ErrorCode.REQUEST_TIMED_OUT.code, 0]
             assert cluster.transport.calls < 100, "a partition with an error waits before it is asked for again"
+
+    asyncio.run(run())
+
+
+def test_isr_changes_of_many_partitions_are_several_requests(cluster_of, wait_for, monkeypatch):
+    monkeypatch.setattr(isr_changes, "_MAX_PER_REQUEST", 2)
+
+    async def run():
+        async with cluster_of(1, 2, lag_ms=50) as cluster:
+            await cluster.create_topic(replicas=(1, 2), partitions=5)
+            sizes, alter_partition = [], cluster.controller.alter_partition
+
+            async def noted(request):
+                sizes.append(sum(len(t.partitions) for t in request.topics))
+                return await alter_partition(request)
+
+            monkeypatch.setattr(cluster.controller, "alter_partition", noted)
+            cluster.transport.cut_off.add(2)
+            partitions = cluster.controller.image.topics["t"].partitions
+            for index in partitions:
+                await cluster.produce(1, b"a", acks=pb.ACKS_LEADER, index=index)
+            await asyncio.sleep(0.1)
+            for index in partitions:
+                cluster.nodes[1].registry.get("t", index).pass_time()
+            await wait_for(lambda: all(p.isr == (1,) for p in cluster.controller.image.topics["t"].partitions.values()))
+            assert sizes == [2, 2, 1]
 
     asyncio.run(run())

@@ -169,3 +169,13 @@ def test_quorum_service_gives_the_engines_errors_and_names_the_leader(code: Erro
             assert trailing_value(rpc_error, "tidelog-leader-endpoint") == hint
 
     serve(test)
+
+
+def test_a_long_text_of_an_error_is_cut_so_that_it_arrives() -> None:
+    async def test(stub: Any, engine: ScriptedEngine) -> None:
+        engine.failure = error_for(ErrorCode.INVALID_REQUEST, "f\u00fcr " * 100_000)
+        error, _ = await failure(stub.TakeSnapshot(pb.TakeSnapshotRequest()))
+        assert error.code is ErrorCode.INVALID_REQUEST
+        assert error.message.startswith("f\u00fcr f\u00fcr ")
+
+    serve(test)

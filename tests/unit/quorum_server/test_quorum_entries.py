@@ -285,3 +285,68 @@ def test_long_request_fails_when_the_leadership_changes_meanwhile(shell: Shell) 
         assert "f0" not in shell.quorum.image.feature_levels
 
     run(test())
+
+
+def test_answer_is_an_error_when_the_leadership_ended_after_the_last_part(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        shell.raft.auto_commit = False
+        task = asyncio.create_task(shell.write(levels(10), atomic=False))
+        await asyncio.sleep(0)
+        shell.raft.elect(2, keep_uncommitted=False)
+        with pytest.raises(TidelogError) as caught:
+            await task
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+    run(test())
+
+
+def test_answer_of_a_long_request_is_an_error_when_the_leadership_ended_meanwhile(shell: Shell) -> None:
+    """Without records too: what it saw may be an entry that is lost."""
+
+    async def test() -> None:
+        await shell.lead()
+        may_end = threading.Event()
+
+        def slow(controller: Controller, now_ms: int) -> Result[None]:
+            may_end.wait(5)
+            return Result([], None)
+
+        task = asyncio.create_task(shell.quorum.submit(slow, is_long=True))
+        await settle()
+        shell.raft.elect(2)
+        may_end.set()
+        with pytest.raises(TidelogError) as caught:
+            await task
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+    run(test())
+
+
+def test_nobody_is_let_in_while_a_thread_handles_a_request_whose_caller_went_away(shell: Shell) -> None:
+    async def test() -> None:
+        await shell.lead()
+        may_end, order = threading.Event(), []
+
+        def slow(controller: Controller, now_ms: int) -> Result[None]:
+            may_end.wait(5)
+            order.append("slow")
+            return Result([], None)
+
+        def quick(controller: Controller, now_ms: int) -> Result[None]:
+            order.append("quick")
+            return Result([], None)
+
+        gone = asyncio.create_task(shell.quorum.submit(slow, is_long=True))
+        await settle()
+        following = asyncio.create_task(shell.quorum.submit(quick))
+        gone.cancel()
+        await settle()
+        assert order == []
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        await following
+        assert order == ["slow", "quick"]
+
+    run(test())
