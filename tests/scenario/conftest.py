@@ -317,7 +317,7 @@ def _show_command(command: Command) -> str:
             return f" keeps {_show_snapshot(snapshot)} and the log from {first_index}"
         case StoreChunk(snapshot, position, chunk):
             return f" stores {_show_snapshot(snapshot)} position={position} bytes={len(chunk)}"
-        case InstallSnapshot(_, _, snapshot, _):
+        case InstallSnapshot(_, snapshot):
             return f" installs {_show_snapshot(snapshot)}"
         case RestoreSnapshot(snapshot):
             return f" restores {_show_snapshot(snapshot)}"

@@ -190,15 +190,10 @@ class SimulatedDisk:
             return False
         newer = self.snapshot is None or self.snapshot.last_index < snapshot.last_index
         require(newer, "SnapshotWentBack", f"{snapshot} after {self.snapshot}")
-        if write.keep_following:
-            require(self.holds(snapshot.last_index, snapshot.last_term), "SnapshotBesideLog", f"{snapshot}")
-            self.entries = [entry for entry in self.entries if entry.index > snapshot.last_index]
-        else:
-            self.entries = []
+        self.entries = []
         self.log_start = (snapshot.last_index, snapshot.last_term)
         self.files[snapshot] = content
         self._name(snapshot)
-        self._set_hard_state(write.hard_state)
         return True
 
     def _name(self, snapshot: Snapshot) -> None:

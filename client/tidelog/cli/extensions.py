@@ -59,7 +59,7 @@ def _load(name: str, entry_point: EntryPoint, extra: str) -> Any:
 
 def _absent(name: str, missing: str, extra: str) -> Any:
     """Return a command that takes anything and says what to install."""
-    application = typer.Typer()
+    application = typer.Typer(add_completion=False)
 
     @application.command(
         name,

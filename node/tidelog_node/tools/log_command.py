@@ -24,7 +24,10 @@ from tidelog_node.tools.verification import PartitionReport, verify_partition
 from tidelog_node.tools.verify_output import directory_size, print_json, print_text, progress_bar
 
 app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Read the files of partitions: what is in them, are they sound."
+    cls=CommandGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    help="Read the files of partitions: what is in them, are they sound.",
 )
 
 _DONE_WITH_PROBLEMS = 1

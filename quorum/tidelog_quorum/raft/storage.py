@@ -89,7 +89,6 @@ class RaftStorage:
             sequence = write.sequence
             if isinstance(write, InstallSnapshot) and not self._receiver.complete(write.snapshot):
                 damaged.append(write.snapshot)
-                self._set_hard_state(write.hard_state)
                 continue
             self._add(batch, write)
         if sequence is not None:
@@ -120,12 +119,10 @@ class RaftStorage:
                     return
                 self._set_snapshot(batch, snapshot)
                 self._drop_before(batch, first_index, self._term_at(first_index - 1))
-            case InstallSnapshot(_, hard_state, snapshot, keep_following):
-                self._set_hard_state(hard_state)
+            case InstallSnapshot(_, snapshot):
                 self._set_snapshot(batch, snapshot)
-                if not keep_following:
-                    self._truncate(batch, self._log_start[0] + 1)
-                    self._last_index = snapshot.last_index
+                self._truncate(batch, self._log_start[0] + 1)
+                self._last_index = snapshot.last_index
                 self._drop_before(batch, snapshot.last_index + 1, snapshot.last_term)
 
     def _append(self, batch: WriteBatch, truncate_from: int | None, entries: Sequence[Entry]) -> None:

@@ -17,7 +17,7 @@ import typer
 from tidelog_quorum.tools.metadata_dump import EntryRow, Row, Summary, dump_log, dump_snapshot, is_snapshot
 from tidelog_quorum.tools.record_text import record_line
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("dump")

@@ -185,7 +185,7 @@ def test_snapshot_is_a_sign_of_life_of_the_leader() -> None:
 def test_snapshot_is_installed_with_its_last_chunk_and_changes_nothing_before_that_is_on_disk() -> None:
     voter = receiving(terms=(1, 1))
     assert voter.of(StoreChunk) == [StoreChunk(AT_9, 4, b"cc")]
-    assert voter.of(InstallSnapshot) == [InstallSnapshot(1, None, AT_9, keep_following=False)]
+    assert voter.of(InstallSnapshot) == [InstallSnapshot(1, AT_9)]
     assert voter.commands.index(voter.of(StoreChunk)[0]) < voter.commands.index(voter.of(InstallSnapshot)[0])
     assert (voter.raft.log.last_index, voter.raft.commit_index, voter.raft.snapshot) == (2, 0, None)
 
@@ -240,7 +240,7 @@ def test_snapshot_that_is_damaged_is_asked_for_again_from_its_beginning() -> Non
     voter.receive(append(2, 3, (2, 1), commit=1))
     assert voter.answer() == AppendResponse(1, 3, True, 2, 0, 0, 0), "no acknowledgement waits for that write any more"
     voter.receive(chunk(AT_9, 0, 6))
-    assert voter.of(InstallSnapshot) == [InstallSnapshot(2, None, AT_9, keep_following=False)]
+    assert voter.of(InstallSnapshot) == [InstallSnapshot(2, AT_9)]
     voter.step(Persisted(2))
     assert voter.of(RestoreSnapshot) == [RestoreSnapshot(AT_9)]
 

@@ -97,7 +97,7 @@ def test_compactions_follow_each_other_and_leave_one_file(tmp_path: Path) -> Non
 
 def test_compaction_by_an_older_snapshot_than_the_present_one_changes_nothing(tmp_path: Path) -> None:
     storage, _ = opened(tmp_path)
-    storage.write([append(1, 1, 31), *chunks_of(40), InstallSnapshot(2, None, snapshot_at(40), False)])
+    storage.write([append(1, 1, 31), *chunks_of(40), InstallSnapshot(2, snapshot_at(40))])
     storage.write([CompactLog(3, take(tmp_path, 20), 15)])
     assert snapshot_files(tmp_path) == [snapshot_path(tmp_path, 40, 1).name]
     storage.close()
@@ -107,28 +107,20 @@ def test_compaction_by_an_older_snapshot_than_the_present_one_changes_nothing(tm
 def test_installed_snapshot_replaces_the_log(tmp_path: Path) -> None:
     storage, _ = opened(tmp_path)
     storage.write([append(1, 1, 11)])
-    install = InstallSnapshot(2, HardState(4, 2), snapshot_at(8, 3), False)
+    install = InstallSnapshot(2, snapshot_at(8, 3))
     assert storage.write([*chunks_of(8, 3), install, append(3, 9, 12, term=4)]) == Written(3)
     storage.close()
     expected = entries(9, 12, term=4)
     assert reopen(tmp_path) == StoredState(HardState(4), expected, snapshot_at(8, 3), (8, 3), DIRECTORY_ID)
 
 
-def test_installed_snapshot_keeps_the_entries_that_follow_when_told_so(tmp_path: Path) -> None:
-    storage, _ = opened(tmp_path)
-    storage.write([append(1, 1, 11)])
-    storage.write([*chunks_of(8), InstallSnapshot(2, None, snapshot_at(8), True)])
-    storage.close()
-    assert reopen(tmp_path) == StoredState(HardState(1), entries(9, 11), snapshot_at(8), (8, 1), DIRECTORY_ID)
-
-
 def test_damaged_snapshot_is_told_and_what_stands_beside_it_is_written(tmp_path: Path) -> None:
     storage, _ = opened(tmp_path)
     damaged = [StoreChunk(c.snapshot, c.position, c.chunk[:-1] + b"?") for c in chunks_of(8)]
-    install = InstallSnapshot(2, HardState(3), snapshot_at(8), False)
+    install = InstallSnapshot(2, snapshot_at(8))
     assert storage.write([append(1, 1, 4), *damaged, install, append(3, 4, 6, term=3)]) == Written(3, (snapshot_at(8),))
     assert snapshot_files(tmp_path) == []
-    assert storage.write([*chunks_of(8), InstallSnapshot(4, None, snapshot_at(8), False)]) == Written(4)
+    assert storage.write([*chunks_of(8), InstallSnapshot(4, snapshot_at(8))]) == Written(4)
     storage.close()
     assert reopen(tmp_path) == StoredState(HardState(3), (), snapshot_at(8), (8, 1), DIRECTORY_ID)
 
@@ -234,7 +226,7 @@ def steps(directory: Path) -> Iterator[tuple[Callable[[], list[Write]], StoredSt
         StoredState(HardState(1), entries(6, 11), snapshot_at(8), (5, 1), DIRECTORY_ID),
     )
     yield (
-        lambda: [*chunks_of(20), InstallSnapshot(3, HardState(2), snapshot_at(20), False), append(4, 21, 24, term=2)],
+        lambda: [*chunks_of(20), InstallSnapshot(3, snapshot_at(20)), append(4, 21, 24, term=2)],
         StoredState(HardState(2), entries(21, 24, term=2), snapshot_at(20), (20, 1), DIRECTORY_ID),
     )
     yield (

@@ -122,15 +122,12 @@ class StoreChunk:
 class InstallSnapshot:
     """Check and sync the received file, then write atomically that it is the latest snapshot.
 
-    The log loses its entries up to ``snapshot.last_index``; with ``keep_following`` those after it stay, else all
-    go. A write in the order of the ``sequence``; a wrong checksum is answered with
+    The log loses all its entries. A write in the order of the ``sequence``; a wrong checksum is answered with
     :class:`~tidelog_quorum.raft.core.events.SnapshotDamaged` instead and writes nothing.
     """
 
     sequence: int
-    hard_state: HardState | None
     snapshot: Snapshot
-    keep_following: bool
 
 
 @dataclass(frozen=True, slots=True)

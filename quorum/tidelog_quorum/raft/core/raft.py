@@ -311,7 +311,7 @@ class Raft:
             replica.compaction = None
         if replica.incoming is not None and replica.incoming.is_whole and replica.incoming.sequence is None:
             replica.incoming.sequence = sequence = durability.issue(replica.hard_state, replica.log.last_index)
-            commands.append(InstallSnapshot(sequence, None, replica.incoming.snapshot, keep_following=False))
+            commands.append(InstallSnapshot(sequence, replica.incoming.snapshot))
 
     def _add_commit(self, commands: list[Command]) -> None:
         replica = self._replica
