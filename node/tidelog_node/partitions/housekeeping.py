@@ -18,6 +18,7 @@ from weakref import WeakSet
 from tidelog.errors import TidelogError
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
+from tidelog_node.partitions.time_slices import TimeSlices
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +31,12 @@ async def watch_lag(registry: PartitionRegistry, replica_lag_time_max_ms: int) -
     """Shrink ISRs: look twice within ``replica.lag.time.max.ms``, until cancelled."""
     while True:
         await asyncio.sleep(replica_lag_time_max_ms / 2000)
+        slices = TimeSlices()
         for partition in registry:
-            partition.pass_time()
+            if _is_held(registry, partition):
+                partition.pass_time()
+            if slices.is_over:
+                await slices.give_way()
 
 
 async def flush_logs(registry: PartitionRegistry, interval_ms: Interval) -> None:
@@ -91,6 +96,10 @@ async def write_log_start_offsets(registry: PartitionRegistry, interval_ms: int)
         await registry.checkpoints.write_log_start_offsets()
 
 
+def _is_held(registry: PartitionRegistry, partition: Partition) -> bool:
+    return registry.get(partition.topic, partition.index) is partition
+
+
 async def _pause(interval_ms: Interval) -> None:
     loop = asyncio.get_running_loop()
     begin = loop.time()
@@ -113,18 +122,18 @@ class _Round:
     async def repeat(self, interval_ms: Interval) -> None:
         while True:
             await _pause(interval_ms)
+            slices = TimeSlices()
             for partition in self._registry:
-                if self._is_held(partition) and partition.log.failure is None:
+                if _is_held(self._registry, partition) and partition.log.failure is None:
                     await self._apply(partition)
-
-    def _is_held(self, partition: Partition) -> bool:
-        return self._registry.get(partition.topic, partition.index) is partition
+                if slices.is_over:
+                    await slices.give_way()
 
     async def _apply(self, partition: Partition) -> None:
         try:
             await self._do(partition)
         except Exception as error:
-            if partition not in self._failing and self._is_held(partition):
+            if partition not in self._failing and _is_held(self._registry, partition):
                 self._failing.add(partition)
                 is_named = isinstance(error, TidelogError)
                 logger.error("%s %s failed: %s", self._action, partition, error, exc_info=not is_named)

@@ -107,7 +107,8 @@ def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[st
     for name in topics:
         topic, rules = image.topics[name], rules_of(image, name, own)
         for index, partition in topic.partitions.items():
-            if partition.isr and not partition.eligible_leader_replicas and not partition.last_known_elr:
+            is_led = partition.leader != NO_BROKER
+            if is_led and not partition.eligible_leader_replicas and not partition.last_known_elr:
                 continue
             change = settled(image.brokers, rules, topic.topic_id, index, partition)
             if change is not None:

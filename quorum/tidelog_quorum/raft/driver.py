@@ -140,13 +140,14 @@ class RaftDriver:
         if self._core is not None:
             self._core = None
             self._timer.cancel()
-            self.leader = LeaderAndEpoch(None, self.leader.epoch, False)
+            self._forget_leader()
             self._refuse_all(self._not_controller())
             await self._taker.stop()
             await self._sender.stop()
             await self._delivery.stop()
+            # Before the links: a caller that comes or goes would begin or end them.
+            await self._receiver.stop()
             await self._peers.stop()
-        await self._receiver.stop()
         await self._writer.close()
 
     async def wait_failed(self) -> NoReturn:
@@ -249,10 +250,7 @@ class RaftDriver:
         self._timer.cancel()
         self._taker.give_up()
         self._refuse_all(self._failure)
-        try:
-            self._set_leader(LeaderAndEpoch(None, self.leader.epoch, False))
-        except Exception:
-            logger.exception("the listener of controller %s refused the news", self._me.node_id)
+        self._forget_leader()
 
     def _build(self, listener: RaftListener, stored: StoredState) -> None:
         self._listener = listener
@@ -361,6 +359,13 @@ class RaftDriver:
     def _set_leader(self, leader: LeaderAndEpoch) -> None:
         self.leader = leader
         self._listener.on_leader_change(leader)
+
+    def _forget_leader(self) -> None:
+        """Tell the listener, whose callers may wait for what this replica does not commit any more."""
+        try:
+            self._set_leader(LeaderAndEpoch(None, self.leader.epoch, False))
+        except Exception:
+            logger.exception("the listener of controller %s refused the news", self._me.node_id)
 
     def _refuse_all(self, error: TidelogError) -> None:
         self._requests.refuse_all(error)

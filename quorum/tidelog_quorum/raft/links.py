@@ -1,8 +1,9 @@
 """The way out to another controller: one gRPC stream that is opened again whenever it ends.
 
 Messages may be lost, which Raft expects, but nothing here ever waits on the core's side: what is queued is bounded, and
-the oldest message is dropped when the peer does not keep up. A chunk of a snapshot goes alone in a frame and only when
-nothing else waits, so that heartbeats and votes never wait for more than one chunk.
+the oldest message is dropped when the peer does not keep up. A chunk of a snapshot goes alone in a frame, after what
+waits when it comes and before what comes later: heartbeats and votes never wait for more than one chunk, and the chunk
+for no more than one frame.
 
 Names are resolved before each attempt to connect, which lasts a second or two: gRPC itself would wait half a minute
 between two resolutions, which is long for a controller that has come back with another address.
@@ -11,6 +12,7 @@ between two resolutions, which is long for a controller that has come back with 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections import deque
@@ -74,6 +76,7 @@ class PeerLink:
         self._queue: deque[tuple[Message, int]] = deque()
         self._queued_bytes = 0
         self._chunk: SnapshotRequest | None = None
+        self._chunk_is_next = False
         self._wake = asyncio.Event()
         self._last_error: ErrorCode | None = None
 
@@ -152,9 +155,11 @@ class PeerLink:
 
     def _next_frame(self) -> pb.ExchangeRequest:
         request, size = pb.ExchangeRequest(), 0
-        if not self._queue and self._chunk is not None:
+        if self._chunk is not None and (self._chunk_is_next or not self._queue):
             request.messages.append(encode_message(self._chunk))
-            self._chunk = None
+            self._chunk, self._chunk_is_next = None, False
+            return request
+        self._chunk_is_next = self._chunk is not None
         while self._queue and size < _FRAME_BYTES:
             message, message_size = self._queue.popleft()
             size += message_size
@@ -173,7 +178,10 @@ class PeerLink:
 async def resolve_address(host: str, port: int) -> list[str]:
     """Resolve with the operating system's means; see :data:`Resolve`."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (ValueError, OverflowError) as error:
+        raise OSError(errno.EINVAL, f"no name or port: {error}") from error
     families = {socket.AF_INET: "ipv4", socket.AF_INET6: "ipv6"}
     pairs = [(families[family], str(address[0])) for family, _, _, _, address in found if family in families]
     return [f"{family}:{format_address(ip, port)}" for family, ip in dict.fromkeys(pairs)]

@@ -22,6 +22,8 @@ from tidelog_quorum.raft.log_format import DIRECTORY_ID_SIZE
 
 ANY_RECEIVER = -1
 """The receiver in a hello to a bootstrap address, whose id is not known yet."""
+_MAX_HOST_LENGTH = 255
+_MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,11 @@ class Peers:
         self._check_directory(sender_id, hello.sender_directory_id)
         if sender_id in self.voters:
             return
-        if not hello.sender_endpoint.host:
-            raise error_for(ErrorCode.INVALID_REQUEST, f"controller {sender_id} is no voter and has no address")
+        endpoint = hello.sender_endpoint
+        if not 0 < len(endpoint.host) <= _MAX_HOST_LENGTH or not 0 < endpoint.port <= _MAX_PORT:
+            raise error_for(
+                ErrorCode.INVALID_REQUEST, f"controller {sender_id} is no voter and has no address that can be"
+            )
         others = [i for i in self._observers if i != sender_id and i not in self.voters]
         if len(others) >= self._max_observers:
             raise error_for(

@@ -18,6 +18,10 @@ from tidelog_quorum.raft.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.peers import Introduction, Peers
 
 logger = logging.getLogger(__name__)
+_HELLO_TIMEOUT_S = 5.0
+_MAX_HELLO_BYTES = 4 * 1024
+_MAX_STREAMS_PER_SENDER = 8
+"""A peer has one or two; one that was cut off may have left some behind that nobody has noticed yet."""
 
 
 class RaftReceiver(RaftServiceServicer):
@@ -30,7 +34,7 @@ class RaftReceiver(RaftServiceServicer):
         self._deliver = deliver
         self._me: Introduction | None = None
         self._peers: Peers | None = None
-        self._streams: set[asyncio.Task[object]] = set()
+        self._streams: dict[asyncio.Task[object], int | None] = {}
 
     def start(self, me: Introduction, peers: Peers) -> None:
         """Take callers from now on."""
@@ -49,15 +53,16 @@ class RaftReceiver(RaftServiceServicer):
         me, peers = self._me, self._peers
         task = asyncio.current_task()
         assert task is not None
-        self._streams.add(task)
+        self._streams[task] = None
         hello: pb.RaftHello | None = None
         try:
-            first = await anext(request_iterator, None)
+            first = await _first_of(request_iterator)
             if first is None:
                 return
             peers.check_hello(first.hello)
             peers.connected(first.hello)
             hello = first.hello
+            self._admit(task, hello.sender_id)
             yield pb.ExchangeResponse(hello=me.hello_to(hello.sender_id))
             async for request in request_iterator:
                 self._take(hello, request)
@@ -65,7 +70,7 @@ class RaftReceiver(RaftServiceServicer):
             logger.warning("refused a stream from %s: %s", context.peer(), error)
             await abort_with(context, error)
         finally:
-            self._streams.discard(task)
+            del self._streams[task]
             if hello is not None:
                 peers.disconnected(hello)
 
@@ -76,6 +81,14 @@ class RaftReceiver(RaftServiceServicer):
         for task in streams:
             task.cancel()
         await asyncio.gather(*streams, return_exceptions=True)
+
+    def _admit(self, task: asyncio.Task[object], sender_id: int) -> None:
+        """Note whose stream it is; the oldest gives way when the sender has too many."""
+        self._streams[task] = sender_id
+        others = [other for other, other_id in self._streams.items() if other_id == sender_id]
+        if len(others) > _MAX_STREAMS_PER_SENDER:
+            logger.warning("controller %s has more than %s streams", sender_id, _MAX_STREAMS_PER_SENDER)
+            others[0].cancel()
 
     def _take(self, hello: pb.RaftHello, request: pb.ExchangeRequest) -> None:
         size = request.ByteSize()
@@ -91,3 +104,20 @@ class RaftReceiver(RaftServiceServicer):
                     f"the stream of controller {hello.sender_id} has a message of {frame.sender_id}",
                 )
             self._deliver(decode_message(frame), hello.sender_directory_id)
+
+
+async def _first_of(requests: AsyncIterator[pb.ExchangeRequest]) -> pb.ExchangeRequest | None:
+    """Return the message with the hello, or None when the stream ends at once.
+
+    Raises:
+        TidelogError: REQUEST_TIMED_OUT, it does not come; INVALID_REQUEST, it is too large for one.
+    """
+    try:
+        async with asyncio.timeout(_HELLO_TIMEOUT_S):
+            first = await anext(requests, None)
+    except TimeoutError as error:
+        raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no hello came within {_HELLO_TIMEOUT_S} s") from error
+    if first is not None and first.ByteSize() > _MAX_HELLO_BYTES:
+        text = f"a hello of {first.ByteSize()} bytes is above the {_MAX_HELLO_BYTES} allowed"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    return first

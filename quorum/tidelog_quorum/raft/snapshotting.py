@@ -80,9 +80,10 @@ class SnapshotTaker:
     async def stop(self) -> None:
         """Give up, and wait until nothing is written any more."""
         self.give_up()
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=_STOP_TIMEOUT_S)
-            self._task.cancel()
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task], timeout=_STOP_TIMEOUT_S)
+            task.cancel()
 
     def _begin(self) -> None:
         if self._task is not None or self._stopping or self._delivery.is_restoring:

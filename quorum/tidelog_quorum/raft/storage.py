@@ -81,7 +81,7 @@ class RaftStorage:
             TidelogError: KAFKA_STORAGE_ERROR, the disk is full or failed; how much survives is open.
         """
         batch = WriteBatch(raw_mode=True)
-        before, sequence, damaged = self._snapshot, None, []
+        sequence, damaged, replaced = None, [], []
         for write in writes:
             if isinstance(write, StoreChunk):
                 self._receiver.store(write.snapshot, write.position, write.chunk)
@@ -90,11 +90,14 @@ class RaftStorage:
             if isinstance(write, InstallSnapshot) and not self._receiver.complete(write.snapshot):
                 damaged.append(write.snapshot)
                 continue
+            before = self._snapshot
             self._add(batch, write)
+            if before is not None and before != self._snapshot:
+                replaced.append(before)
         if sequence is not None:
             self._commit(batch)
-        if before is not None and before != self._snapshot:
-            remove_snapshot(self._directory, before.last_index, before.last_term)
+        for snapshot in replaced:
+            remove_snapshot(self._directory, snapshot.last_index, snapshot.last_term)
         return Written(sequence, tuple(damaged))
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch
 from memory_disk import MemoryFiles
 
+from tidelog.errors import TidelogError
 from tidelog.ids import LOST_DIRECTORY, BrokerId, TopicId
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
@@ -24,7 +25,7 @@ from tidelog_node.partitions.foundings import found_all
 from tidelog_quorum.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 MANY = 100
-ONE = BrokerId(1)
+ONE, TWO = BrokerId(1), BrokerId(2)
 
 
 @pytest.fixture
@@ -199,7 +200,7 @@ def test_replica_without_a_folder_moves_to_another_directory(disk: MemoryFiles) 
         target = "/b" if node.home() == "/a" else "/a"
         async with node.moving():
             await node.registry.move("t", 0, target)
-            await until(lambda: node.registry.relocations.get(("t", 0)) is None)
+            await until(lambda: Path(target) / "t-0" in folders(disk))
         assert node.home() == target
         async with running(node):
             await until(lambda: all(p.log.is_founded for p in node.registry))
@@ -232,6 +233,24 @@ def test_replicas_of_a_directory_that_is_empty_go_where_they_are_assigned(disk: 
         target = node.directories.find("/b")
         await node.create(MANY, directories=(target.id,))
         assert {node.home(i) for i in range(MANY)} == {"/b"}
+        await node.close()
+
+    asyncio.run(run())
+
+
+def test_follower_that_cannot_begin_elsewhere_on_a_full_disk_is_offline_until_it_can(disk: MemoryFiles) -> None:
+    async def run() -> None:
+        node = DiskNode(disk)
+        await node.create(MANY, replicas=(TWO, ONE))
+        partition = node.partition()
+        disk.fail = lambda operation, path: errno.ENOSPC if operation == "mkdir" else None
+        with pytest.raises(TidelogError):
+            await partition.restart_out_of_range(partition.state.leader_epoch, 0, 7)
+        assert node.registry.get("t", 0) is None
+        disk.fail = healthy
+        async with running(node):
+            await until(lambda: node.registry.get("t", 0))
+        assert (node.partition().high_watermark, node.log().log_end_offset) == (0, 0)
         await node.close()
 
     asyncio.run(run())

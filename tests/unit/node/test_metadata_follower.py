@@ -78,8 +78,10 @@ class Registry:
         self.deltas: list[MetadataDelta] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.is_asked = False
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        self.is_asked = True
         await self.gate.wait()
         self.images.append(image)
         self.deltas.append(delta)
@@ -195,6 +197,23 @@ def test_follower_applies_nothing_older_than_its_registration() -> None:
             log.register(3)
             await node.reaches(log.image)
             assert [i.offset for i in node.registry.images] == [3]
+
+    asyncio.run(run())
+
+
+def test_follower_applies_what_came_before_the_answer_to_the_registration_and_stops_in_the_middle_of_it() -> None:
+    async def run() -> None:
+        async with cluster() as (log, node):
+            node.epoch = -1
+            log.register(1)
+            await until(lambda: node.follower._image.offset >= 1)
+            node.registry.gate.clear()
+            node.epoch = 1
+            node.follower.note_registration()
+            await until(lambda: node.registry.is_asked)
+        node.registry.gate.set()
+        await asyncio.sleep(0.01)
+        assert node.registry.images == [], "nothing is applied any more when the follower has ended"
 
     asyncio.run(run())
 

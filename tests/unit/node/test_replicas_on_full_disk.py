@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import threading
 
 import pytest
 from disk_node import TOPIC_ID, DiskNode, until
@@ -212,5 +213,81 @@ def test_replica_that_was_never_assigned_is_not_begun_anew_while_a_directory_is_
         assert not any(path.is_relative_to("/b/t-0") for path in disk.paths())
         disk.fail = healthy
         await node.close()
+
+    asyncio.run(run())
+
+
+def test_topic_created_again_while_the_disk_of_the_old_one_fills_up_during_the_end_of_its_move(disk):
+    async def run():
+        node = DiskNode(disk)
+        await node.create()
+        await append(node, 3)
+        partition, other = node.partition(), TopicId(b"fedcba9876543210")
+        await node.registry.move("t", 0, "/b" if node.home() == "/a" else "/a")
+        records = (RemoveTopicRecord(TOPIC_ID), TopicRecord("t", other), PartitionRecord(other, 0, (ONE,), (ONE,), ONE))
+        lists, may_list = threading.Event(), threading.Event()
+
+        def hold_up(operation, path):
+            if operation == "listdir":
+                lists.set()
+                may_list.wait(10)
+            return no_space(operation, path)
+
+        disk.fail = hold_up
+        change = asyncio.create_task(node.change(*records), name="change")
+        await until(lists.is_set)
+        with pytest.raises(TidelogError):
+            await partition.flush()
+        disk.fail = healthy
+        may_list.set()
+        await change
+        assert (node.partition().topic_id, node.log().log_end_offset) == (other, 0)
+        await node.close()
+
+    asyncio.run(run())
+
+
+def test_image_waits_for_one_retry_not_for_those_of_all_replicas(disk):
+    async def run():
+        node = DiskNode(disk)
+        disk.fail = no_space_for_any
+        await node.create(50)
+        assert list(node.registry) == []
+        tried, may_try = [], threading.Event()
+
+        def hold_up(operation, path):
+            if operation == "mkdir":
+                tried.append(path)
+                may_try.wait(10)
+            return no_space_for_any(operation, path)
+
+        disk.fail = hold_up
+        async with retrying(node):
+            await until(lambda: tried)
+            change = asyncio.create_task(node.change(RemoveTopicRecord(TOPIC_ID)), name="change")
+            await asyncio.sleep(0)
+            may_try.set()
+            await change
+        assert len(tried) == 1
+        await node.close()
+
+    def no_space_for_any(operation, path):
+        return errno.ENOSPC if operation == "mkdir" and path.name.startswith("t-") else None
+
+    asyncio.run(run())
+
+
+def test_stop_in_the_middle_of_a_removal_does_not_count_as_clean(disk):
+    async def run():
+        node = DiskNode(disk)
+        await node.create()
+        await append(node, 3)
+        async with node.partition().disk:
+            removal = asyncio.create_task(node.change(RemoveTopicRecord(TOPIC_ID)), name="removal")
+            await until(lambda: node.registry.get("t", 0) is None)
+            removal.cancel()
+            await asyncio.wait([removal])
+        await node.close()
+        assert DiskNode(disk).directories.previous_broker_epoch == -1
 
     asyncio.run(run())

@@ -104,6 +104,16 @@ def test_compaction_by_an_older_snapshot_than_the_present_one_changes_nothing(tm
     assert reopen(tmp_path) == StoredState(HardState(1), (), snapshot_at(40), (40, 1), DIRECTORY_ID)
 
 
+def test_snapshot_that_is_replaced_in_the_write_that_names_it_leaves_no_file(tmp_path: Path) -> None:
+    storage, _ = opened(tmp_path)
+    storage.write([append(1, 1, 31)])
+    storage.write([CompactLog(2, take(tmp_path, 10), 11)])
+    storage.write([CompactLog(3, take(tmp_path, 20), 21), *chunks_of(40), InstallSnapshot(4, snapshot_at(40))])
+    assert snapshot_files(tmp_path) == [snapshot_path(tmp_path, 40, 1).name]
+    storage.close()
+    assert reopen(tmp_path) == StoredState(HardState(1), (), snapshot_at(40), (40, 1), DIRECTORY_ID)
+
+
 def test_installed_snapshot_replaces_the_log(tmp_path: Path) -> None:
     storage, _ = opened(tmp_path)
     storage.write([append(1, 1, 11)])

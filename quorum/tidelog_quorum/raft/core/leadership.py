@@ -130,7 +130,9 @@ class Leadership:
         return progress
 
     def on_append_response(self, progress: Progress, response: AppendResponse, now_ms: int) -> None:
-        """Learn from an answer of this term."""
+        """Learn from an answer of this term; not from one to what was never sent: its sender is broken."""
+        if response.match_index > self._log.last_index or response.read_context > self.reads.context:
+            return
         progress.acknowledged_context = max(progress.acknowledged_context, response.read_context)
         if response.success:
             progress.acknowledged(response.match_index, self._log.first_index)
