@@ -76,6 +76,9 @@ class _Listener:
         while self._waiting and self._waiting[0][0] <= entries[-1].index:
             self._waiting.popleft()[1].set_result(None)
 
+    def reader_of(self, entry: CommittedEntry) -> None:
+        """Nothing here takes long."""
+
     def on_voters_change(self, voters: VoterSet) -> None:
         pass
 

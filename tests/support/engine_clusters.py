@@ -66,6 +66,9 @@ class RecordingListener:
         self.leaders.append(leader)
         self.order.append(leader)
 
+    def reader_of(self, entry: CommittedEntry) -> None:
+        """Nothing here takes long."""
+
     def on_voters_change(self, voters: VoterSet) -> None:
         self.voters.append(voters)
 

@@ -28,6 +28,8 @@ from tidelog_node.replication import EpochEnd
 logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_MS = 20
+_THROTTLED_LOOK_MS = 500
+"""The limit may be raised or taken away at any time, also while a fetcher waits for it."""
 _REDIRECTED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -180,8 +182,8 @@ class LeaderFetcher:
         }
 
     def _pauses(self) -> list[int]:
-        """Return in how many milliseconds each partition may be fetched; 0 or less: now."""
-        now_ms, throttled_ms = self._clock.monotonic_ms(), self._throttle.wait_ms()
+        """Return in how many milliseconds each partition is to be looked at again; 0 or less: now."""
+        now_ms, throttled_ms = self._clock.monotonic_ms(), min(self._throttle.wait_ms(), _THROTTLED_LOOK_MS)
         return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._partitions.values()]
 
     def _request(self, sent: dict[tuple[str, int], _Sent]) -> pb.FetchRequest:

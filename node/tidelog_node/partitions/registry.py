@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, LeaderEpoch, TopicId
+from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, TopicId
 from tidelog_node.log import LogDirectory
 from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
 from tidelog_node.partitions.checkpoints import Checkpoints
@@ -32,20 +32,20 @@ from tidelog_node.partitions.foundings import Foundings
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.loading import FoundPartition, PartitionKey
 from tidelog_node.partitions.log_directories import LogDirectories
+from tidelog_node.partitions.node_effects import NodeEffects
 from tidelog_node.partitions.offline_replicas import OfflineReplica, OfflineReplicas, last_state, restore
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.relocation import Relocations
 from tidelog_node.partitions.replica_logs import ReplicaLogs, WantedLog
 from tidelog_node.partitions.time_slices import TimeSlices
+from tidelog_node.partitions.topic_configs import TopicConfigs
 from tidelog_node.replication import PartitionState
-from tidelog_node.replication.commands import ProposeIsr
 from tidelog_quorum.metadata import (
     MetadataDelta,
     MetadataImage,
     PartitionChange,
     PartitionRegistration,
     TopicConfig,
-    topic_config,
 )
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class PartitionRegistry:
         self._directories = directories
         self._logs = ReplicaLogs(directories, found, self.fail_directory)
         self.condemned = CondemnedFolders(directories, clock)
-        self._defaults = defaults
+        self._configs = TopicConfigs(defaults)
         self._max_lag_ms = replica_lag_time_max_ms
         self._clock = clock
         self._on_storage_failure = on_storage_failure
@@ -91,13 +91,9 @@ class PartitionRegistry:
         )
         self.foundings = Foundings(self._founding_failed)
         self._preferred: dict[PartitionKey, Path] = {}
-        self._topic_configs: dict[str, TopicConfig] = {}
-        self._has_other_defaults = False
         self._image = MetadataImage()
         self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
-        self._fetchers: FetcherPool | None = None
-        self._isr_changes: IsrChanges | None = None
-        self._assignments: DirectoryAssignments | None = None
+        self._effects = NodeEffects(self._storage_failed)
         self._on_directory_failure: Callable[[], None] | None = None
         self._changing = asyncio.Lock()
 
@@ -109,9 +105,7 @@ class PartitionRegistry:
         on_directory_failure: Callable[[], None] | None = None,
     ) -> None:
         """Say who copies logs and who talks to the controller; once, before the first image."""
-        self._fetchers = fetchers
-        self._isr_changes = isr_changes
-        self._assignments = assignments
+        self._effects.connect(fetchers, isr_changes, assignments)
         self._on_directory_failure = on_directory_failure
 
     def __iter__(self) -> Iterator[Partition]:
@@ -127,8 +121,7 @@ class PartitionRegistry:
 
     def change_defaults(self, defaults: TopicConfig) -> None:
         """Take over the settings of topics that do not say; partitions get them with the next :meth:`apply`."""
-        self._defaults = defaults
-        self._has_other_defaults = True
+        self._configs.change_defaults(defaults)
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Bring the partitions to the state of ``image``, which differs from the last one by ``delta``.
@@ -138,7 +131,7 @@ class PartitionRegistry:
         """
         async with self._changing:
             self._image = image
-            self._topic_configs.clear()
+            concerns_all = self._configs.follow(image)
             slices = TimeSlices()
             if delta.changed_brokers is not None:
                 await self._change_eligible(image, slices)
@@ -152,8 +145,8 @@ class PartitionRegistry:
                 if slices.is_over:
                     await slices.give_way()
             # Before the ISRs: an ISR may count only by the min.insync.replicas that the controller went by (KIP-966).
-            await self._change_configs(delta, slices)
-            with self._few_interruptions(len(wanted)):
+            await self._change_configs(delta, slices, concerns_all=concerns_all)
+            with self._effects.few_interruptions(len(wanted)):
                 for start in range(0, len(wanted), _CHANGES_AT_A_TIME):
                     await self._ensure_all(wanted[start : start + _CHANGES_AT_A_TIME], slices)
 
@@ -245,23 +238,8 @@ class PartitionRegistry:
         if not self._directories.online:
             raise next(iter(self._directories.failures.values()))
 
-    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Send a proposal to the controller (PartitionEffects)."""
-        assert self._isr_changes is not None
-        self._isr_changes.submit(partition, proposal)
-
-    def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy a partition from its leader (PartitionEffects)."""
-        assert self._fetchers is not None
-        self._fetchers.start(partition, leader_id, leader_epoch)
-
-    def stop_fetching(self, partition: Partition) -> None:
-        """Copy it no more (PartitionEffects)."""
-        assert self._fetchers is not None
-        self._fetchers.stop(partition)
-
-    def storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """A log's disk failed (PartitionEffects): its directory is offline; on a full disk the replica, for a while."""
+    def _storage_failed(self, partition: Partition, error: TidelogError) -> None:
+        """A log's disk failed: its directory is offline; on a full disk the replica, for a while."""
         if is_out_of_space(error):
             self._refuse_for_a_while(partition, error)
         else:
@@ -286,7 +264,11 @@ class PartitionRegistry:
 
     async def _ensure_all(self, changes: Sequence[PartitionChange], slices: TimeSlices) -> None:
         """Bring replicas to the state that the metadata has for them; many new ones are created together."""
-        wanted = [self._wanted_log(change) for change in changes if self._is_missing(change)]
+        wanted = [
+            WantedLog.of(change, self._configs.of(change.topic_name), self.broker_id)
+            for change in changes
+            if self._is_missing(change)
+        ]
         if len(wanted) >= _MANY_NEW:
             await self._logs.create_ahead(wanted)
         for change in changes:
@@ -295,40 +277,9 @@ class PartitionRegistry:
             if slices.is_over:
                 await slices.give_way()
 
-    @contextlib.contextmanager
-    def _few_interruptions(self, changes: int) -> Iterator[None]:
-        """Let the fetchers begin with many changed partitions at once, at the end."""
-        if self._fetchers is None or changes < _MANY_NEW:
-            yield
-            return
-        self._fetchers.hold_back()
-        try:
-            yield
-        finally:
-            self._fetchers.go_on()
-
     def _is_missing(self, change: PartitionChange) -> bool:
         key = (change.topic_name, change.index)
         return key not in self._partitions and self._offline.get(key) is None and key not in self._preferred
-
-    def _wanted_log(self, change: PartitionChange) -> WantedLog:
-        registration = change.after
-        assert registration is not None
-        return WantedLog(
-            (change.topic_name, change.index),
-            change.topic_id,
-            self._topic_config(change.topic_name),
-            registration.directory_of(self.broker_id),
-            is_in_sync=self.broker_id in registration.isr,
-            is_new=registration.partition_epoch == 0,
-        )
-
-    def _topic_config(self, topic: str) -> TopicConfig:
-        """Return a topic's settings, which all partitions of an image share."""
-        config = self._topic_configs.get(topic)
-        if config is None:
-            config = self._topic_configs[topic] = topic_config(self._image, topic, self._defaults)
-        return config
 
     async def _remove(self, key: PartitionKey, topic_id: TopicId, *, is_gone: bool) -> None:
         """Delete a replica: of a partition that is gone, or that others hold now."""
@@ -393,7 +344,7 @@ class PartitionRegistry:
             self._assign(partition, directory)
 
     async def _open(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
-        config = self._topic_config(key[0])
+        config = self._configs.of(key[0])
         before = self._offline.get(key)
         try:
             log, high_watermark = await self._logs.open(
@@ -417,7 +368,7 @@ class PartitionRegistry:
         if before is not None and before.last_state is not None:
             high_watermark = restore(log, high_watermark, before.last_state.checkpoint)
         state = PartitionState(self.broker_id, high_watermark, config.min_insync_replicas, self._max_lag_ms)
-        partition = Partition(key[0], topic_id, key[1], log, state, self, self._clock)
+        partition = Partition(key[0], topic_id, key[1], log, state, self._effects, self._clock)
         partition.change_eligible(self._eligible)
         self._partitions[key] = partition
         if not log.is_founded:
@@ -462,24 +413,22 @@ class PartitionRegistry:
         self._offline.put(key, offline)
         if before is None or before is offline or not before.is_retried:
             logger.error("%s-%d is offline on this node: %s", *key, offline.error.message)
-        if offline.is_retried and self._assignments is not None:
-            self._assignments.submit(offline.topic_id, key[1], LOST_DIRECTORY)
+        if offline.is_retried:
+            self._effects.assign(offline.topic_id, key[1], LOST_DIRECTORY)
 
     def _assign(self, partition: Partition, directory: LogDirectory) -> None:
-        if self._assignments is not None:
-            self._assignments.submit(partition.topic_id, partition.index, directory.id)
+        self._effects.assign(partition.topic_id, partition.index, directory.id)
 
     def _note_moved(self, partition: Partition, target: LogDirectory, condemned: Path) -> None:
         self._directories.forget(condemned.parent / f"{partition.topic}-{partition.index}")
         self.condemned.add(condemned, partition.log.config.file_delete_delay_ms)
         self._assign(partition, target)
 
-    async def _change_configs(self, delta: MetadataDelta, slices: TimeSlices) -> None:
-        concerns_all, self._has_other_defaults = self._has_other_defaults, False
+    async def _change_configs(self, delta: MetadataDelta, slices: TimeSlices, *, concerns_all: bool) -> None:
         if not concerns_all and not delta.topics_with_changed_config:
             return
         for partition in self:
             if concerns_all or partition.topic in delta.topics_with_changed_config:
-                partition.change_config(self._topic_config(partition.topic))
+                partition.change_config(self._configs.of(partition.topic))
             if slices.is_over:
                 await slices.give_way()

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.errors import TidelogError
-from tidelog.ids import DirectoryId, TopicId
+from tidelog.ids import BrokerId, DirectoryId, TopicId
 from tidelog_node.log import LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.disk_errors import is_disk_failure
 from tidelog_node.partitions.loading import FoundPartition, PartitionKey, close_offline
 from tidelog_node.partitions.log_directories import LogDirectories
+from tidelog_quorum.metadata import PartitionChange
 
 _THREADS = 4
 _LOGS_PER_CALL = 32
@@ -29,6 +30,14 @@ class WantedLog:
     assigned: DirectoryId
     is_in_sync: bool
     is_new: bool
+
+    @classmethod
+    def of(cls, change: PartitionChange, config: LogConfig, broker_id: BrokerId) -> WantedLog:
+        """Return what a change of the metadata, which gives the replica to this broker, asks for."""
+        after = change.after
+        assert after is not None
+        key, is_in_sync, is_new = (change.topic_name, change.index), broker_id in after.isr, after.partition_epoch == 0
+        return cls(key, change.topic_id, config, after.directory_of(broker_id), is_in_sync, is_new)
 
 
 class ReplicaLogs:

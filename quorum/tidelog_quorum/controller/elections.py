@@ -68,9 +68,11 @@ def without_leader(image: MetadataImage) -> Iterator[Candidate]:
 def doubtful(image: MetadataImage) -> Iterator[Candidate]:
     """Yield all partitions that are not settled and perhaps some that are: what an earlier leader may have left."""
     active = {b.broker_id for b in image.brokers.values() if b.is_active}
-    online = {UNASSIGNED_DIRECTORY, *(d for b in image.brokers.values() for d in b.log_dirs)}
+    # With the broker: a directory that was copied has its id on two of them.
+    online = {(b.broker_id, d) for b in image.brokers.values() for d in (UNASSIGNED_DIRECTORY, *b.log_dirs)}
     for topic, index, partition in image.partitions():
-        is_served = active.issuperset(partition.isr) and online.issuperset(partition.directories)
+        places = zip(partition.replicas, partition.directories, strict=True)
+        is_served = active.issuperset(partition.isr) and online.issuperset(places)
         if partition.leader == NO_BROKER or not is_served:
             yield topic, index, partition
 

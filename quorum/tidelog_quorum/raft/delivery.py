@@ -1,4 +1,9 @@
-"""Gives the listener what is committed, in order, and holds back while a snapshot is put in its place."""
+"""Gives the listener what is committed, in order and in slices, and holds back while a snapshot is put in its place.
+
+What a moment brings goes to the listener at once. More than that, as after a start with a long log, is given in slices
+of a few milliseconds with turns of the event loop in between, so that heartbeats and votes get through; what a single
+large entry says is read in another thread.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +20,20 @@ from tidelog_quorum.raft.protocol import CommittedEntry, RaftListener
 from tidelog_quorum.raft.snapshots import read_snapshot
 from tidelog_quorum.raft.threads import call_in_thread
 
-Item = Commit | RestoreSnapshot | ReadReady
+_SLICE_S = 0.01
+_MAX_ENTRIES_AT_ONCE = 32
+_MAX_BYTES_AT_ONCE = 16 * 1024
+_LARGE_ENTRY_BYTES = 32 * 1024
+"""Some thousand metadata records, or five milliseconds."""
 
 
 class Delivery:
     """From the engine's start to its stop, on the event loop.
 
     ``position`` is the (index, term) of the last entry that the listener has been given, or of the snapshot; ``voters``
-    are those in force there; ``bytes_since_snapshot`` the payloads since :meth:`snapshot_taken`. ``on_read`` is called
-    when all that a read covers was given; what the listener or the disk raises while a snapshot is restored goes to
-    ``on_error``.
+    are those in force there; ``bytes_since_snapshot`` the payloads since :meth:`snapshot_taken`. ``on_delivered`` is
+    called after entries were given, ``on_read`` when all that a read covers was given; what the listener or the disk
+    raises later than in :meth:`deliver` goes to ``on_error``.
     """
 
     def __init__(
@@ -32,6 +41,7 @@ class Delivery:
         directory: Path,
         listener: RaftListener,
         voters: VoterSet,
+        on_delivered: Callable[[], None],
         on_read: Callable[[int, int], None],
         on_error: Callable[[Exception], None],
     ) -> None:
@@ -40,73 +50,135 @@ class Delivery:
         self.bytes_since_snapshot = 0
         self._directory = directory
         self._listener = listener
+        self._on_delivered = on_delivered
         self._on_read = on_read
         self._on_error = on_error
-        self._waiting: deque[Item] = deque()
-        self._restoring: asyncio.Task[None] | None = None
+        self._waiting: deque[Entry | RestoreSnapshot | ReadReady] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._restored = asyncio.Event()
+        self._restored.set()
 
     @property
     def is_restoring(self) -> bool:
         """Whether the listener's state is being replaced."""
-        return self._restoring is not None
+        return not self._restored.is_set()
 
-    def deliver(self, item: Item) -> None:
-        """Do what the item says, now or when the snapshot before it is in its place."""
-        if self._restoring is not None:
+    def deliver(self, item: Commit | RestoreSnapshot | ReadReady) -> None:
+        """Do what the item says, now or when what is before it was given."""
+        if isinstance(item, Commit):
+            self._waiting.extend(item.entries)
+        else:
             self._waiting.append(item)
+        if self._task is not None:
             return
-        match item:
-            case Commit(entries):
-                self._commit(entries)
-            case ReadReady(request_id, index):
-                self._on_read(request_id, index)
-            case RestoreSnapshot(snapshot):
-                loop = asyncio.get_running_loop()
-                self._restoring = loop.create_task(self._restore(snapshot), name="raft-restore-snapshot")
+        self._give_slice()
+        if self._waiting:
+            self._task = asyncio.get_running_loop().create_task(self._give_rest(), name="raft-deliver")
 
     def snapshot_taken(self) -> None:
         """Begin to count the bytes anew."""
         self.bytes_since_snapshot = 0
 
     async def wait_restored(self) -> None:
-        """Wait until the listener is given entries as they come."""
-        while self._restoring is not None and not self._restoring.done():
-            await asyncio.wait([self._restoring])
+        """Wait until the listener's state is not being replaced."""
+        await self._restored.wait()
 
     async def stop(self) -> None:
         """Give the listener nothing more."""
         self._waiting.clear()
-        if self._restoring is not None:
-            self._restoring.cancel()
-            await asyncio.wait([self._restoring])
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
-    def _commit(self, entries: tuple[Entry, ...]) -> None:
-        committed = []
-        for entry in entries:
-            # What is the engine's own means nothing to the listener.
-            payload = entry.payload if entry.kind is EntryKind.DATA else b""
-            committed.append(CommittedEntry(entry.index, entry.term, payload))
-            self.bytes_since_snapshot += len(payload)
-            if entry.kind is EntryKind.VOTERS:
-                self.voters = VoterSet.decode(entry.payload)
-        last = entries[-1]
-        self.position = last.index, last.term
-        self._listener.on_commit(committed)
-
-    async def _restore(self, snapshot: Snapshot) -> None:
+    async def _give_rest(self) -> None:
         try:
-            apply = await call_in_thread("raft-restore", self._read, snapshot)
-            apply()
-            self.position = snapshot.last_index, snapshot.last_term
-            self.voters = snapshot.voters
-            self.bytes_since_snapshot = 0
-            self._restoring = None
-            while self._waiting and self._restoring is None:
-                self.deliver(self._waiting.popleft())
+            while self._waiting:
+                # First the others: a slice has just been given.
+                await asyncio.sleep(0)
+                await self._give_slowly()
+                self._give_slice()
+            self._task = None
         except Exception as error:  # noqa: BLE001  # the engine fails with it
             # Nothing may follow what is not in its place.
             self._on_error(error)
+        finally:
+            self._restored.set()
+
+    def _give_slice(self) -> None:
+        """Give what takes no thread, for the time of a slice."""
+        now_s = asyncio.get_running_loop().time
+        end_s = now_s() + _SLICE_S
+        while self._waiting and now_s() < end_s:
+            item = self._waiting[0]
+            match item:
+                case ReadReady(request_id, index):
+                    self._waiting.popleft()
+                    self._on_read(request_id, index)
+                case RestoreSnapshot():
+                    return
+                case _ if self._reader_of(item) is not None:
+                    return
+                case _:
+                    self._commit(self._take_entries())
+
+    async def _give_slowly(self) -> None:
+        """Give the first that waits if it takes a thread."""
+        item = self._waiting[0]
+        if isinstance(item, RestoreSnapshot):
+            self._waiting.popleft()
+            await self._restore(item.snapshot)
+        elif isinstance(item, Entry) and (read := self._reader_of(item)) is not None:
+            self._waiting.popleft()
+            apply = await call_in_thread("raft-read-entry", read)
+            apply()
+            self._note_given([item])
+
+    def _reader_of(self, entry: Entry) -> Callable[[], Callable[[], None]] | None:
+        is_large = entry.kind is EntryKind.DATA and len(entry.payload) > _LARGE_ENTRY_BYTES
+        return self._listener.reader_of(_committed(entry)) if is_large else None
+
+    def _take_entries(self) -> list[Entry]:
+        """Return the first that wait: a few small ones, or one that is not."""
+        entries: list[Entry] = []
+        size = 0
+        while self._waiting and len(entries) < _MAX_ENTRIES_AT_ONCE:
+            entry = self._waiting[0]
+            if not isinstance(entry, Entry):
+                break
+            size += len(entry.payload)
+            if entries and size > _MAX_BYTES_AT_ONCE:
+                break
+            self._waiting.popleft()
+            entries.append(entry)
+        return entries
+
+    def _commit(self, entries: list[Entry]) -> None:
+        self._listener.on_commit([_committed(entry) for entry in entries])
+        self._note_given(entries)
+
+    def _note_given(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            if entry.kind is EntryKind.VOTERS:
+                self.voters = VoterSet.decode(entry.payload)
+            elif entry.kind is EntryKind.DATA:
+                self.bytes_since_snapshot += len(entry.payload)
+        self.position = entries[-1].index, entries[-1].term
+        self._on_delivered()
+
+    async def _restore(self, snapshot: Snapshot) -> None:
+        self._restored.clear()
+        apply = await call_in_thread("raft-restore", self._read, snapshot)
+        apply()
+        self.position = snapshot.last_index, snapshot.last_term
+        self.voters = snapshot.voters
+        self.bytes_since_snapshot = 0
+        self._restored.set()
 
     def _read(self, snapshot: Snapshot) -> Callable[[], None]:
         chunks = read_snapshot(self._directory, snapshot)
         return self._listener.read_snapshot(snapshot.last_index, snapshot.last_term, chunks)
+
+
+def _committed(entry: Entry) -> CommittedEntry:
+    # What is the engine's own means nothing to the listener.
+    return CommittedEntry(entry.index, entry.term, entry.payload if entry.kind is EntryKind.DATA else b"")

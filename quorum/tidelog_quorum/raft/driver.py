@@ -272,7 +272,14 @@ class RaftDriver:
             self._me, self._bootstrap, self._config.max_observers, lambda: self.leader.leader_id, self._resolve
         )
         voters = self._first_voters if stored.snapshot is None else stored.snapshot.voters
-        self._delivery = Delivery(self._directory, listener, voters, self._requests.answer, self.fail)
+        self._delivery = Delivery(
+            self._directory,
+            listener,
+            voters,
+            lambda: self._taker.note_delivered(),
+            self._requests.answer,
+            self.fail,
+        )
         self._taker = SnapshotTaker(
             self._directory, self._snapshots, listener, self._delivery, self._on_snapshot_taken, self.fail
         )
@@ -315,7 +322,6 @@ class RaftDriver:
             case Commit():
                 self._delivery.deliver(command)
                 self._note_committed(command)
-                self._taker.note_delivered()
             case ReadReady():
                 self._delivery.deliver(command)
             case RestoreSnapshot(snapshot):

@@ -81,6 +81,13 @@ class RaftListener(Protocol):
         After a start the first index is 1, or one after the snapshot that was put in place.
         """
 
+    def reader_of(self, entry: CommittedEntry) -> Callable[[], Callable[[], None]] | None:
+        """Return what reads the next entry, a large one, in another thread; None when :meth:`on_commit` is quick.
+
+        What it returns there is then called on the event loop in the place of :meth:`on_commit`. Nothing else
+        is given to the listener between the two but leaders and voters.
+        """
+
     def on_voters_change(self, voters: VoterSet) -> None:
         """Take who has a vote now; called at the start too."""
 

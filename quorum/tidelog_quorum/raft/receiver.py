@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 
@@ -34,7 +35,8 @@ class RaftReceiver(RaftServiceServicer):
         self._deliver = deliver
         self._me: Introduction | None = None
         self._peers: Peers | None = None
-        self._streams: dict[asyncio.Task[object], int | None] = {}
+        self._streams: set[asyncio.Task[object]] = set()
+        self._patience: dict[int, list[asyncio.Timeout]] = {}
 
     def start(self, me: Introduction, peers: Peers) -> None:
         """Take callers from now on."""
@@ -53,7 +55,7 @@ class RaftReceiver(RaftServiceServicer):
         me, peers = self._me, self._peers
         task = asyncio.current_task()
         assert task is not None
-        self._streams[task] = None
+        self._streams.add(task)
         hello: pb.RaftHello | None = None
         try:
             first = await _first_of(request_iterator)
@@ -62,15 +64,15 @@ class RaftReceiver(RaftServiceServicer):
             peers.check_hello(first.hello)
             peers.connected(first.hello)
             hello = first.hello
-            self._admit(task, hello.sender_id)
-            yield pb.ExchangeResponse(hello=me.hello_to(hello.sender_id))
-            async for request in request_iterator:
-                self._take(hello, request)
+            async with self._admitted(hello.sender_id):
+                yield pb.ExchangeResponse(hello=me.hello_to(hello.sender_id))
+                async for request in request_iterator:
+                    self._take(hello, request)
         except TidelogError as error:
             logger.warning("refused a stream from %s: %s", context.peer(), error)
             await abort_with(context, error)
         finally:
-            del self._streams[task]
+            self._streams.discard(task)
             if hello is not None:
                 peers.disconnected(hello)
 
@@ -82,13 +84,28 @@ class RaftReceiver(RaftServiceServicer):
             task.cancel()
         await asyncio.gather(*streams, return_exceptions=True)
 
-    def _admit(self, task: asyncio.Task[object], sender_id: int) -> None:
-        """Note whose stream it is; the oldest gives way when the sender has too many."""
-        self._streams[task] = sender_id
-        others = [other for other, other_id in self._streams.items() if other_id == sender_id]
-        if len(others) > _MAX_STREAMS_PER_SENDER:
-            logger.warning("controller %s has more than %s streams", sender_id, _MAX_STREAMS_PER_SENDER)
-            others[0].cancel()
+    @contextlib.asynccontextmanager
+    async def _admitted(self, sender_id: int) -> AsyncIterator[None]:
+        """Count a sender's stream; its oldest gives way when there are too many.
+
+        Raises:
+            TidelogError: INVALID_REQUEST, to the oldest.
+        """
+        streams = self._patience.setdefault(sender_id, [])
+        try:
+            async with asyncio.timeout(None) as patience:
+                streams.append(patience)
+                if len(streams) > _MAX_STREAMS_PER_SENDER:
+                    streams.pop(0).reschedule(0)
+                yield
+        except TimeoutError as error:
+            text = f"controller {sender_id} has opened {_MAX_STREAMS_PER_SENDER} streams since"
+            raise error_for(ErrorCode.INVALID_REQUEST, text) from error
+        finally:
+            if patience in streams:
+                streams.remove(patience)
+            if not streams and self._patience.get(sender_id) is streams:
+                del self._patience[sender_id]
 
     def _take(self, hello: pb.RaftHello, request: pb.ExchangeRequest) -> None:
         size = request.ByteSize()

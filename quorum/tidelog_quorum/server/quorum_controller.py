@@ -169,6 +169,19 @@ class QuorumController:
         self._feed.wake()
         self._release()
 
+    def reader_of(self, entry: CommittedEntry) -> Callable[[], Callable[[], None]] | None:
+        """Return what builds the image after an entry, in any thread; None when this leader has done it already."""
+        if self._controller.is_active:
+            return None
+        committed = self._controller.committed
+
+        def read() -> Callable[[], None]:
+            with building_lasting_objects():
+                image = committed.apply(entry.index, entry.term, decode_batch(entry.payload))
+            return lambda: self._take_over(entry, image)
+
+        return read
+
     def on_voters_change(self, voters: VoterSet) -> None:
         """Tell the nodes who the controllers are now."""
         self._feed.set_voters(voters)
@@ -200,6 +213,16 @@ class QuorumController:
     def _apply(self, entry: CommittedEntry) -> None:
         before = self._controller.committed
         self._controller.replay(entry.index, entry.term, _records_of(entry.payload))
+        self._note_applied(entry, before)
+
+    def _take_over(self, entry: CommittedEntry, image: MetadataImage) -> None:
+        before = self._controller.committed
+        self._controller.restore(image)
+        self._note_applied(entry, before)
+        self._feed.wake()
+        self._release()
+
+    def _note_applied(self, entry: CommittedEntry, before: MetadataImage) -> None:
         after = self._controller.committed
         self._feed.publish(entry.index, entry.term, entry.payload, after)
         if before.topic_names is not after.topic_names:

@@ -8,7 +8,8 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.controller.elections import doubtful
+from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, MetadataImage
 from tidelog_quorum.metadata.description import topic_metadata
 
 A, B = b"a" * 16, b"b" * 16
@@ -165,3 +166,14 @@ def test_directories_of_partitions_survive_a_snapshot(three: Any) -> None:
     three.heartbeat(1, offline_log_dirs=[A])
     image = three.controller.committed
     assert MetadataImage.from_records(image.offset, image.epoch, image.to_records()) == image
+
+
+def test_next_leader_looks_at_what_is_in_a_failed_directory_whose_id_another_broker_has_too(driver: Any) -> None:
+    kept, shared = b"k" * 16, b"s" * 16
+    driver.up(1, log_dirs=[kept, shared])
+    driver.up(2, log_dirs=[shared, b"o" * 16])
+    driver.create("t", assignments=[[1, 2]])
+    driver.assign(1, shared)
+    failure = BrokerRegistrationChangeRecord(1, driver.image.brokers[1].broker_epoch, log_dirs=(kept,))
+    image = driver.image.apply(driver.image.offset + 1, driver.epoch, [failure])
+    assert [(topic.name, index) for topic, index, _ in doubtful(image)] == [("t", 0)]

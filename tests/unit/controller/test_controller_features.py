@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -174,3 +175,18 @@ def test_elr_is_not_turned_off_safely_while_an_isr_is_empty(driver: Any) -> None
     assert driver.partition().isr == ()
     code, message = refusal(driver, (ELR, 0, SAFE))
     assert (code, "t-0 has no in-sync replica" in message) == ("FEATURE_UPDATE_FAILED", True)
+
+
+def test_turning_elr_on_settles_a_partition_whose_last_member_is_away(new_driver: Callable[..., Any]) -> None:
+    driver = new_driver()
+    driver.set_levels({METADATA_VERSION: 1})
+    driver.up(1)
+    driver.create("t", assignments=[[1]])
+    driver.now_ms = 20_000
+    driver.tick()
+    assert driver.elr_state() == (-1, (1,), (), ())
+    update = pb.FeatureUpdate(name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=1)
+    driver.do(driver.controller.handle_update_features, pb.UpdateFeaturesRequest(updates=[update]))
+    assert driver.elr_state() == (-1, (), (1,), (1,))
+    driver.heartbeat(1)
+    assert driver.state() == (1, (1,))

@@ -209,6 +209,25 @@ def test_each_side_limits_by_itself(cluster_of, wait_for, side):
     asyncio.run(run())
 
 
+def test_limit_that_is_taken_away_ends_the_wait_for_it(cluster_of, wait_for):
+    async def run():
+        async with cluster_of(1, 2) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            for _ in range(3):
+                await cluster.produce(1, b"x" * 2_000)
+            await throttle(cluster, 10, None, "*")
+            await begin_move(cluster, (1, 2), (2,), ())
+            throttled = cluster.nodes[2].throttles.follower
+            await wait_for(lambda: throttled.wait_ms() > 5_000)
+            assert isr_of(cluster) == {1}
+
+            throttled.change_rate(10**9)
+
+            await wait_for(lambda: isr_of(cluster) == {1, 2}, 2.0)
+
+    asyncio.run(run())
+
+
 def test_throttled_replica_that_is_in_sync_is_never_held_up(cluster_of):
     async def run():
         async with cluster_of(1, 2) as cluster:

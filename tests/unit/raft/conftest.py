@@ -61,6 +61,9 @@ class RecordingListener:
             if entry.payload:
                 self.payloads.append(entry.payload)
 
+    def reader_of(self, entry: CommittedEntry) -> None:
+        del entry
+
     def on_voters_change(self, voters: VoterSet) -> None:
         self.voters = voters
 
