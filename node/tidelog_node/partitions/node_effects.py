@@ -1,4 +1,4 @@
-"""What the partitions of a node ask of it, passed on to who does it: the fetchers, and those who talk to the controller."""
+"""What the partitions of a node ask of it, passed on to the fetchers and to those who talk to the controller."""
 
 from __future__ import annotations
 

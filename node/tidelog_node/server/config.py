@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tidelog.config import any_of, at_least, between, not_empty, one_of, setting
 from tidelog.config.broker import DynamicBrokerConfig
-from tidelog.config.endpoints import parse_listener, parse_voters
+from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
 
 _SECOND_MS = 1_000
 _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
@@ -26,7 +26,15 @@ class NodeConfig(DynamicBrokerConfig):
     advertised_listeners: str | None = setting(
         None, check=parse_listener, doc="How clients and other nodes reach this node; listeners by default."
     )
-    controller_quorum_voters: str = setting(check=parse_voters, doc="The controllers: id@host:port,id@host:port,...")
+    controller_quorum_voters: str | None = setting(
+        None, check=parse_voters, doc="The controllers: id@host:port,id@host:port,..."
+    )
+    controller_quorum_bootstrap_servers: str | None = setting(
+        None,
+        check=parse_addresses,
+        doc="Some controllers, host:port,host:port,..., where the node learns of the others; this or "
+        "controller.quorum.voters must be set.",
+    )
     log_dirs: tuple[str, ...] = setting(
         check=not_empty, aliases=("log.dir",), doc="The folders of the partitions; a new one goes where fewest are."
     )
@@ -97,6 +105,8 @@ class NodeConfig(DynamicBrokerConfig):
     )
 
     def __post_init__(self) -> None:
+        if not self.controller_quorum_voters and not self.bootstrap:
+            raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")
         host, port = self.advertised
         if host in ("0.0.0.0", "::"):
             raise ValueError(f"advertised.listeners must name an address that others can reach, not {host}:{port}")
@@ -107,8 +117,13 @@ class NodeConfig(DynamicBrokerConfig):
 
     @property
     def voters(self) -> dict[int, tuple[str, int]]:
-        """The (host, port) of each controller by id."""
-        return parse_voters(self.controller_quorum_voters)
+        """The (host, port) of each controller by id; empty when only bootstrap servers are named."""
+        return parse_voters(self.controller_quorum_voters) if self.controller_quorum_voters else {}
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """The (host, port) of each controller to ask for the others."""
+        return parse_addresses(self.controller_quorum_bootstrap_servers or "")
 
     @property
     def listener(self) -> tuple[str, int]:

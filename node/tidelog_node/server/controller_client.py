@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -38,9 +38,9 @@ _TRY_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT, ErrorCode.REQUES
 class ControllerClient:
     """One per node, on its event loop; a channel per controller, opened at first use."""
 
-    def __init__(self, voters: Mapping[int, tuple[str, int]]) -> None:
-        """``voters`` are the configured ones, which stay the last resort."""
-        self._configured = _addresses(voters)
+    def __init__(self, voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]] = ()) -> None:
+        """``voters`` and ``bootstrap`` are the configured controllers, which stay the last resort."""
+        self._configured = configured_addresses(voters, bootstrap)
         self._voters = dict(voters)
         self._addresses = self._configured
         self._next = self._addresses[0]
@@ -52,7 +52,7 @@ class ControllerClient:
         """Call these controllers from now on, as the committed voters have changed."""
         self._voters.clear()
         self._voters.update(sorted(voters.items()))
-        current = _addresses(voters)
+        current = voter_addresses(voters)
         self._addresses = current + [address for address in self._configured if address not in current]
 
     async def register_broker(
@@ -207,5 +207,11 @@ def is_transient(error: TidelogError) -> bool:
     return error.code in _TRY_ANOTHER
 
 
-def _addresses(voters: Mapping[int, tuple[str, int]]) -> list[str]:
+def voter_addresses(voters: Mapping[int, tuple[str, int]]) -> list[str]:
+    """Return ``host:port`` of each voter, in the order of the ids."""
     return [format_address(host, port) for _, (host, port) in sorted(voters.items())]
+
+
+def configured_addresses(voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]]) -> list[str]:
+    """Return where to look for controllers first: each address once, at least one."""
+    return list(dict.fromkeys([*voter_addresses(voters), *(format_address(*address) for address in bootstrap)]))

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from tidelog.config.endpoints import format_address
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.lasting_objects import LastingObjects, building_lasting_objects
@@ -25,6 +24,7 @@ from tidelog.transport import error_from_rpc
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_node.partitions import MetadataCache, PartitionRegistry
+from tidelog_node.server.controller_client import configured_addresses, voter_addresses
 from tidelog_quorum.metadata import (
     MetadataDelta,
     MetadataImage,
@@ -74,11 +74,13 @@ class MetadataFollower:
         broker_epoch: Callable[[], BrokerEpoch],
         on_voters: Callable[[Voters], None],
         before_image: Callable[[MetadataImage], None],
+        bootstrap: Sequence[tuple[str, int]] = (),
     ) -> None:
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
         self._cluster_id = cluster_id
-        self._configured = _addresses(voters)
+        self._voters = voters
+        self._configured = configured_addresses(voters, bootstrap)
         self._addresses = self._configured
         # Nodes begin with different controllers, so that their streams are spread.
         self._next = broker_id % len(self._addresses)
@@ -240,10 +242,11 @@ class MetadataFollower:
 
     def _take_voters(self, voters: Voters) -> None:
         """Follow who the controllers are; those of the configuration stay the last resort."""
-        current = _addresses(voters)
-        addresses = current + [a for a in self._configured if a not in current]
-        if not voters or addresses == self._addresses:
+        if not voters or voters == self._voters:
             return
+        current = voter_addresses(voters)
+        addresses = current + [a for a in self._configured if a not in current]
+        self._voters = voters
         followed = self._addresses[self._next % len(self._addresses)]
         logger.info("The controllers are now %s", ", ".join(current))
         self._addresses = addresses
@@ -268,10 +271,6 @@ class MetadataFollower:
             self._leaderless_since = now
         elif now - self._leaderless_since > _SILENCE_S:
             raise TimeoutError
-
-
-def _addresses(voters: Voters) -> list[str]:
-    return [format_address(host, port) for _, (host, port) in sorted(voters.items())]
 
 
 def _build_image(offset: int, epoch: int, batches: Sequence[bytes]) -> MetadataImage:

@@ -108,7 +108,7 @@ class Node:
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
         )
         self._broker_id = BrokerId(config.node_id)
-        self._controller = ControllerClient(config.voters)
+        self._controller = ControllerClient(config.voters, config.bootstrap)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
         self._topic_creation = TopicCreation(self._controller)
         self._cleaner = CleanerJob(config, self._clean_logs)
@@ -163,6 +163,7 @@ class Node:
             self._broker_epoch,
             self._controller.set_voters,
             self._settings.follow,
+            self._config.bootstrap,
         )
         self._settings.subscribe(self._change_settings)
         try:

@@ -27,6 +27,13 @@ def test_cli_has_the_log_command_of_the_node() -> None:
     assert CliRunner().invoke(app, ["log", "--help"]).exit_code == 0
 
 
+@pytest.mark.parametrize("command", [["log"], ["log", "dump"], ["quorum", "dump"]])
+def test_commands_of_other_parts_offer_no_completion_of_their_own(command: list[str]) -> None:
+    result = CliRunner().invoke(app, [*command, "--help"])
+    assert result.exit_code == 0
+    assert "completion" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("points", "missing"),
     [([], "tidelog_node"), ([point("log", "no_such_part.tools:app")], "no_such_part")],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import random
 from pathlib import Path
 
 import pytest
+from memory_disk import MachineCrashed, MemoryFiles
 
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerId, TopicId
@@ -113,3 +115,23 @@ def test_folder_that_is_there_is_not_taken_for_a_new_one(disk, directory):
     disk.write_bytes(FOLDER / "partition.metadata", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
     with pytest.raises(TidelogError, match="holds topic id"):
         directory.open_log("topic", 0, TOPIC_ID, LogConfig(), may_found_later=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_crash_at_any_point_of_the_founding_leaves_what_the_next_start_can_use(batch_of, seed):
+    for point in itertools.count():
+        disk = MemoryFiles()
+        log = _open(disk).open_log("topic", 0, TOPIC_ID, LogConfig(), may_found_later=True)
+        disk.crash_at = disk.operations + point
+        try:
+            log.complete_founding()
+        except MachineCrashed:
+            disk.crash(random.Random(seed))
+        else:
+            break
+        again = _open(disk)
+        assert again.topic_id("topic", 0) in (None, TOPIC_ID)
+        log = again.open_log("topic", 0, TOPIC_ID, LogConfig(), may_found_later=True)
+        log.append_as_leader(batch_of(b"a"), 0, now_ms=0)
+        assert (log.log_end_offset, again.topic_id("topic", 0)) == (1, TOPIC_ID)
+    assert point > 5

@@ -113,6 +113,22 @@ def test_call_passes_over_a_controller_that_is_gone_or_silent(monkeypatch):
     asyncio.run(run())
 
 
+def test_call_finds_the_leader_from_a_bootstrap_controller_and_learns_the_voters():
+    async def run():
+        async with controllers(follows(lambda: leader), leads) as (_, services, voters):
+            leader = "{}:{}".format(*voters[2])
+            client = ControllerClient({}, [voters[1]])
+            assert client.voters == {}
+            assert (await client.broker_heartbeat(REQUEST, 5)).is_caught_up
+            client.set_voters({2: voters[2]})
+            assert client.voters == {2: voters[2]}
+            assert (await client.broker_heartbeat(REQUEST, 5)).is_caught_up
+            assert [service.calls for service in services] == [1, 2]
+            await client.close()
+
+    asyncio.run(run())
+
+
 def test_call_ends_in_time_when_nobody_leads():
     async def run():
         async with controllers(follows(), follows()) as (client, _, _):

@@ -91,7 +91,8 @@ class Registry:
 
 
 class Node:
-    def __init__(self, controllers: Sequence[Controller], epoch: int = 1) -> None:
+    def __init__(self, controllers: Sequence[Controller], epoch: int = 1, *, by_bootstrap: bool = False) -> None:
+        addresses = [("127.0.0.1", c.port) for c in controllers]
         self.epoch = epoch
         self.registry = Registry()
         self.cache = MetadataCache()
@@ -101,13 +102,14 @@ class Node:
             7,  # type: ignore[arg-type]
             INCARNATION,
             "c",
-            {n: ("127.0.0.1", c.port) for n, c in enumerate(controllers, 1)},
+            {} if by_bootstrap else dict(enumerate(addresses, 1)),
             self.channel,
             self.registry,  # type: ignore[arg-type]
             self.cache,
             lambda: self.epoch,  # type: ignore[arg-type, return-value]
             lambda voters: self.told.append(dict(voters)),
             lambda image: None,
+            addresses if by_bootstrap else (),
         )
 
     def channel(self, address: str) -> grpc.aio.Channel:
@@ -128,11 +130,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def cluster(controllers: int = 1, max_response_bytes: int = 256 * 1024) -> AsyncIterator[tuple[Log, Node]]:
+async def cluster(
+    controllers: int = 1, max_response_bytes: int = 256 * 1024, *, by_bootstrap: bool = False
+) -> AsyncIterator[tuple[Log, Node]]:
     log = Log()
     for _ in range(controllers):
         await Controller(log, max_response_bytes).server.start()
-    node = Node(log.controllers)
+    node = Node(log.controllers, by_bootstrap=by_bootstrap)
     running = asyncio.create_task(node.follower.run())
     try:
         yield log, node
@@ -249,6 +253,19 @@ def test_follower_learns_new_controllers_and_goes_on_with_them_when_the_old_are_
             log.change(*topic(1, 1))
             await node.reaches(log.image)
             assert new.streams >= 1
+
+    asyncio.run(run())
+
+
+def test_follower_learns_the_voters_from_bootstrap_controllers_also_where_they_are_the_same() -> None:
+    async def run() -> None:
+        async with cluster(controllers=2, by_bootstrap=True) as (log, node):
+            voters = {i: ("127.0.0.1", c.port) for i, c in enumerate(log.controllers, 1)}
+            for controller in log.controllers:
+                controller.feed.set_voters(VoterSet(Voter(i, *address) for i, address in voters.items()))
+            log.register(1)
+            await node.reaches(log.image)
+            await until(lambda: node.told == [voters])
 
     asyncio.run(run())
 

@@ -65,6 +65,7 @@ def test_node_config_turns_broker_settings_into_topic_defaults(given, field, exp
         ("listeners", "GRPC://0.0.0.0:9092", "advertised.listeners must name an address"),
         ("advertised.listeners", "GRPC://host:0", "port 0"),
         ("controller.quorum.voters", "nobody", "id@host:port"),
+        ("controller.quorum.bootstrap.servers", "nobody", "host:port"),
         ("log.dirs", "", "must not be empty"),
         ("replica.lag.time.max.m", "3", "did you mean"),
         ("fetch.max.bytes", "1", "from 1024"),
@@ -76,6 +77,21 @@ def test_node_config_turns_broker_settings_into_topic_defaults(given, field, exp
 def test_node_config_refuses_what_cannot_work_and_says_why(key, value, text):
     with pytest.raises(ConfigError, match=text):
         parse_config(NodeConfig, REQUIRED | {key: value})
+
+
+def test_node_config_takes_bootstrap_controllers_in_the_place_of_the_voters():
+    raw = {k: v for k, v in REQUIRED.items() if k != "controller.quorum.voters"}
+    config = parse_config(NodeConfig, raw | {"controller.quorum.bootstrap.servers": "a:1,b:2"})
+    assert (config.voters, config.bootstrap) == ({}, [("a", 1), ("b", 2)])
+    both = parse_config(NodeConfig, REQUIRED | {"controller.quorum.bootstrap.servers": "a:1"})
+    assert (both.voters, both.bootstrap) == ({1: ("127.0.0.1", 9093)}, [("a", 1)])
+
+
+@pytest.mark.parametrize("given", [{}, {"controller.quorum.bootstrap.servers": ""}])
+def test_node_config_refuses_a_node_that_knows_no_controller(given):
+    raw = {k: v for k, v in REQUIRED.items() if k != "controller.quorum.voters"}
+    with pytest.raises(ConfigError, match=r"controller\.quorum\.voters or controller\.quorum\.bootstrap\.servers must"):
+        parse_config(NodeConfig, raw | given)
 
 
 def test_node_config_refuses_compaction_lags_that_contradict_each_other():

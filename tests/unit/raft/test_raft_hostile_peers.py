@@ -77,9 +77,7 @@ def test_leader_survives_an_observer_that_claims_more_than_there_is(
     asyncio.run(run())
 
 
-def test_receiver_refuses_a_large_hello_with_few_words(
-    new_engines: Engines, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_receiver_refuses_a_large_hello_with_few_words(new_engines: Engines, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         async with new_engines(1) as cluster:
             await cluster.settled_leader()
@@ -92,9 +90,7 @@ def test_receiver_refuses_a_large_hello_with_few_words(
     assert max(len(record.getMessage()) for record in caplog.records) < 1_000
 
 
-@pytest.mark.parametrize(
-    ("host", "port"), [("", 9093), ("h", 0), ("h", -1), ("h", 70_000), ("h" * 300, 9093)]
-)
+@pytest.mark.parametrize(("host", "port"), [("", 9093), ("h", 0), ("h", -1), ("h", 70_000), ("h" * 300, 9093)])
 def test_receiver_refuses_an_observer_that_cannot_be_reached(new_engines: Engines, host: str, port: int) -> None:
     async def run() -> None:
         async with new_engines(1) as cluster:
