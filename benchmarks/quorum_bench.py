@@ -37,8 +37,13 @@ T = TypeVar("T")
 _TIMEOUT_S = 120.0
 _BROKERS = 100
 _TOPICS, _PARTITIONS_PER_TOPIC = 2_000, 50
-_DEFAULTS = {"replica.lag.time.max.ms": 30_000, "broker.session.timeout.ms": 9_000}
-"""A local cluster has shorter ones."""
+_DEFAULTS = {
+    "broker.heartbeat.interval.ms": 2_000,
+    "broker.session.timeout.ms": 9_000,
+    "controller.quorum.election.timeout.ms": 1_000,
+    "replica.lag.time.max.ms": 30_000,
+}
+"""What servers have when nothing is set; a local cluster has shorter times."""
 _INCARNATION = bytes(range(16))
 
 

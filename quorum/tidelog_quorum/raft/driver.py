@@ -41,6 +41,7 @@ from tidelog_quorum.raft.core import (
     SendSnapshot,
     Snapshot,
     SnapshotDamaged,
+    SnapshotRequest,
     SnapshotTaken,
     StoreChunk,
     Tick,
@@ -273,12 +274,7 @@ class RaftDriver:
         )
         voters = self._first_voters if stored.snapshot is None else stored.snapshot.voters
         self._delivery = Delivery(
-            self._directory,
-            listener,
-            voters,
-            lambda: self._taker.note_delivered(),
-            self._requests.answer,
-            self.fail,
+            self._directory, listener, voters, lambda: self._taker.note_delivered(), self._requests.answer, self.fail
         )
         self._taker = SnapshotTaker(
             self._directory, self._snapshots, listener, self._delivery, self._on_snapshot_taken, self.fail
@@ -288,6 +284,9 @@ class RaftDriver:
         )
 
     def _on_message(self, message: Message, directory_id: bytes) -> None:
+        if isinstance(message, SnapshotRequest) and not self._writer.takes_chunks:
+            # As if it were lost: the leader sends it again, by when the disk may have caught up.
+            return
         self.step(MessageReceived(message, directory_id))
 
     def _on_written(self, written: Written) -> None:

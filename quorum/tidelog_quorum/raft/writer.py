@@ -1,7 +1,8 @@
 """Runs the blocking writes of a replica's storage in one thread, with group commit.
 
 While a write is being synced, further ones queue up; they then share the next sync. The thread is a daemon's, so that a
-disk which never answers cannot keep the process from ending.
+disk which never answers cannot keep the process from ending. Such a disk is an error after a while: a leader that only
+waits for it would be in office for ever, as its heartbeats need no disk, and commit nothing that it can answer.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ import threading
 from collections.abc import Callable
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_quorum.raft.core.commands import StoreChunk
 from tidelog_quorum.raft.storage import RaftStorage, Write, Written
 from tidelog_quorum.raft.stored_log import StoredState
 
 logger = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 10
+_WATCH_INTERVAL_S = 1.0
+_MAX_SILENT_INTERVALS = 30
+_MAX_QUEUED_CHUNK_BYTES = 8 * 1024 * 1024
 
 
 class StorageWriter:
@@ -30,6 +35,11 @@ class StorageWriter:
         self._on_written = on_written
         self._on_error = on_error
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._chunk_bytes_in = 0
+        self._chunk_bytes_out = 0
+        self._writes_begun = 0
+        self._is_writing = False
+        self._watch: asyncio.TimerHandle | None = None
         self._closing = False
         self._closed: asyncio.Future[None] | None = None
 
@@ -43,15 +53,25 @@ class StorageWriter:
         storage, state = await loop.run_in_executor(None, open_storage)
         self._closed = loop.create_future()
         threading.Thread(target=self._run, args=(storage, loop), name="raft-storage", daemon=True).start()
+        self._watch = loop.call_later(_WATCH_INTERVAL_S, self._on_watch, loop, 0, 0)
         return state
 
     def submit(self, write: Write) -> None:
         """Queue a write."""
+        if isinstance(write, StoreChunk):
+            self._chunk_bytes_in += len(write.chunk)
         self._queue.put(write)
+
+    @property
+    def takes_chunks(self) -> bool:
+        """Whether there is room for chunks of a snapshot: those that the disk has not taken yet are in memory."""
+        return self._chunk_bytes_in - self._chunk_bytes_out < _MAX_QUEUED_CHUNK_BYTES
 
     async def close(self) -> None:
         """Let the write under way finish, drop those that queue, and release the folder."""
         self._closing = True
+        if self._watch is not None:
+            self._watch.cancel()
         self._queue.put(None)
         if self._closed is None:
             return
@@ -61,6 +81,19 @@ class StorageWriter:
         except TimeoutError:
             logger.error("the disk of the metadata log has not answered for %s s", _CLOSE_TIMEOUT_S)
 
+    def _on_watch(self, loop: asyncio.AbstractEventLoop, write: int, silent_intervals: int) -> None:
+        """Count the intervals that one write takes: not the time, which also passes while the process is stopped."""
+        if self._closing:
+            return
+        is_same = self._is_writing and self._writes_begun == write
+        silent_intervals = silent_intervals + 1 if is_same else 0
+        if silent_intervals >= _MAX_SILENT_INTERVALS:
+            waited_s = silent_intervals * _WATCH_INTERVAL_S
+            text = f"the disk of the metadata log has not answered for {waited_s:g} s"
+            self._on_error(error_for(ErrorCode.KAFKA_STORAGE_ERROR, text))
+            return
+        self._watch = loop.call_later(_WATCH_INTERVAL_S, self._on_watch, loop, self._writes_begun, silent_intervals)
+
     def _run(self, storage: RaftStorage, loop: asyncio.AbstractEventLoop) -> None:
         error: TidelogError | None = None
         while True:
@@ -69,8 +102,11 @@ class StorageWriter:
                 break
             if error is not None:
                 continue
+            self._writes_begun += 1
+            self._is_writing = True
             try:
                 written = storage.write(writes)
+                self._chunk_bytes_out += sum(len(w.chunk) for w in writes if isinstance(w, StoreChunk))
             except TidelogError as raised:
                 error = raised
             except Exception as raised:
@@ -78,6 +114,7 @@ class StorageWriter:
                 error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the Raft storage met a defect: {raised!r}")
             else:
                 _call(loop, self._on_written, written)
+            self._is_writing = False
             if error is not None:
                 _call(loop, self._on_error, error)
         self._close(storage, loop)

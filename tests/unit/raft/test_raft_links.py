@@ -25,7 +25,7 @@ class Peer(RaftServiceServicer):
     def __init__(self) -> None:
         self.frames_before_chunk: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    async def Exchange(  # noqa: N802
+    async def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: object
     ) -> AsyncIterator[pb.ExchangeResponse]:
         yield pb.ExchangeResponse(hello=(await anext(request_iterator)).hello)
