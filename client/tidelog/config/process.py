@@ -8,10 +8,11 @@ its traceback with exit code 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -68,6 +69,27 @@ def load_properties(path: str | Path, overrides: Sequence[str] = ()) -> dict[str
             raise ConfigError(f'invalid override "{override}": must be key=value')
         properties[key.strip()] = value.strip()
     return properties
+
+
+@contextlib.contextmanager
+def ungrouped() -> Iterator[None]:
+    """Let a group of a task group's errors leave as the first :class:`TidelogError` in it, if it has nothing else.
+
+    A ``raise`` inside ``except*`` does that in some versions of Python only: others wrap it into a group again.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        expected, others = group.split(TidelogError)
+        if expected is None or others is not None:
+            raise
+        raise _first(expected) from None
+
+
+def _first(group: BaseExceptionGroup[TidelogError]) -> TidelogError:
+    for error in group.exceptions:
+        return error if isinstance(error, TidelogError) else _first(error)
+    raise AssertionError("an exception group is never empty")
 
 
 class _OneLineParser(argparse.ArgumentParser):

@@ -17,6 +17,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from tidelog.config.endpoints import format_address
+from tidelog.config.process import ungrouped
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.transport import server_options
@@ -167,10 +168,9 @@ class Node:
         )
         self._settings.subscribe(self._change_settings)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                await self._serve(tasks)
-        except* TidelogError as group:
-            raise _first(group) from None
+            with ungrouped():
+                async with asyncio.TaskGroup() as tasks:
+                    await self._serve(tasks)
         finally:
             await self._server.stop(0)
             await self._transport.close()
@@ -315,9 +315,3 @@ def _fetcher_settings(config: NodeConfig) -> FetcherSettings:
         max_backoff_ms=config.replica_fetch_backoff_ms,
         timeout_ms=config.replica_socket_timeout_ms,
     )
-
-
-def _first(group: BaseExceptionGroup[TidelogError]) -> TidelogError:
-    for error in group.exceptions:
-        return error if isinstance(error, TidelogError) else _first(error)
-    raise AssertionError("an exception group is never empty")

@@ -14,7 +14,8 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 
 from tidelog.config.endpoints import format_address
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.config.process import ungrouped
+from tidelog.errors import ConfigError
 from tidelog.ids import TopicId
 from tidelog.transport import server_options
 from tidelog.transport.binding import bind_port
@@ -80,21 +81,13 @@ def _add_services(
 
 
 async def _run_until(stop: asyncio.Event, quorum: QuorumController, engine: RaftEngine) -> None:
-    try:
+    with ungrouped():
         async with asyncio.TaskGroup() as tasks:
             expiry = tasks.create_task(quorum.run(), name="expire-sessions")
             failure = tasks.create_task(engine.wait_failed(), name="raft-failure")
             await stop.wait()
             expiry.cancel()
             failure.cancel()
-    except* TidelogError as group:
-        raise _first(group) from None
-
-
-def _first(group: BaseExceptionGroup[TidelogError]) -> TidelogError:
-    for error in group.exceptions:
-        return error if isinstance(error, TidelogError) else _first(error)
-    raise AssertionError("an exception group is never empty")
 
 
 def _check_writable(path: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.config.process import load_properties
-from tidelog.errors import ConfigError
+from tidelog.config.process import load_properties, ungrouped
+from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 
 
 def test_load_properties_reads_javas_format_with_overrides_on_top(tmp_path: Path) -> None:
@@ -99,3 +99,12 @@ def test_run_process_shows_a_defect_with_its_traceback(tmp_path: Path) -> None:
     ended = run(tmp_path, "p", "--override", "do=crash")
     assert ended.returncode == 1
     assert "ZeroDivisionError" in ended.stderr
+
+
+def test_ungrouped_lets_the_one_error_of_a_task_group_leave_alone() -> None:
+    failure = error_for(ErrorCode.KAFKA_STORAGE_ERROR, "the disk")
+    with pytest.raises(TidelogError) as raised, ungrouped():
+        raise ExceptionGroup("tasks", [ExceptionGroup("inner", [failure])])
+    assert raised.value is failure
+    with pytest.raises(ExceptionGroup), ungrouped():
+        raise ExceptionGroup("tasks", [failure, KeyError("a defect")])
