@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_node.handlers.context import NodeContext
-from tidelog_node.handlers.topics import DEFAULT_TIMEOUT_MS
+from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext, timeout_ms
 
 _DEFAULT_TIMEOUT_S = DEFAULT_TIMEOUT_MS / 1000
 
@@ -15,7 +14,7 @@ async def elect_leaders(context: NodeContext, request: pb.ElectLeadersRequest) -
     Raises:
         TidelogError: the controllers could not be asked in time, or refuse.
     """
-    return await context.controller.elect_leaders(request, _timeout_s(request.timeout_ms))
+    return await context.controller.elect_leaders(request, timeout_ms(request.timeout_ms) / 1000)
 
 
 async def alter_partition_reassignments(
@@ -26,7 +25,7 @@ async def alter_partition_reassignments(
     Raises:
         TidelogError: the controllers could not be asked in time, or refuse.
     """
-    return await context.controller.alter_partition_reassignments(request, _timeout_s(request.timeout_ms))
+    return await context.controller.alter_partition_reassignments(request, timeout_ms(request.timeout_ms) / 1000)
 
 
 async def update_features(context: NodeContext, request: pb.UpdateFeaturesRequest) -> pb.UpdateFeaturesResponse:
@@ -35,7 +34,7 @@ async def update_features(context: NodeContext, request: pb.UpdateFeaturesReques
     Raises:
         TidelogError: the controllers could not be asked in time, or refuse.
     """
-    return await context.controller.update_features(request, _timeout_s(request.timeout_ms))
+    return await context.controller.update_features(request, timeout_ms(request.timeout_ms) / 1000)
 
 
 async def unregister_broker(context: NodeContext, request: pb.UnregisterBrokerRequest) -> pb.UnregisterBrokerResponse:
@@ -65,7 +64,3 @@ async def describe_features(context: NodeContext, request: pb.DescribeFeaturesRe
         TidelogError: the controllers could not be asked in time, or refuse.
     """
     return await context.controller.describe_features(request, _DEFAULT_TIMEOUT_S)
-
-
-def _timeout_s(requested_ms: int) -> float:
-    return requested_ms / 1000 if requested_ms > 0 else _DEFAULT_TIMEOUT_S

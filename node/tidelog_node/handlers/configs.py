@@ -15,8 +15,7 @@ from tidelog.config.settings import SettingInfo
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_node.handlers.context import NodeContext, error_message
-from tidelog_node.handlers.topics import DEFAULT_TIMEOUT_MS
+from tidelog_node.handlers.context import NodeContext, error_message, timeout_ms
 from tidelog_quorum.metadata import ConfigResource, ConfigResourceType, MetadataImage, broker_settings, topic_config
 
 _VISIBLE_S = 3.0
@@ -32,7 +31,7 @@ async def incremental_alter_configs(
     Raises:
         TidelogError: the controllers could not be asked in time, or refuse.
     """
-    timeout_s = request.timeout_ms / 1000 if request.timeout_ms > 0 else DEFAULT_TIMEOUT_MS / 1000
+    timeout_s = timeout_ms(request.timeout_ms) / 1000
     response = await context.controller.incremental_alter_configs(request, timeout_s)
     failed = {(r.resource.type, r.resource.name) for r in response.resources if r.HasField("error")}
     changed = [r for r in request.resources if (r.resource.type, r.resource.name) not in failed]

@@ -17,6 +17,7 @@ from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
 from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
 
 LeaderHint = common_pb2.LeaderIdAndEpoch
+DEFAULT_TIMEOUT_MS = 30_000
 
 
 class AdminController(Protocol):
@@ -180,3 +181,8 @@ def optional_epoch(
 ) -> LeaderEpoch | None:
     """Return the leader epoch that a request is made for, None for "do not check"."""
     return LeaderEpoch(request.current_leader_epoch) if request.HasField("current_leader_epoch") else None
+
+
+def timeout_ms(requested_ms: int) -> int:
+    """Return how long a request may take, in milliseconds: what it says, or the default where it says nothing."""
+    return requested_ms if requested_ms > 0 else DEFAULT_TIMEOUT_MS

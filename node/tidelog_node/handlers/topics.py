@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import common_pb2
-from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.context import NodeContext, timeout_ms
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS, cluster_brokers, topic_metadata, unknown_topic
-
-DEFAULT_TIMEOUT_MS = 30_000
 
 
 async def create_topics(context: NodeContext, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
@@ -21,8 +19,8 @@ async def create_topics(context: NodeContext, request: pb.CreateTopicsRequest) -
     Raises:
         TidelogError: the controllers could not be asked in time.
     """
-    deadline_ms = context.clock.monotonic_ms() + _timeout_ms(request.timeout_ms)
-    response = await context.controller.create_topics(request, _timeout_ms(request.timeout_ms) / 1000)
+    deadline_ms = context.clock.monotonic_ms() + timeout_ms(request.timeout_ms)
+    response = await context.controller.create_topics(request, timeout_ms(request.timeout_ms) / 1000)
     created = {t.topic_id for t in response.topics if not t.HasField("error")}
     if created and not request.validate_only:
         remaining_s = (deadline_ms - context.clock.monotonic_ms()) / 1000
@@ -36,8 +34,8 @@ async def delete_topics(context: NodeContext, request: pb.DeleteTopicsRequest) -
     Raises:
         TidelogError: the controllers could not be asked in time.
     """
-    deadline_ms = context.clock.monotonic_ms() + _timeout_ms(request.timeout_ms)
-    response = await context.controller.delete_topics(request, _timeout_ms(request.timeout_ms) / 1000)
+    deadline_ms = context.clock.monotonic_ms() + timeout_ms(request.timeout_ms)
+    response = await context.controller.delete_topics(request, timeout_ms(request.timeout_ms) / 1000)
     deleted = {t.topic_id for t in response.topics if not t.HasField("error")}
     remaining_s = (deadline_ms - context.clock.monotonic_ms()) / 1000
     await context.metadata.wait_until(lambda image: deleted.isdisjoint(image.topic_names), remaining_s)
@@ -50,8 +48,8 @@ async def create_partitions(context: NodeContext, request: pb.CreatePartitionsRe
     Raises:
         TidelogError: the controllers could not be asked in time.
     """
-    deadline_ms = context.clock.monotonic_ms() + _timeout_ms(request.timeout_ms)
-    response = await context.controller.create_partitions(request, _timeout_ms(request.timeout_ms) / 1000)
+    deadline_ms = context.clock.monotonic_ms() + timeout_ms(request.timeout_ms)
+    response = await context.controller.create_partitions(request, timeout_ms(request.timeout_ms) / 1000)
     done = {t.name for t in response.topics if not t.HasField("error")}
     added = {(t.name, t.count - 1) for t in request.topics if t.name in done}
     if added and not request.validate_only:
@@ -93,10 +91,6 @@ async def describe_cluster(context: NodeContext, request: pb.DescribeClusterRequ
 def _is_there(image: MetadataImage, topic_name: str, index: int) -> bool:
     """Whether a partition is there, or cannot come any more."""
     return topic_name not in image.topics or image.partition(topic_name, index) is not None
-
-
-def _timeout_ms(requested_ms: int) -> int:
-    return requested_ms if requested_ms > 0 else DEFAULT_TIMEOUT_MS
 
 
 def _describe(image: MetadataImage, name: str) -> pb.TopicDescription:
