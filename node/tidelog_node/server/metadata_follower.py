@@ -36,7 +36,7 @@ from tidelog_quorum.metadata import (
 
 logger = logging.getLogger(__name__)
 
-_SILENCE_S = 2.0
+_SILENCE_S = 2.5
 _PAUSE_S = 0.05
 _MAX_PAUSE_S = 0.5
 _NOT_REGISTERED = BrokerEpoch(-1)

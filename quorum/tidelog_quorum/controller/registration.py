@@ -3,6 +3,9 @@
 - A process registers with an id of this very start, its incarnation; the answer is the broker's epoch. It begins
   fenced, and what an earlier incarnation held in ISRs it holds no more. While that one has a session it is refused.
 - A broker that cannot do the level of a feature that the cluster has settled on is refused.
+- A log directory's id is one broker's: a failure of the directory is told by its id, and a replica is found by it. So
+  one that another broker has, that is reserved, or that comes twice is refused (KIP-858). A disk that moves to another
+  broker is taken off the first one before, by a registration without it or by unregistering.
 - ``previous_broker_epoch`` proves that the broker stopped cleanly after its last registration. Without the proof it may
   have lost records that it had acknowledged, and leaves every ELR, too.
 - Unregistering makes a broker unknown, alive or not. Its replicas stay in the partitions, without it in ISRs and ELRs.
@@ -14,9 +17,10 @@ When they are too many they are written before (``Settling``), and the broker as
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId
+from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, uuid_text
 from tidelog.v1 import admin_service_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller.elections import NOBODY, held_by
@@ -31,6 +35,8 @@ ID_BYTES = 16
 _MAX_NAME_LENGTH = 255
 _MAX_LOG_DIRS = 1_000
 _MAX_FEATURES = 100
+_RESERVED_DIRECTORY_IDS = 100
+"""The least ids are kept for meanings of their own: unassigned, lost, migrating (Kafka's DirectoryId)."""
 
 
 def register_broker(
@@ -44,11 +50,12 @@ def register_broker(
     """Register a broker's process. A new incarnation starts fenced and outside of every ISR that has another member.
 
     Raises:
-        TidelogError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, UNSUPPORTED_VERSION, or DUPLICATE_BROKER_REGISTRATION
-            while another incarnation of the same id has a session and is not shutting down, or while the partitions
-            that it leaves behind are being handed over.
+        TidelogError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INVALID_REGISTRATION (the log directories),
+            UNSUPPORTED_VERSION, or DUPLICATE_BROKER_REGISTRATION while another incarnation of the same id has a session
+            and is not shutting down, or while the partitions that it leaves behind are being handed over.
     """
     _check_registration(cluster_id, request)
+    _check_directories(image, request)
     _check_features(image, request)
     broker_id = BrokerId(request.broker_id)
     existing = image.brokers.get(broker_id)
@@ -109,11 +116,25 @@ def _check_registration(cluster_id: str, request: pb.RegisterBrokerRequest) -> N
         raise error_for(ErrorCode.INVALID_REQUEST, f"invalid broker id {request.broker_id}: must be at least 0")
     if any(len(i) != ID_BYTES for i in (request.incarnation_id, *request.log_dirs)):
         raise error_for(ErrorCode.INVALID_REQUEST, f"incarnation and log directory ids must have {ID_BYTES} bytes")
-    if len(set(request.log_dirs)) != len(request.log_dirs):
-        raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} names a log directory twice")
     if not request.endpoint.host or not 0 < request.endpoint.port < 65_536:
         address = f"{request.endpoint.host}:{request.endpoint.port}"
         raise error_for(ErrorCode.INVALID_REQUEST, f"invalid endpoint {address!r} of broker {request.broker_id}")
+
+
+def _check_directories(image: MetadataImage, request: pb.RegisterBrokerRequest) -> None:
+    """ClusterControlManager.registerBroker, but that a broker may name none."""
+    owners = {d: b.broker_id for b in image.brokers.values() if b.broker_id != request.broker_id for d in b.log_dirs}
+    for directory_id, count in Counter(map(DirectoryId, request.log_dirs)).items():
+        fault = ""
+        if int.from_bytes(directory_id) < _RESERVED_DIRECTORY_IDS:
+            fault = "the id is reserved"
+        elif count > 1:
+            fault = f"it is named {count} times"
+        elif directory_id in owners:
+            fault = f"broker {owners[directory_id]} is registered with it"
+        if fault:
+            text = f"broker {request.broker_id} cannot have the log directory {uuid_text(directory_id)}: {fault}"
+            raise error_for(ErrorCode.INVALID_REGISTRATION, text)
 
 
 def _check_features(image: MetadataImage, request: pb.RegisterBrokerRequest) -> None:

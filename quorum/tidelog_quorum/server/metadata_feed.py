@@ -5,7 +5,7 @@ the beginning, or for what the tail has dropped, first gets an image as a snapsh
 the tail. A snapshot is encoded once for all who need one at about the same time. A follower pulls at its own speed and
 what is sent to it is looked up response by response, so a slow one costs nothing but its place, and gets a snapshot
 when the tail has moved on. An entry that is too large for a response is cut into parts. When nothing is committed a
-follower still hears the committed offset twice a second, so that it notices a dead controller.
+follower still hears the committed offset every second, so that it notices a dead controller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog_quorum.metadata import MAX_BATCH_BYTES, MetadataImage, cut_batch
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.server.encoded_image import EncodedImage
 
-IDLE_INTERVAL_S = 0.5
+IDLE_INTERVAL_S = 1.0
 _MAX_ENTRIES_PER_RESPONSE = 1_000
 _SNAPSHOT_KEPT_S = 30.0
 

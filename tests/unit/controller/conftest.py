@@ -36,6 +36,12 @@ FEATURES = [
 ]
 
 
+def directory_on(broker_id: int, directory: bytes) -> bytes:
+    """Return the id of a directory of a broker, as no two share one; what is no id, or reserved, stays as it is."""
+    is_plain = len(directory) == 16 and any(directory[:15])
+    return bytes([broker_id]) + directory[1:] if is_plain else directory
+
+
 class Driver:
     """Leads a controller in epoch 1; time stands still unless ``now_ms`` is set."""
 
@@ -118,7 +124,7 @@ class Driver:
             endpoint=common_pb2.Endpoint(host=fields.get("host", "h"), port=fields.get("port", 9092)),
             rack=rack,
             previous_broker_epoch=fields.get("previous", -1),
-            log_dirs=fields.get("log_dirs", ()),
+            log_dirs=[directory_on(broker_id, d) for d in fields.get("log_dirs", ())],
             features=fields.get("features", FEATURES),
         )
         response: pb.RegisterBrokerResponse = self.do(self.controller.handle_register_broker, request)
@@ -127,8 +133,10 @@ class Driver:
     def heartbeat(
         self, broker_id: int, *, offset: int | None = None, epoch: int | None = None, **wants: Any
     ) -> pb.BrokerHeartbeatResponse:
+        offline = [directory_on(broker_id, d) for d in wants.pop("offline_log_dirs", ())]
         request = pb.BrokerHeartbeatRequest(
             broker_id=broker_id,
+            offline_log_dirs=offline,
             broker_epoch=self.image.brokers[broker_id].broker_epoch if epoch is None else epoch,  # type: ignore[index]
             current_metadata_offset=self.image.offset if offset is None else offset,
             **wants,
@@ -142,7 +150,7 @@ class Driver:
         request = pb.AssignReplicasToDirsRequest(
             broker_id=broker_id,
             broker_epoch=self.image.brokers[broker_id].broker_epoch,  # type: ignore[index]
-            directories=[pb.DirectoryAssignment(directory_id=directory, topics=[topic])],
+            directories=[pb.DirectoryAssignment(directory_id=directory_on(broker_id, directory), topics=[topic])],
         )
         response = self.do(self.controller.handle_assign_replicas_to_dirs, request)
         result = response.topics[0].partitions[0]

@@ -270,10 +270,6 @@ def test_registration_is_refused_with_a_range_that_cannot_be(driver: Any) -> Non
         assert error_of(driver.register, 1, features=features) is ErrorCode.INVALID_REQUEST
 
 
-def test_registration_is_refused_with_a_directory_named_twice(driver: Any) -> None:
-    assert error_of(driver.register, 1, log_dirs=[bytes(15) + b"d"] * 2) is ErrorCode.INVALID_REQUEST
-
-
 def test_registration_is_refused_while_a_fenced_process_still_sends_heartbeats(driver: Any) -> None:
     driver.up(1)
     driver.heartbeat(1, want_fence=True)

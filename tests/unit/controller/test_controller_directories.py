@@ -8,6 +8,8 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from tidelog.v1 import common_pb2
+from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller.elections import doubtful
 from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, MetadataImage
 from tidelog_quorum.metadata.description import topic_metadata
@@ -16,7 +18,16 @@ A, B = b"a" * 16, b"b" * 16
 
 
 def directories(driver: Any, name: str = "t", index: int = 0) -> tuple[bytes, ...]:
-    return tuple(driver.partition(name, index).directories)
+    """As the tests name them: each broker has ids of its own for them."""
+    return tuple(map(plain, driver.partition(name, index).directories))
+
+
+def log_dirs(driver: Any, broker_id: int) -> tuple[bytes, ...]:
+    return tuple(map(plain, driver.image.brokers[broker_id].log_dirs))
+
+
+def plain(directory: bytes) -> bytes:
+    return directory if directory in (UNASSIGNED_DIRECTORY, LOST_DIRECTORY) else directory[-1:] * 16
 
 
 def epochs(driver: Any) -> tuple[int, int]:
@@ -58,7 +69,7 @@ def test_failed_directory_takes_its_replicas_out_of_the_isr_and_moves_the_leader
     assert three.state() == (2, (2, 3))
     assert epochs(three) == (1, 4)
     assert three.state("u") == (1, (1, 2)), "what is in the other directory goes on"
-    assert three.image.brokers[1].log_dirs == (B,)
+    assert log_dirs(three, 1) == (B,)
     assert not three.image.brokers[1].fenced
 
 
@@ -116,7 +127,7 @@ def test_healed_replica_joins_the_isr_again_when_its_leader_says_so(three: Any) 
 def test_same_process_cannot_bring_a_failed_directory_back(three: Any) -> None:
     three.heartbeat(1, offline_log_dirs=[A])
     three.register(1, log_dirs=[A, B])
-    assert three.image.brokers[1].log_dirs == (B,)
+    assert log_dirs(three, 1) == (B,)
 
 
 def test_broker_whose_last_directory_failed_is_fenced(three: Any) -> None:
@@ -171,9 +182,50 @@ def test_directories_of_partitions_survive_a_snapshot(three: Any) -> None:
 def test_next_leader_looks_at_what_is_in_a_failed_directory_whose_id_another_broker_has_too(driver: Any) -> None:
     kept, shared = b"k" * 16, b"s" * 16
     driver.up(1, log_dirs=[kept, shared])
-    driver.up(2, log_dirs=[shared, b"o" * 16])
+    driver.up(2, log_dirs=[b"o" * 16])
     driver.create("t", assignments=[[1, 2]])
     driver.assign(1, shared)
-    failure = BrokerRegistrationChangeRecord(1, driver.image.brokers[1].broker_epoch, log_dirs=(kept,))
+    first, second = driver.image.brokers[1], driver.image.brokers[2]
+    driver.put(BrokerRegistrationChangeRecord(2, second.broker_epoch, log_dirs=(*second.log_dirs, first.log_dirs[1])))
+    failure = BrokerRegistrationChangeRecord(1, first.broker_epoch, log_dirs=first.log_dirs[:1])
     image = driver.image.apply(driver.image.offset + 1, driver.epoch, [failure])
     assert [(topic.name, index) for topic, index, _ in doubtful(image)] == [("t", 0)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 99])
+def test_registration_is_refused_with_a_reserved_directory_id(driver: Any, number: int) -> None:
+    with pytest.raises(TidelogError, match="reserved") as refusal:
+        driver.register(1, log_dirs=[A, number.to_bytes(16, "big")])
+    assert refusal.value.code is ErrorCode.INVALID_REGISTRATION
+    assert not driver.image.brokers
+
+
+def test_registration_is_refused_with_a_directory_named_twice(driver: Any) -> None:
+    with pytest.raises(TidelogError, match="named 2 times") as refusal:
+        driver.register(1, log_dirs=[A, B, A])
+    assert refusal.value.code is ErrorCode.INVALID_REGISTRATION
+
+
+def test_registration_is_refused_with_another_broker_s_directory_until_that_has_it_no_more(driver: Any) -> None:
+    driver.up(1, log_dirs=[A, B])
+    moved = driver.image.brokers[1].log_dirs[0]
+    request = pb.RegisterBrokerRequest(
+        broker_id=2,
+        cluster_id="c1",
+        incarnation_id=bytes(16),
+        endpoint=common_pb2.Endpoint(host="h", port=1),
+        log_dirs=[b"c" * 16, moved],
+    )
+    with pytest.raises(TidelogError, match="broker 1 is registered with it") as refusal:
+        driver.do(driver.controller.handle_register_broker, request)
+    assert refusal.value.code is ErrorCode.INVALID_REGISTRATION
+    driver.now_ms += 9_000
+    driver.register(1, incarnation=2, log_dirs=[B])
+    driver.do(driver.controller.handle_register_broker, request)
+    assert driver.image.brokers[2].log_dirs == (b"c" * 16, moved)
+
+
+def test_registration_again_keeps_its_own_directories(driver: Any) -> None:
+    driver.up(1, log_dirs=[A, B])
+    driver.restart(1, log_dirs=[B, A])
+    assert log_dirs(driver, 1) == (B, A)

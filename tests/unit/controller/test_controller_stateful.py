@@ -47,7 +47,7 @@ from tidelog_quorum.metadata import (
 
 SESSION_MS = 1_000
 BROKERS = st.integers(1, 4)
-DIRECTORIES = [bytes([d]) * 16 for d in (1, 2)]
+DIRECTORIES = {broker_id: [bytes([broker_id, d]) * 8 for d in (1, 2)] for broker_id in range(1, 5)}
 NAMES = st.sampled_from(["a", "b", "c.d", "c_d"])
 FEATURES = [
     common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
@@ -170,7 +170,7 @@ class Cluster(RuleBasedStateMachine):
             cluster_id="c1",
             incarnation_id=next(self.incarnations).to_bytes(16, "big"),
             endpoint=common_pb2.Endpoint(host="h", port=1),
-            log_dirs=DIRECTORIES[:directories],
+            log_dirs=DIRECTORIES[broker_id][:directories],
             previous_broker_epoch=existing.broker_epoch if clean and existing is not None else -1,
             features=FEATURES,
         )
@@ -215,10 +215,10 @@ class Cluster(RuleBasedStateMachine):
         behind=st.integers(0, 3),
         want_fence=st.booleans(),
         want_shut_down=st.booleans(),
-        offline=st.lists(st.sampled_from(DIRECTORIES), unique=True),
+        failed=st.sets(st.sampled_from([0, 1])),
     )
     def heartbeat(
-        self, broker_id: int, behind: int, want_fence: bool, want_shut_down: bool, offline: list[bytes]
+        self, broker_id: int, behind: int, want_fence: bool, want_shut_down: bool, failed: set[int]
     ) -> None:
         broker = self.image.brokers.get(broker_id)  # type: ignore[call-overload]
         if broker is None:
@@ -240,11 +240,12 @@ class Cluster(RuleBasedStateMachine):
     @rule(broker_id=BROKERS)
     def live(self, broker_id: int) -> None:
         """What a healthy broker does, often enough for others to get somewhere."""
-        self.heartbeat(broker_id, 0, False, False, [])
+        self.heartbeat(broker_id, 0, False, False, set())
 
-    @rule(broker_id=BROKERS, directory=st.sampled_from([*DIRECTORIES, LOST_DIRECTORY]), data=st.data())
-    def assign(self, broker_id: int, directory: bytes, data: st.DataObject) -> None:
+    @rule(broker_id=BROKERS, data=st.data())
+    def assign(self, broker_id: int, data: st.DataObject) -> None:
         """A broker says where one of its replicas is, or that it has it nowhere."""
+        directory = data.draw(st.sampled_from([*DIRECTORIES[broker_id], LOST_DIRECTORY]))
         held = [(t, i) for t, i, p in self.image.partitions() if broker_id in p.replicas]
         broker = self.image.brokers.get(broker_id)  # type: ignore[call-overload]
         if not held or broker is None:
