@@ -50,7 +50,7 @@ sim: $(VENV)/.dev ## Run the simulations of the cores over many seeds (SEEDS=200
 chaos: $(VENV)/.dev ## Kill and pause real processes under load, again and again (ROUNDS=10, SEED=7 for a known schedule)
 	@TIDELOG_CHAOS_SEED=$(SEED) TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
 
-build: $(VENV)/.dev ## Build the wheel and the sdist into dist/
+build: $(VENV)/.dev ## Build the wheel into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
 
 clean: ## Remove what the other targets made

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from small_disk import SmallDisk, why_not
 
 from tidelog.testing import LocalCluster
 
@@ -16,6 +19,39 @@ def cluster() -> Iterator[LocalCluster]:
     """Three controllers and three nodes."""
     with LocalCluster(controllers=3, nodes=3) as running:
         yield running
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A file system of its own, which a test fills, turns read-only or takes away."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"needs a file system of its own: {reason}")
+    with contextlib.ExitStack() as stack:
+        try:
+            small = stack.enter_context(SmallDisk(tmp_path / "small", size_mib=32))
+        except RuntimeError as error:
+            pytest.skip(f"needs a file system of its own, which cannot be mounted here: {error}")
+        yield small
+
+
+@pytest.fixture
+def start_on_disk(disk: SmallDisk, tmp_path: Path) -> Iterator[Callable[..., LocalCluster]]:
+    """Return what starts a cluster with one folder, such as ``node-1/data``, on the small disk.
+
+    The arguments are the folder and those of :class:`LocalCluster` but for its ``data_dir``. The cluster ends with the
+    test, before the disk is unmounted.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def start(folder: str, controllers: int, nodes: int, config: Mapping[str, object], **more: int) -> LocalCluster:
+            data_dir = tmp_path / "cluster"
+            (disk.path / "data").mkdir()
+            (data_dir / folder).parent.mkdir(parents=True)
+            (data_dir / folder).symlink_to(disk.path / "data")
+            return stack.enter_context(LocalCluster(controllers, nodes, data_dir, config, **more))
+
+        yield start
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
 from replica_files import assert_replicas_equal
-from small_disk import SmallDisk, why_not
+from small_disk import SmallDisk
 
 from tidelog import KafkaError, KafkaException, Producer
 from tidelog.testing import LocalCluster
@@ -24,41 +22,13 @@ MAX_LINES = 20
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(f"needs a file system of its own: {reason}")
-    with contextlib.ExitStack() as stack:
-        try:
-            small = stack.enter_context(SmallDisk(tmp_path / "small", size_mib=24))
-        except RuntimeError as error:
-            pytest.skip(f"needs a file system of its own, which cannot be mounted here: {error}")
-        yield small
-
-
-@pytest.fixture
-def cluster_on(disk: SmallDisk, tmp_path: Path) -> Iterator[Callable[..., LocalCluster]]:
-    """Start a cluster of one controller whose node 1 has its log directory on the small disk."""
-    started: list[LocalCluster] = []
-
-    def start(nodes: int, **config: object) -> LocalCluster:
-        data_dir = tmp_path / "cluster"
-        (disk.path / "data").mkdir()
-        (data_dir / "node-1").mkdir(parents=True)
-        (data_dir / "node-1" / "data").symlink_to(disk.path / "data")
-        settings = {key.replace("_", "."): value for key, value in config.items()}
-        cluster = LocalCluster(1, nodes, data_dir, {"log.flush.interval.ms": 200, **settings})
-        cluster.__enter__()
-        started.append(cluster)
-        return cluster
-
-    yield start
-    for cluster in started:
-        cluster.close()
+def cluster_on(start_on_disk: Callable[..., LocalCluster]) -> Callable[[int], LocalCluster]:
+    """Start so many nodes, of which the first one has its log directory on the small disk."""
+    return lambda nodes: start_on_disk("node-1/data", 1, nodes, {"log.flush.interval.ms": 200})
 
 
 def test_full_disk_of_one_node_stops_nobody_and_the_node_comes_back_when_space_returns(
-    disk: SmallDisk, cluster_on: Callable[..., LocalCluster]
+    disk: SmallDisk, cluster_on: Callable[[int], LocalCluster]
 ) -> None:
     cluster = cluster_on(3)
     create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
@@ -77,7 +47,7 @@ def test_full_disk_of_one_node_stops_nobody_and_the_node_comes_back_when_space_r
 
 
 def test_full_disk_of_the_only_replica_refuses_records_serves_reads_and_takes_records_again(
-    disk: SmallDisk, cluster_on: Callable[..., LocalCluster]
+    disk: SmallDisk, cluster_on: Callable[[int], LocalCluster]
 ) -> None:
     cluster = cluster_on(1)
     create_topic(cluster, "orders", 1, 1)
@@ -102,7 +72,7 @@ def test_full_disk_of_the_only_replica_refuses_records_serves_reads_and_takes_re
 
 
 def test_disk_that_becomes_read_only_moves_the_leaderships_and_the_node_comes_back_with_it(
-    disk: SmallDisk, cluster_on: Callable[..., LocalCluster]
+    disk: SmallDisk, cluster_on: Callable[[int], LocalCluster]
 ) -> None:
     cluster = cluster_on(3)
     create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")

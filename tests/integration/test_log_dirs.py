@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
 from replica_files import assert_replicas_equal
-from small_disk import SmallDisk, why_not
+from small_disk import SmallDisk
 
 from tidelog import AdminClient
 from tidelog.admin.log_dirs import TopicPartitionReplica
@@ -20,28 +19,9 @@ PARTITIONS = 4
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(f"needs a file system of its own: {reason}")
-    with contextlib.ExitStack() as stack:
-        try:
-            small = stack.enter_context(SmallDisk(tmp_path / "small", size_mib=64))
-        except RuntimeError as error:
-            pytest.skip(f"needs a file system of its own, which cannot be mounted here: {error}")
-        yield small
-
-
-@pytest.fixture
-def cluster(disk: SmallDisk, tmp_path: Path) -> Iterator[LocalCluster]:
+def cluster(start_on_disk: Callable[..., LocalCluster]) -> LocalCluster:
     """A cluster whose node 1 has its second log directory on the small disk."""
-    data_dir = tmp_path / "cluster"
-    (disk.path / "data").mkdir()
-    (data_dir / "node-1").mkdir(parents=True)
-    (data_dir / "node-1" / "data-2").symlink_to(disk.path / "data")
-    settings = {"log.flush.interval.ms": 200}
-    with LocalCluster(1, 3, data_dir, settings, log_dirs_per_node=2) as started:
-        yield started
+    return start_on_disk("node-1/data-2", 1, 3, {"log.flush.interval.ms": 200}, log_dirs_per_node=2)
 
 
 def test_failed_directory_costs_its_own_replicas_only_and_a_restart_heals(

@@ -271,9 +271,13 @@ class _Quorum:
         """Ask the leader for a change; again when it ceased to lead, whereupon ``done`` means that it had been made."""
         deadline = time.monotonic() + timeout_s
         attempt = 0
+        lost = ""
         while True:
             # Who leads is asked first: a controller that is paused must not take the time of the change.
-            await self.describe(max(0.0, deadline - time.monotonic()))
+            try:
+                await self.describe(max(0.0, deadline - time.monotonic()))
+            except TidelogError as failure:
+                raise error_for(failure.code, failure.message + lost) from failure
             assert self._leader is not None
             address = self._leader
             try:
@@ -284,6 +288,7 @@ class _Quorum:
                     return None
                 if error.code not in _TRY_ANOTHER:
                     raise error from rpc_error
+                lost = f"; the change may have been made before, by the leader at {address}: {error.message}"
             attempt += 1
 
     async def take_snapshot(self, controller_id: int | None, timeout_s: float) -> pb.TakeSnapshotResponse:

@@ -6,14 +6,14 @@ import typer
 
 from tidelog.admin import AdminClient
 from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, BootstrapServers, Timeout
-from tidelog.cli.output import CommandGroup, print_table
+from tidelog.cli.output import CommandGroup, counted, print_table
 
-app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Look at the cluster.")
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Show the controllers and the nodes of a cluster.")
 
 
 @app.callback()
 def _cluster() -> None:
-    """Look at the cluster."""
+    """Show the controllers and the nodes of a cluster."""
 
 
 @app.command()
@@ -27,7 +27,7 @@ def info(bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS, timeou
         topics = admin.list_topics(timeout=timeout).topics.values()
     leading = cluster.controller.id if cluster.controller else None
     led = [p.leader for t in topics for p in t.partitions.values()]
-    typer.echo(f"cluster {cluster.cluster_id}: {len(topics)} topics, {len(led)} partitions\n")
+    typer.echo(f"cluster {cluster.cluster_id}: {counted(len(topics), 'topic')}, {counted(len(led), 'partition')}\n")
     voters = [(v.id, f"{v.host}:{v.port}", "leader" if v.id == leading else "follower") for v in cluster.voters]
     print_table(("CONTROLLER", "ADDRESS", "ROLE"), voters)
     typer.echo()

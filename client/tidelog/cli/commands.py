@@ -17,7 +17,9 @@ app = typer.Typer(
     cls=ExtensibleGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # Rich's boxes cut long names off, and leave little room for what is said of them.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Produce to, consume from and administer a Tidelog cluster.",
 )
 app.add_typer(topic.app, name="topic")
@@ -25,9 +27,9 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(partition.app, name="partition")
 app.add_typer(quorum.app, name="quorum")
-app.command()(consume)
-app.command()(produce)
 app.command()(dev)
+app.command()(produce)
+app.command()(consume)
 
 
 @app.callback()

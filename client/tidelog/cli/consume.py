@@ -14,7 +14,7 @@ from tidelog.cli.options import (
     DEFAULT_TIMEOUT_S,
     BootstrapServers,
     Settings,
-    Timeout,
+    TopicTimeout,
     parse_pairs,
 )
 from tidelog.cluster.client import unknown_partition
@@ -29,16 +29,20 @@ _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RES
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start with the first record; else with the next one.")
+        bool, typer.Option("--from-beginning", help="Start with the first record. Default: with the next that comes.")
     ] = False,
     offset: Annotated[
-        int | None, typer.Option("--offset", "-o", min=0, help="Start with this offset in each partition.")
+        int | None,
+        typer.Option("--offset", "-o", min=0, metavar="OFFSET", help="Start with this offset in each partition."),
     ] = None,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Read this one only. May be repeated.")
+        list[int] | None,
+        typer.Option(
+            "--partition", "-p", min=0, metavar="N", help="Read only this one. May be repeated. Default: all."
+        ),
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, help="Exit after so many records.")
+        int | None, typer.Option("--max-messages", "-n", min=1, metavar="N", help="Exit after so many records.")
     ] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit-at-end", "-e", help="Exit when the end of every partition is reached.")
@@ -46,21 +50,26 @@ def consume(
     template: Annotated[
         str,
         typer.Option(
-            "--format", "-f", help="json, or text with %t topic, %p partition, %o offset, %k, %v, %T time, %h headers."
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="json, or text in which %t is the topic, %p the partition, %o the offset, %k the key, %v the value, "
+            "%T the time in ms, %h the headers, %% a %, \\n and \\t as ever.",
         ),
     ] = "%v",
     settings: Settings = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    timeout: TopicTimeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Print records as they come, one per line, until Ctrl-C.
 
+    \b
     Examples:
-
-    tidelog consume flights --from-beginning --exit-at-end --format json
-
-    tidelog consume flights --partition 3 --offset 100 --max-messages 10 --format '%p:%o %k %v'
+      tidelog consume flights --from-beginning --exit-at-end --format json
+      tidelog consume flights -p 3 --offset 100 -n 10 --format '%p:%o %k %v'
     """
+    if from_beginning and offset is not None:
+        raise typer.BadParameter("--from-beginning and --offset exclude each other", param_hint="--offset")
     try:
         to_line = message_formatter(template)
     except ValueError as error:
@@ -70,8 +79,8 @@ def consume(
         "bootstrap.servers": bootstrap_servers,
         "client.id": "tidelog-cli",
         "auto.offset.reset": "error",
-        **parse_pairs(settings, "--set"),
         "enable.partition.eof": exit_at_end,
+        **parse_pairs(settings, "--set"),
     }
     with Consumer(config) as consumer:
         chosen = _partitions(consumer, topic, partitions, timeout)

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, parse_pairs
+from tidelog.cli.output import counted
 from tidelog.errors import ErrorCode, error_for
 
 _HOST = "127.0.0.1"
@@ -21,19 +22,29 @@ _DEFAULT_PORT = int(DEFAULT_BOOTSTRAP_SERVERS.rpartition(":")[2])
 
 
 def dev(
-    controllers: Annotated[int, typer.Option("--controllers", min=1, max=9, help="How many controllers.")] = 3,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=99, help="How many storage nodes.")] = 3,
+    controllers: Annotated[
+        int, typer.Option("--controllers", min=1, max=9, metavar="N", help="How many controllers.")
+    ] = 3,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=99, metavar="N", help="How many storage nodes.")] = 3,
     port: Annotated[
-        int, typer.Option("--port", min=1, max=65_400, help="The first node's port; the others get the next ones.")
+        int,
+        typer.Option(
+            "--port", min=1, max=65_400, metavar="PORT", help="The first node's port; the others get the next ones."
+        ),
     ] = _DEFAULT_PORT,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", file_okay=False, help="Keep the data here; else it is removed at the end."),
+        typer.Option(
+            "--data-dir", file_okay=False, metavar="FOLDER", help="Keep the data here. Default: it goes at the end."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", "-X", metavar="KEY=VALUE", help="A setting of the servers, as num.partitions=6. May be repeated."
+            "--set",
+            "-X",
+            metavar="KEY=VALUE",
+            help="A setting of the servers, such as num.partitions=6. May be repeated.",
         ),
     ] = None,
 ) -> None:
@@ -63,7 +74,7 @@ def dev(
 
 
 def _explain(bootstrap_servers: str, controllers: int, nodes: int, data_dir: Path | None) -> None:
-    what = f"{_count(controllers, 'controller')} and {_count(nodes, 'node')}"
+    what = f"{counted(controllers, 'controller')} and {counted(nodes, 'node')}"
     where = f"kept in {data_dir}" if data_dir else "removed at the end"
     typer.echo(f"{what} are ready at {bootstrap_servers}; the data is {where}.\n")
     typer.echo("In another terminal:\n")
@@ -73,10 +84,6 @@ def _explain(bootstrap_servers: str, controllers: int, nodes: int, data_dir: Pat
     typer.echo("  echo world | tidelog produce hello")
     typer.echo("  tidelog consume hello --from-beginning --exit-at-end\n")
     typer.echo("Ctrl-C stops the cluster.")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _is_free(port: int) -> bool:

@@ -52,6 +52,7 @@ def _load(name: str, entry_point: EntryPoint, extra: str) -> Any:
         application: typer.Typer = entry_point.load()
     except ModuleNotFoundError as error:
         return _absent(name, error.name or str(error), extra)
+    application.rich_markup_mode = None  # as at the root
     command = get_command(application)
     command.name = name
     return command

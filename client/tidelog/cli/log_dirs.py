@@ -9,7 +9,7 @@ import typer
 
 from tidelog.admin import AdminClient, LogDirDescription, TopicPartitionReplica
 from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, BootstrapServers, Timeout
-from tidelog.cli.output import CommandGroup, print_table
+from tidelog.cli.output import CommandGroup, counted, print_table
 from tidelog.errors import TidelogError, error_for
 
 app = typer.Typer(
@@ -23,7 +23,9 @@ Topics = Annotated[
 
 @app.command()
 def describe(
-    nodes: Annotated[list[int] | None, typer.Option("--node", "-n", metavar="ID", help="Only this node.")] = None,
+    nodes: Annotated[
+        list[int] | None, typer.Option("--node", "-n", metavar="ID", help="Only this node. May be repeated.")
+    ] = None,
     topics: Topics = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -53,15 +55,17 @@ def describe(
 
 @app.command()
 def move(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Where to: one of log.dirs of the node.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Where to: one of the node's log.dirs.")],
     node: Annotated[int, typer.Option("--node", "-n", metavar="ID", help="The node that has the replicas.")],
     replicas: Annotated[
-        list[str], typer.Argument(metavar="TOPIC-PARTITION...", help="The replicas, as flights-0 flights-3.")
+        list[str], typer.Argument(metavar="TOPIC-PARTITION", help="The replicas, such as flights-0 flights-3.")
     ],
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Begin to move replicas of a node to another of its log directories; ``describe`` shows how far it is.
+    """Begin to move replicas of a node to another of its log directories.
+
+    "tidelog log-dirs describe" shows how far it is.
 
     Example: tidelog log-dirs move /disk2/tidelog flights-0 flights-3 --node 1
     """
@@ -94,7 +98,8 @@ def _print_node(node_id: int, directories: dict[str, LogDirDescription], topics:
             continue
         size = sum(replica.size for replica in directory.replica_infos.values())
         space = f"{directory.usable_bytes:,} of {directory.total_bytes:,} bytes free"
-        typer.echo(f"node {node_id} {path}: {len(directory.replica_infos)} replicas, {size:,} bytes, {space}")
+        replicas = counted(len(directory.replica_infos), "replica")
+        typer.echo(f"node {node_id} {path}: {replicas}, {size:,} bytes, {space}")
         rows = list(_rows(directory, topics))
         if rows:
             print_table(("  REPLICA", "BYTES", "LAG", "STATE"), rows)

@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+BOOTSTRAP_SERVERS_VARIABLE = "TIDELOG_BOOTSTRAP_SERVERS"
+
 BootstrapServers = Annotated[
     str,
     typer.Option(
         "--bootstrap-servers",
+        "--bootstrap-server",
         "-b",
-        envvar="TIDELOG_BOOTSTRAP_SERVERS",
+        envvar=BOOTSTRAP_SERVERS_VARIABLE,
         metavar="HOST:PORT,...",
         help="Nodes to ask for the cluster first.",
     ),
@@ -20,11 +23,16 @@ BootstrapServers = Annotated[
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9094"
 
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait for answers.")]
+TopicTimeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to look for the topic's partitions.")
+]
 DEFAULT_TIMEOUT_S = 10.0
 
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", "-X", metavar="KEY=VALUE", help="A setting of the client, as client.id=me. May be repeated."),
+    typer.Option(
+        "--set", "-X", metavar="KEY=VALUE", help="A setting of the client, such as client.id=me. May be repeated."
+    ),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -12,6 +13,7 @@ from typer.core import TyperGroup
 from tidelog.errors import ErrorCode, TidelogError
 
 _GAP = "  "
+_LONG_SENTENCE = 200
 _HINT = " (tidelog dev starts a cluster on this machine)"
 
 
@@ -36,10 +38,21 @@ class CommandGroup(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands with their first sentences, none of which is cut off."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(n, c.get_short_help_str(_LONG_SENTENCE)) for n, c in commands if c is not None])
+
 
 def print_error(text: str) -> None:
     """Print ``error: text`` on stderr, as one line."""
     typer.echo(f"error: {' '.join(text.split())}", err=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with its noun: "1 topic", "1,200 topics"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _forget_output() -> None:

@@ -33,9 +33,9 @@ _Generate = Annotated[
 ]
 _Execute = Annotated[bool, typer.Option("--execute", help="Begin the reassignment of --reassignment-json-file.")]
 _Verify = Annotated[
-    bool, typer.Option("--verify", help="Show how far it is; when nothing is under way, remove the throttles.")
+    bool, typer.Option("--verify", help="Show how far it is; remove the throttles when none is under way any more.")
 ]
-_Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel what is under way of it, and remove the throttles.")]
+_Cancel = Annotated[bool, typer.Option("--cancel", help="Take back what is under way of it, and remove the throttles.")]
 _List = Annotated[bool, typer.Option("--list", help="Show all reassignments under way.")]
 _ReassignmentFile = Annotated[
     Path | None,
@@ -44,8 +44,7 @@ _ReassignmentFile = Annotated[
         exists=True,
         dir_okay=False,
         metavar="FILE",
-        help='{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}; '
-        "log_dirs may be left out.",
+        help="With --execute, --verify and --cancel: the reassignment.",
     ),
 ]
 _Topics = Annotated[
@@ -58,7 +57,7 @@ _TopicsFile = Annotated[
         exists=True,
         dir_okay=False,
         metavar="FILE",
-        help='With --generate: {"version":1,"topics":[{"topic":"t"}]}.',
+        help='With --generate: the same as {"version":1, "topics":[{"topic":"t"}]}.',
     ),
 ]
 _BrokerList = Annotated[
@@ -66,15 +65,15 @@ _BrokerList = Annotated[
 ]
 _ReplicationFactor = Annotated[
     int | None,
-    typer.Option("--replication-factor", min=1, metavar="N", help="With --generate: another one than they have."),
+    typer.Option("--replication-factor", min=1, metavar="N", help="With --generate: another than the topics have."),
 ]
 _DisableRackAware = Annotated[
-    bool, typer.Option("--disable-rack-aware", help="With --generate: do not look at the nodes' racks.")
+    bool, typer.Option("--disable-rack-aware", help="With --generate: do not spread over the racks.")
 ]
 _Throttle = Annotated[
     int | None,
     typer.Option(
-        "--throttle", min=0, metavar="BYTES/S", help="With --execute: copy at most so fast, per node and direction."
+        "--throttle", min=0, metavar="BYTES/S", help="With --execute: what each node sends and fetches at most for it."
     ),
 ]
 _LogDirsThrottle = Annotated[
@@ -83,12 +82,12 @@ _LogDirsThrottle = Annotated[
         "--replica-alter-log-dirs-throttle",
         min=1,
         metavar="BYTES/S",
-        help="With --execute: move between the log directories of a node at most so fast.",
+        help="With --execute: what each node copies between its log directories at most.",
     ),
 ]
 _Additional = Annotated[
     bool,
-    typer.Option("--additional", help="With --execute: beside others that are under way; also to change the throttle."),
+    typer.Option("--additional", help="With --execute: although others are under way; also to change the throttle."),
 ]
 _PreserveThrottles = Annotated[
     bool, typer.Option("--preserve-throttles", help="With --verify and --cancel: leave the throttles as they are.")
@@ -122,15 +121,22 @@ def reassign(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Move partitions to other nodes, or change how many replicas they have. Exactly one of the first five options.
+    """Move partitions to other nodes, or change how many replicas they have.
 
-    Propose, save what is printed last, begin, and verify until it is complete:
+    One of --generate, --execute, --verify, --cancel and --list says what to do. To propose a reassignment, save it,
+    begin it and wait until it is complete:
 
-    tidelog partition reassign --generate --topics flights --broker-list 1,2,3 | tail -1 > move.json
-
-    tidelog partition reassign --execute --reassignment-json-file move.json --throttle 50000000
-
+    \b
+    tidelog partition reassign --generate --topics flights \\
+        --broker-list 1,2,3 | tail -1 > move.json
+    tidelog partition reassign --execute --reassignment-json-file move.json
     tidelog partition reassign --verify --wait --reassignment-json-file move.json
+
+    The file may be written by hand. The first replica is the preferred leader; log_dirs may be left out:
+
+    \b
+    {"version":1, "partitions":[{"topic":"flights", "partition":0,
+        "replicas":[3,4], "log_dirs":["any","/disk2/tidelog"]}]}
     """
     actions = {"generate": generate, "execute": execute, "verify": verify, "cancel": cancel, "list": list_}
     action = _one_of({f"--{name}": is_given for name, is_given in actions.items()})
@@ -177,14 +183,15 @@ def elect_leaders(
         _Election,
         typer.Option(
             "--election-type",
-            help="preferred: the first replica, where another one leads. unclean: any replica that lives, where nobody "
-            "leads; what only others have is lost.",
+            metavar="preferred|unclean",
+            help="preferred: the first replica, where another leads. unclean: any replica that lives, where nobody "
+            "leads; records that only others have are lost.",
         ),
     ],
     all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="Of every partition that needs it.")
+        bool, typer.Option("--all-topic-partitions", help="For all partitions that need it.")
     ] = False,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Of this topic ...")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="For this topic ...")] = None,
     partitions: Annotated[
         list[int] | None,
         typer.Option("--partition", "-p", min=0, metavar="N", help="... this partition. May be repeated."),
@@ -196,15 +203,19 @@ def elect_leaders(
             exists=True,
             dir_okay=False,
             metavar="FILE",
-            help='Of these: {"partitions":[{"topic":"t","partition":0}]}.',
+            help='For these: {"partitions":[{"topic":"t", "partition":0}]}.',
         ),
     ] = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Return leaderships to the preferred replicas, or give partitions without a leader one.
+    """Return leaderships to the preferred replicas, or give leaders to partitions that have none.
 
-    Example: tidelog partition elect-leaders --election-type preferred --all-topic-partitions
+    \b
+    Examples:
+      tidelog partition elect-leaders --election-type preferred \\
+          --all-topic-partitions
+      tidelog partition elect-leaders --election-type unclean --topic flights -p 0
     """
     _one_of(
         {

@@ -15,7 +15,7 @@ from tidelog.cli.options import (
     DEFAULT_TIMEOUT_S,
     BootstrapServers,
     Settings,
-    Timeout,
+    TopicTimeout,
     parse_pairs,
 )
 from tidelog.errors import KafkaError, error_for
@@ -28,25 +28,37 @@ _INTERRUPTED_FLUSH_S = 2.0
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.")],
-    file: Annotated[Path | None, typer.Argument(exists=True, dir_okay=False, help="Its lines; else stdin's.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            exists=True, dir_okay=False, metavar="FILE", help="Its lines are sent. Default: the standard input."
+        ),
+    ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What stands between key and value on each line.")
+        str | None,
+        typer.Option(
+            "--key-separator",
+            "-K",
+            metavar="TEXT",
+            help="What stands between key and value; a line without it is a value. Default: there are no keys.",
+        ),
     ] = None,
     partition: Annotated[
-        int, typer.Option("--partition", "-p", min=-1, help="The partition; -1 lets the key decide.")
+        int, typer.Option("--partition", "-p", min=-1, metavar="N", help="The partition; -1 lets the key decide.")
     ] = -1,
-    compression: Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    compression: Annotated[
+        str, typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
     settings: Settings = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    timeout: TopicTimeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Send each line of FILE (or of the standard input) as a record, and wait until all are acknowledged.
+    """Send each line of a file as a record, and wait until all are acknowledged.
 
+    \b
     Examples:
-
-    echo '{"carrier": "UA"}' | tidelog produce flights
-
-    tidelog produce flights flights.tsv --key-separator $'\\t' --compression zstd
+      echo '{"carrier": "UA"}' | tidelog produce flights
+      tidelog produce flights flights.tsv --key-separator $'\\t' --compression zstd
     """
     config = {
         "bootstrap.servers": bootstrap_servers,

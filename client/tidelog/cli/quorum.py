@@ -6,6 +6,7 @@ import base64
 import binascii
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
@@ -14,7 +15,7 @@ import typer
 
 from tidelog.admin import QuorumAdmin, QuorumInfo, QuorumReplicaState
 from tidelog.cli.extensions import ExtensibleGroup
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, Timeout
+from tidelog.cli.options import BOOTSTRAP_SERVERS_VARIABLE, DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, Timeout
 from tidelog.cli.output import print_table
 from tidelog.config.endpoints import format_address, parse_address
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
@@ -37,36 +38,36 @@ _PAUSE_S = 0.1
 Servers = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server",
         "--bootstrap-servers",
+        "--bootstrap-server",
         "-b",
-        envvar="TIDELOG_BOOTSTRAP_SERVERS",
         metavar="HOST:PORT,...",
-        help=f"Nodes to ask for the controllers. Default: {DEFAULT_BOOTSTRAP_SERVERS}.",
+        help="Nodes to ask for the controllers. "
+        f"Default: what {BOOTSTRAP_SERVERS_VARIABLE} says, else {DEFAULT_BOOTSTRAP_SERVERS}.",
     ),
 ]
 Controllers = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-controller",
         "--bootstrap-controllers",
+        "--bootstrap-controller",
         metavar="HOST:PORT,...",
-        help="Controllers to ask, where no node runs.",
+        help="Controllers to ask instead, where no node runs.",
     ),
 ]
 DirectoryId = Annotated[
     str,
-    typer.Option("--directory-id", metavar="ID", help="Only if its log has this directory id, as describe shows it."),
+    typer.Option("--directory-id", metavar="ID", help="Only if its log has this directory id, which describe shows."),
 ]
 
 
 @app.command()
 def describe(
     replication: Annotated[
-        bool, typer.Option("--replication", "-r", help="Show how far each controller's log is.")
+        bool, typer.Option("--replication", "-r", help="Show how far the log of each controller is.")
     ] = False,
     human_readable: Annotated[
-        bool, typer.Option("--human-readable", "-H", help="Show times as how long ago they were.")
+        bool, typer.Option("--human-readable", "-H", help="With --replication: show how long ago a time was.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
     bootstrap_server: Servers = None,
@@ -89,10 +90,10 @@ def describe(
 
 @app.command("add-voter")
 def add_voter(
-    controller: Annotated[int, typer.Argument(metavar="ID", help="The controller, which follows the log.")],
+    controller: Annotated[int, typer.Argument(metavar="ID", help="A controller that follows the log.")],
     endpoint: Annotated[
         str | None,
-        typer.Option("--endpoint", metavar="HOST:PORT", help="Where others reach it. Default: where it says itself."),
+        typer.Option("--endpoint", metavar="HOST:PORT", help="Where others reach it. Default: what it says itself."),
     ] = None,
     directory_id: DirectoryId = "",
     bootstrap_server: Servers = None,
@@ -111,13 +112,15 @@ def add_voter(
 
 @app.command("remove-voter")
 def remove_voter(
-    controller: Annotated[int, typer.Argument(metavar="ID", help="The controller; also the leading one.")],
+    controller: Annotated[int, typer.Argument(metavar="ID", help="The controller. It may be the one that leads.")],
     directory_id: DirectoryId = "",
     bootstrap_server: Servers = None,
     bootstrap_controller: Controllers = None,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Take the vote of a controller. While its process runs, it goes on to follow the log.
+    """Take the vote from a controller.
+
+    While its process runs, it goes on to follow the log.
 
     Example: tidelog quorum remove-voter 3
     """
@@ -176,9 +179,13 @@ def snapshot(
 
 
 def _admin(servers: str | None, controllers: str | None) -> QuorumAdmin:
+    if servers and controllers:
+        text = "it and --bootstrap-servers exclude each other"
+        raise typer.BadParameter(text, param_hint="--bootstrap-controllers")
     if controllers:
         return QuorumAdmin({"bootstrap.controllers": controllers, "client.id": "tidelog-cli"})
-    return QuorumAdmin({"bootstrap.servers": servers or DEFAULT_BOOTSTRAP_SERVERS, "client.id": "tidelog-cli"})
+    servers = servers or os.environ.get(BOOTSTRAP_SERVERS_VARIABLE) or DEFAULT_BOOTSTRAP_SERVERS
+    return QuorumAdmin({"bootstrap.servers": servers, "client.id": "tidelog-cli"})
 
 
 def _endpoint(text: str) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from tidelog.cli.options import (
     Timeout,
     parse_pairs,
 )
-from tidelog.cli.output import CommandGroup, print_table
+from tidelog.cli.output import CommandGroup, counted, print_table
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
 
@@ -25,30 +25,34 @@ app = typer.Typer(
 
 _DELETION = re.compile(r"(\d+|all):(-1|\d+)", re.ASCII)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics' names.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics' names.")]
 
 
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many partitions; -1 takes num.partitions.")
+        int, typer.Option("--partitions", "-p", metavar="N", help="How many partitions; -1 takes num.partitions.")
     ] = -1,
     replication_factor: Annotated[
         int,
-        typer.Option("--replication-factor", "-r", help="Replicas of each; -1 takes default.replication.factor."),
+        typer.Option(
+            "--replication-factor", "-r", metavar="N", help="Replicas of each; -1 takes default.replication.factor."
+        ),
     ] = -1,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the topic. May be repeated."),
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if there is one.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Create a topic.
 
-    Example: tidelog topic create flights --partitions 12 --replication-factor 3 --config retention.ms=604800000
+    \b
+    Example:
+      tidelog topic create flights -p 12 -r 3 --config retention.ms=604800000
     """
     topic = NewTopic(name, partitions, replication_factor, config=parse_pairs(config, "--config"))
     with _admin(bootstrap_servers) as admin:
@@ -126,14 +130,16 @@ def delete_records(
     offsets: Annotated[
         list[str],
         typer.Argument(
-            metavar="PARTITION:OFFSET...",
+            metavar="PARTITION:OFFSET",
             help="Delete what is below the offset; -1: all that are committed. all:-1 empties the topic.",
         ),
     ],
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Delete the records below an offset, for good. Offsets of later records stay as they are.
+    """Delete the records below an offset, for good.
+
+    The offsets of later records stay as they are.
 
     Example: tidelog topic delete-records flights 0:1500 1:-1
     """
@@ -177,7 +183,7 @@ def _admin(bootstrap_servers: str) -> AdminClient:
 
 def _print_description(topic: TopicDescription) -> None:
     replicas = max((len(p.replicas) for p in topic.partitions), default=0)
-    typer.echo(f"{topic.name}: {len(topic.partitions)} partitions, replication factor {replicas}")
+    typer.echo(f"{topic.name}: {counted(len(topic.partitions), 'partition')}, replication factor {replicas}")
     for key, value in sorted(topic.config.items()):
         typer.echo(f"  {key}={value}")
     rows = [

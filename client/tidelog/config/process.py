@@ -21,6 +21,7 @@ from tidelog.errors import ConfigError, ErrorCode, TidelogError
 EXIT_DISK_FAILURE = 1
 EXIT_CONFIGURATION = 2
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_LAST_STEPS_S = 2.0
 
 
 def run_process(
@@ -99,8 +100,9 @@ class _OneLineParser(argparse.ArgumentParser):
 
 def _parse_arguments(program: str, argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _OneLineParser(prog=program, allow_abbrev=False)
-    parser.add_argument("file", metavar="FILE", help="a Java properties file")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="replace one setting")
+    parser.add_argument("file", metavar="FILE", help="a Java properties file with the settings")
+    text = "a setting that goes before the file's; may be repeated"
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help=text)
     return parser.parse_args(argv)
 
 
@@ -110,9 +112,25 @@ def _run(main: Coroutine[None, None, None]) -> None:
     except ImportError:
         import asyncio
 
-        asyncio.run(main)
+        asyncio.run(_to_the_end(main))
     else:
-        uvloop.run(main)
+        uvloop.run(_to_the_end(main))
+
+
+async def _to_the_end(main: Coroutine[None, None, None]) -> None:
+    """Await ``main``, and then the tasks of libraries, which have a few steps left.
+
+    gRPC's server says that it has stopped before the tasks of its calls have ended; each of them that the end of the
+    loop cancels shows a traceback.
+    """
+    import asyncio
+
+    try:
+        await main
+    finally:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        if rest:
+            await asyncio.wait(rest, timeout=_LAST_STEPS_S)
 
 
 def _one_line(text: str) -> str:

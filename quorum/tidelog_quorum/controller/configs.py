@@ -8,7 +8,8 @@ Rules:
 - with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it is neither set on one broker
   nor removed from all of them;
 - what changes ``min.insync.replicas`` of a topic drops the eligible leader replicas that are eligible no more in the
-  same entry. (Who may lead since ``unclean.leader.election.enable`` changed, does so a moment later.)
+  same entry, or before it where they are too many for one (``with_rule_changes``). (Who may lead since
+  ``unclean.leader.election.enable`` changed, does so a moment later.)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from typing import TypeVar
 
 from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
 from tidelog.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
@@ -25,8 +27,9 @@ from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
-from tidelog_quorum.controller.elections import changes_by_rules, rules_of
+from tidelog_quorum.controller.elections import changes_by_rules, ends_elr, rules_of
 from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.controller.settling import MAX_CHANGES
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
 from tidelog_quorum.metadata.records import (
@@ -43,7 +46,11 @@ from tidelog_quorum.metadata.topic_config import (
     override_topic_config,
 )
 
+R = TypeVar("R")
+
 MAX_OPERATIONS_PER_REQUEST = 10_000
+MAX_PARTITIONS_IN_ENTRY = 10_000
+"""That change together with the settings. With these they are what one entry holds."""
 _TOPIC, _BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SETTINGS: Mapping[ConfigResourceType, Mapping[str, SettingInfo]] = {
@@ -60,7 +67,7 @@ def incremental_alter_configs(
     ``own`` are the settings of topics that do not say, in this controller's own file.
 
     Raises:
-        TidelogError: POLICY_VIOLATION when the request has too many operations.
+        TidelogError: POLICY_VIOLATION when the request has too many operations, or changes too much in one step.
     """
     operations = sum(max(1, len(r.operations)) for r in request.resources)
     if operations > MAX_OPERATIONS_PER_REQUEST:
@@ -85,20 +92,36 @@ def incremental_alter_configs(
         if changed and wanted.resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_BROKER:
             # The other resources must fit this one.
             seen = seen.apply(seen.offset + 1, seen.epoch, changed)
-    if request.validate_only:
-        records = []
-    records += rule_changes(image, own, records)
-    return Result(records, pb.IncrementalAlterConfigsResponse(resources=results.values()))
+    response = pb.IncrementalAlterConfigsResponse(resources=results.values())
+    return with_rule_changes(image, own, [] if request.validate_only else records, response)
 
 
-def rule_changes(image: MetadataImage, own: TopicConfig, records: list[MetadataRecord]) -> list[MetadataRecord]:
-    """Return what belongs into the same entry as ``records`` where they change the rules of elections."""
+def with_rule_changes(image: MetadataImage, own: TopicConfig, records: list[MetadataRecord], response: R) -> Result[R]:
+    """Return ``records`` with what must change of partitions where they change the rules of elections.
+
+    That belongs into the same entry. Only an ELR that ends may end before, as it makes a replica less eligible than it
+    has to be; where they are many for one entry they do so. If the rules do not change after all, because the
+    leadership ends in between, a partition has eligible replicas again when its ISR shrinks the next time.
+
+    Raises:
+        TidelogError: POLICY_VIOLATION, what belongs into the same entry is too much for it.
+    """
     concerned = _topics_concerned(image, records)
     if not concerned:
-        return []
+        return Result(records, response)
     after = image.apply(image.offset + 1, image.epoch, records)
     topics = (name for name in concerned if rules_of(after, name, own) != rules_of(image, name, own))
-    return changes_by_rules(after, own, topics)
+    changes = changes_by_rules(after, own, topics)
+    if len(changes) <= MAX_CHANGES:
+        return Result([*records, *changes], response)
+    rest = [c for c in changes if not ends_elr(c)]
+    if len(rest) > MAX_PARTITIONS_IN_ENTRY:
+        text = (
+            f"{len(rest)} partitions that nobody leads would have to change in one step, more than "
+            f"{MAX_PARTITIONS_IN_ENTRY}: bring nodes with replicas of them back first"
+        )
+        raise error_for(ErrorCode.POLICY_VIOLATION, text)
+    return Result([*records, *rest], response, preparations=[c for c in changes if ends_elr(c)])
 
 
 def _topics_concerned(image: MetadataImage, records: list[MetadataRecord]) -> Collection[str]:

@@ -4,11 +4,15 @@ A *preferred* election makes the first replica the leader, if it may lead, in pl
 the leaderships return to where they were placed. An *unclean* one gives a partition without a leader any replica that
 can serve, whatever ``unclean.leader.election.enable`` says: what only the others have is lost, which is why it is asked
 for by hand.
+
+A request is handled in slices, each a request of its own: no other one waits until all partitions of a cluster were
+looked at, and no entry is larger than a slice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import NO_BROKER
@@ -20,11 +24,34 @@ from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""That a request may name."""
+PARTITIONS_PER_SLICE = 1_000
+
+
+def election_slices(image: MetadataImage, request: pb.ElectLeadersRequest) -> Iterator[pb.ElectLeadersRequest]:
+    """Yield requests for a bounded number of partitions each, at least one: together they ask for the same.
+
+    They name the partitions, also when all were asked for: the flag then only says what is not answered.
+
+    Raises:
+        TidelogError: POLICY_VIOLATION when the request names too many.
+    """
+    named = 0 if request.all_partitions else sum(len(t.partitions) for t in request.topics)
+    if named > MAX_PARTITIONS_PER_REQUEST:
+        text = f"{named} partitions in one request, more than {MAX_PARTITIONS_PER_REQUEST}: name fewer, or ask for all"
+        raise error_for(ErrorCode.POLICY_VIOLATION, text)
+    asked = _all_of(image) if request.all_partitions else _named_in(request)
+    part = _slice_of(request, islice(asked, PARTITIONS_PER_SLICE))
+    yield part
+    while (part := _slice_of(request, islice(asked, PARTITIONS_PER_SLICE))).topics:
+        yield part
+
 
 def elect_leaders(
     image: MetadataImage, rules_of: TopicRules, request: pb.ElectLeadersRequest
 ) -> Result[pb.ElectLeadersResponse]:
-    """Elect the leaders of the named partitions, or of all; of all, those that need no election are not answered.
+    """Elect the leaders of the named partitions, else of all; of all, those that need no election are not answered.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred replica leads, or, unclean, where
     somebody does; PREFERRED_LEADER_NOT_AVAILABLE where the preferred replica may not lead;
@@ -37,7 +64,7 @@ def elect_leaders(
     records: list[PartitionChangeRecord] = []
     response = pb.ElectLeadersResponse()
     results: dict[str, pb.ElectLeadersTopicResult] = {}
-    for name, index in _asked_for(image, request):
+    for name, index in _named_in(request) if request.topics else _all_of(image):
         error = None
         try:
             records.append(_elect(image, rules_of, name, index, election))
@@ -72,13 +99,23 @@ def _election(kind: int) -> Election:
             raise error_for(ErrorCode.INVALID_REQUEST, f"there is no election type {kind}")
 
 
-def _asked_for(image: MetadataImage, request: pb.ElectLeadersRequest) -> Iterator[tuple[str, int]]:
-    if request.all_partitions:
-        for name, topic in sorted(image.topics.items()):
-            for index in sorted(topic.partitions):
-                yield name, index
-        return
-    yield from dict.fromkeys((t.name, index) for t in request.topics for index in t.partitions)
+def _all_of(image: MetadataImage) -> Iterator[tuple[str, int]]:
+    for name, topic in sorted(image.topics.items()):
+        for index in sorted(topic.partitions):
+            yield name, index
+
+
+def _named_in(request: pb.ElectLeadersRequest) -> Iterator[tuple[str, int]]:
+    return iter(dict.fromkeys((t.name, index) for t in request.topics for index in t.partitions))
+
+
+def _slice_of(request: pb.ElectLeadersRequest, partitions: Iterator[tuple[str, int]]) -> pb.ElectLeadersRequest:
+    topics: dict[str, pb.TopicPartitions] = {}
+    for name, index in partitions:
+        topics.setdefault(name, pb.TopicPartitions(name=name)).partitions.append(index)
+    return pb.ElectLeadersRequest(
+        election_type=request.election_type, topics=topics.values(), all_partitions=request.all_partitions
+    )
 
 
 def _elect(

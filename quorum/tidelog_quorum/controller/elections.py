@@ -17,7 +17,7 @@ from tidelog.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, 
 from tidelog_quorum.controller.partition_change import ElectionRules, PartitionTarget, partition_change
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
-from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord
+from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
 from tidelog_quorum.metadata.topic_config import min_insync_replicas, unclean_leader_election_enable
 
@@ -99,13 +99,14 @@ def settled(
     return partition_change(brokers, rules, topic_id, index, partition, target, rules.election)
 
 
-def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[str]) -> list[MetadataRecord]:
+def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[str]) -> list[PartitionChangeRecord]:
     """Return the changes of ELRs that follow when the rules of ``topics`` have become those of ``image``.
 
     They belong into the same entry as the change of ``min.insync.replicas`` or of the feature: once the high watermark
     may advance with fewer replicas, one that was eligible does not hold all that is committed any more (KIP-966).
+    Partitions that are led and have no ELR need none.
     """
-    records: list[MetadataRecord] = []
+    records: list[PartitionChangeRecord] = []
     for name in topics:
         topic, rules = image.topics[name], rules_of(image, name, own)
         for index, partition in topic.partitions.items():
@@ -116,6 +117,13 @@ def changes_by_rules(image: MetadataImage, own: TopicConfig, topics: Iterable[st
             if change is not None:
                 records.append(change)
     return records
+
+
+def ends_elr(change: PartitionChangeRecord) -> bool:
+    """Return whether a change empties an ELR and does nothing else."""
+    return change.last_known_elr in (None, ()) and change == PartitionChangeRecord(
+        change.topic_id, change.partition_id, eligible_leader_replicas=(), last_known_elr=change.last_known_elr
+    )
 
 
 def _can_serve(broker: BrokerRegistration | None, directory: DirectoryId) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from tidelog.config import TopicConfig
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog_quorum.controller.configs import rule_changes
+from tidelog_quorum.controller.configs import with_rule_changes
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from tidelog_quorum.metadata.image import MetadataImage
@@ -77,7 +77,7 @@ def update_features(
 
     Raises:
         TidelogError: INVALID_REQUEST, no update or a feature twice; INVALID_UPDATE_VERSION, a level that may not be;
-            FEATURE_UPDATE_FAILED, a downgrade that is not safe now.
+            FEATURE_UPDATE_FAILED, a downgrade that is not safe now; POLICY_VIOLATION, it changes too much in one step.
     """
     counts = Counter(u.name for u in request.updates)
     if not counts:
@@ -89,8 +89,8 @@ def update_features(
     for update in request.updates:
         _check(image, update)
         records += _records(image, own, update)
-    records += rule_changes(image, own, records)
-    return Result([] if request.validate_only else records, pb.UpdateFeaturesResponse())
+    result = with_rule_changes(image, own, records, pb.UpdateFeaturesResponse())
+    return Result([], result.response) if request.validate_only else result
 
 
 def _check(image: MetadataImage, update: pb.FeatureUpdate) -> None:

@@ -18,11 +18,13 @@ class Result(Generic[R]):
     """``records`` form one atomic entry; without any, ``response`` still depends on all entries written before.
 
     Records that are not ``atomic`` may be written as several entries, in order: each is right without the later ones.
+    ``preparations`` are such, too, whatever ``records`` are, and are written before them.
     """
 
     records: Sequence[MetadataRecord]
     response: R
     atomic: bool = True
+    preparations: Sequence[MetadataRecord] = ()
 
 
 def error_message(error: TidelogError) -> common_pb2.Error:

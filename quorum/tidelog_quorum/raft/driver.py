@@ -363,6 +363,8 @@ class RaftDriver:
 
     def _set_leader(self, leader: LeaderAndEpoch) -> None:
         self.leader = leader
+        if self._core is not None:
+            self._requests.refuse_after(self._core.commit_index, self._not_controller)
         self._listener.on_leader_change(leader)
 
     def _forget_leader(self) -> None:

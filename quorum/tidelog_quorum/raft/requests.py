@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tidelog.errors import TidelogError, error_for
@@ -49,6 +49,14 @@ class PendingRequests:
     def await_commit(self, request_id: int, index: int, term: int) -> None:
         """Answer the request when the entry at ``index`` is committed with ``term``."""
         self._awaiting_commit[request_id] = index, term
+
+    def refuse_after(self, commit_index: int, lost: Callable[[str], TidelogError]) -> None:
+        """Refuse those whose entry was not committed when the leadership ended: it may be committed still, or never."""
+        for request_id, (index, _) in self._awaiting_commit.items():
+            if index > commit_index:
+                self.refuse(
+                    request_id, lost(f" any more, the change of the voters at offset {index} may still be made")
+                )
 
     def committed(self, index: int, term: int, lost: TidelogError) -> None:
         """Note which entry was committed at an index; requests that wait for another one there get ``lost``."""

@@ -192,16 +192,19 @@ class SnapshotReader:
         """Return at most ``size`` bytes from ``position`` on; None when the file is gone.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
+            TidelogError: KAFKA_STORAGE_ERROR, also when the file has less than it had: nobody could be sent the rest.
         """
         path = snapshot_path(self._directory, snapshot.last_index, snapshot.last_term)
+        wanted = max(0, min(size, snapshot.size - position))
         with _storage_errors("read", path):
             descriptor = self._descriptor(path)
-            return (
-                None
-                if descriptor is None
-                else os.pread(descriptor, max(0, min(size, snapshot.size - position)), position)
-            )
+            if descriptor is None:
+                return None
+            chunk = os.pread(descriptor, wanted, position)
+        if wanted and not chunk:
+            text = f"the metadata snapshot {path} was cut short: it ends before {position} of {snapshot.size} bytes"
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        return chunk
 
     def close(self) -> None:
         """Let go of all files."""

@@ -4,7 +4,7 @@ RocksDB ends its recovery silently at the first record it cannot read. That is r
 before a crash, which was never acknowledged, but damage anywhere would drop all that follows. So the logs are
 checked before RocksDB opens them. A broken record is the end of a torn write when
 
-- no other write begins after it (each begins only after the one before was synced), and
+- no other write that is whole begins after it (each begins only after the one before was synced), and
 - it claims to be longer than the file, or a part of it as large as a sector was never written, so is all zeros.
 
 What this cannot tell: a flipped bit in the length of the very last record looks like a torn write.
@@ -16,6 +16,7 @@ FIRST, any MIDDLE and one LAST.
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
@@ -27,7 +28,8 @@ _BLOCK_SIZE = 32 * 1024
 _SECTOR_SIZE = 512
 _HEADER = struct.Struct("<IHB")
 _MASK_DELTA = 0xA282EAD8
-_ZERO, _FULL, _FIRST = 0, 1, 2
+_ZERO, _FULL, _FIRST, _MIDDLE = 0, 1, 2, 3
+_BEGIN = re.compile(b"[%c%c]" % (_FULL, _FIRST))
 
 
 def check_wal(directory: Path) -> None:
@@ -58,9 +60,32 @@ def _first_broken(data: bytes) -> int | None:
 
 
 def _write_begins_after(data: bytes, broken: int) -> bool:
-    for position in range(broken + 1, len(data) - _HEADER.size + 1):
-        begins = data[position + 6] in (_FULL, _FIRST)
-        if begins and _record_size(data, position, _BLOCK_SIZE - position % _BLOCK_SIZE) is not None:
+    """A block begins with a record, so what is broken hides where records begin no further than to its block's end."""
+    position = broken
+    while position < len(data):
+        block_end = position - position % _BLOCK_SIZE + _BLOCK_SIZE
+        while (size := _record_size(data, position, block_end - position)) is not None:
+            if data[position + 6] in (_FULL, _FIRST):
+                return True
+            position += size
+        if not _fills_block(data, position, block_end) and _write_begins_within(data, position + 1, block_end):
+            return True
+        position = block_end
+    return False
+
+
+def _fills_block(data: bytes, position: int, block_end: int) -> bool:
+    """Return whether a broken record says that it goes on in the next block, and so that nothing follows it in its."""
+    if block_end - position < _HEADER.size or block_end > len(data):
+        return False
+    _, length, kind = _HEADER.unpack_from(data, position)
+    return kind in (_FIRST, _MIDDLE) and position + _HEADER.size + length == block_end
+
+
+def _write_begins_within(data: bytes, start: int, block_end: int) -> bool:
+    for kind in _BEGIN.finditer(data, start + 6, block_end):
+        position = kind.start() - 6
+        if _record_size(data, position, block_end - position) is not None:
             return True
     return False
 

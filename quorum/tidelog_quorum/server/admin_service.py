@@ -6,6 +6,7 @@ from tidelog.errors import ErrorCode, error_for
 from tidelog.transport import abort_with
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
+from tidelog_quorum.controller.elect_leaders import election_slices
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.reassignment import list_partition_reassignments
 from tidelog_quorum.metadata import MetadataImage
@@ -71,9 +72,7 @@ class AdminService(AdminServiceServicer):
     async def ElectLeaders(  # noqa: N802, D102
         self, request: admin_service_pb2.ElectLeadersRequest, context: RpcContext
     ) -> admin_service_pb2.ElectLeadersResponse:
-        is_long = request.all_partitions or sum(len(t.partitions) for t in request.topics) > _MANY_PARTITIONS
-        response = self._quorum.submit(lambda c, now_ms: c.handle_elect_leaders(request, now_ms), is_long=is_long)
-        return await self._responder.answer(context, response, request.timeout_ms)
+        return await self._responder.answer(context, self._elect_leaders(request), request.timeout_ms)
 
     async def AlterPartitionReassignments(  # noqa: N802, D102
         self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, context: RpcContext
@@ -127,6 +126,21 @@ class AdminService(AdminServiceServicer):
                 for v in self._quorum.voters
             ],
         )
+
+    async def _elect_leaders(
+        self, request: admin_service_pb2.ElectLeadersRequest
+    ) -> admin_service_pb2.ElectLeadersResponse:
+        image = await self._quorum.read(lambda image: image)
+        results: dict[str, admin_service_pb2.ElectLeadersTopicResult] = {}
+        for part in election_slices(image, request):
+            for topic in (await self._elect_slice(part)).topics:
+                result = results.setdefault(topic.name, admin_service_pb2.ElectLeadersTopicResult(name=topic.name))
+                result.partitions.extend(topic.partitions)
+        return admin_service_pb2.ElectLeadersResponse(topics=results.values())
+
+    async def _elect_slice(self, part: admin_service_pb2.ElectLeadersRequest) -> admin_service_pb2.ElectLeadersResponse:
+        is_long = sum(len(t.partitions) for t in part.topics) > _MANY_PARTITIONS
+        return await self._quorum.submit(lambda c, now_ms: c.handle_elect_leaders(part, now_ms), is_long=is_long)
 
 
 def _partitions_of(topic: admin_service_pb2.CreatableTopic) -> int:

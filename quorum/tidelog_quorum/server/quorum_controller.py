@@ -257,11 +257,16 @@ class QuorumController:
 
     async def _write(self, result: Result[R], epoch: int) -> None:
         """Write a result's records, while holding ``_writing``; those that may be split with pauses in between."""
-        records = result.records
-        if result.atomic:
-            if records:
-                self._propose(records, await _encode_atomic(records), epoch)
+        if not result.atomic:
+            await self._write_slices([*result.preparations, *result.records], epoch)
             return
+        # Before the first entry: what is too large leaves nothing behind.
+        payload = await _encode_atomic(result.records) if result.records else b""
+        await self._write_slices(result.preparations, epoch)
+        if payload:
+            self._propose(result.records, payload, epoch)
+
+    async def _write_slices(self, records: Sequence[MetadataRecord], epoch: int) -> None:
         for start in range(0, len(records), _RECORDS_PER_SLICE):
             part = records[start : start + _RECORDS_PER_SLICE]
             await self._wait_for_room()
@@ -369,7 +374,7 @@ async def _encode_atomic(records: Sequence[MetadataRecord]) -> bytes:
 
 
 def _too_large(amount_and_limit: str) -> TidelogError:
-    text = f"the operation would write {amount_and_limit} are the limit: ask for less at once"
+    text = f"the operation would write {amount_and_limit} are the limit of one step: ask for less at once"
     return error_for(ErrorCode.POLICY_VIOLATION, text)
 
 

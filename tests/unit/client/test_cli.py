@@ -200,7 +200,7 @@ def test_cli_shows_the_cluster(cluster: FakeCluster) -> None:
     result = run(cluster, "cluster", "info")
     address = cluster.bootstrap_servers
     assert result.exit_code == 0
-    assert f"cluster {cluster.cluster_id}: 1 topics, 2 partitions" in result.stdout
+    assert f"cluster {cluster.cluster_id}: 1 topic, 2 partitions" in result.stdout
     assert f"1  {address}  leader" in result.stdout
     assert f"1  {address}  -     ready      2" in result.stdout
 

@@ -195,7 +195,7 @@ def test_help_names_every_option_and_an_example(cluster: FakeCluster) -> None:
         "--wait",
     ):
         assert option in text
-    assert "tidelog partition reassign --generate --topics flights --broker-list 1,2,3" in text
+    assert "tidelog partition reassign --generate --topics flights" in text
 
 
 def test_throttles_name_who_is_copied_from_and_who_copies() -> None:

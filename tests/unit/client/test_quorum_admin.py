@@ -162,6 +162,23 @@ def test_admin_asks_the_new_leader_again_and_takes_what_it_did_before_as_done(
         admin.add_raft_voter(4, DIRECTORY, "h", 9, request_timeout=5)
 
 
+def test_admin_says_that_a_change_may_have_been_made_when_no_leader_follows_the_one_that_lost_it(
+    controllers: list[ScriptedController], admin: QuorumAdmin
+) -> None:
+    leader = lead(controllers)
+
+    def lose(request: Any) -> Any:
+        if isinstance(request, pb.RemoveRaftVoterRequest):
+            leader.script = controllers[0].script = lambda _: (ErrorCode.NOT_CONTROLLER, None)
+            return ErrorCode.NOT_CONTROLLER, None
+        return quorum_of(controllers)
+
+    leader.script = lose
+    with pytest.raises(TidelogError, match=f"may have been made before, by the leader at {leader.address}") as caught:
+        admin.remove_raft_voter(1, request_timeout=1)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
 def test_admin_changes_and_snapshots(controllers: list[ScriptedController], admin: QuorumAdmin) -> None:
     leader = lead(
         controllers,

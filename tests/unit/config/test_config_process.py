@@ -108,3 +108,35 @@ def test_ungrouped_lets_the_one_error_of_a_task_group_leave_alone() -> None:
     assert raised.value is failure
     with pytest.raises(ExceptionGroup), ungrouped():
         raise ExceptionGroup("tasks", [failure, KeyError("a defect")])
+
+
+UNFINISHED = """
+import asyncio
+import sys
+from tidelog.config.process import run_process
+from tidelog.errors import ErrorCode, error_for
+
+async def rest():
+    try:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        print("ended")
+    except asyncio.CancelledError:
+        print("cancelled")
+
+async def main(properties):
+    main.rest = asyncio.create_task(rest())
+    if properties["do"] == "fail":
+        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+sys.exit(run_process(main))
+"""
+
+
+@pytest.mark.parametrize(("do", "code"), [("end", 0), ("fail", 1)])
+def test_run_process_lets_tasks_of_libraries_take_their_last_steps(tmp_path: Path, do: str, code: int) -> None:
+    (tmp_path / "p").write_text(f"do={do}")
+    (tmp_path / "script.py").write_text(UNFINISHED)
+    command = [sys.executable, str(tmp_path / "script.py"), "p"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (code, "ended\n"), ended.stderr

@@ -75,11 +75,11 @@ class Driver:
         return self.append(result)
 
     def append(self, result: Result[Any]) -> Any:
-        if result.records:
+        for records in filter(None, (result.preparations, result.records)):
             offset = self.controller.next_offset
-            self.log.append((offset, self.epoch, decode_batch(encode_batch(result.records))))
-            self.controller.append(offset, self.epoch, result.records)
-        self.controller.check_invariants()
+            self.log.append((offset, self.epoch, decode_batch(encode_batch(records))))
+            self.controller.append(offset, self.epoch, records)
+            self.controller.check_invariants()
         return result.response
 
     def commit(self, entries: int | None = None) -> None:

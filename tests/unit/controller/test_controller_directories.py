@@ -227,5 +227,6 @@ def test_registration_is_refused_with_another_broker_s_directory_until_that_has_
 
 def test_registration_again_keeps_its_own_directories(driver: Any) -> None:
     driver.up(1, log_dirs=[A, B])
+    driver.now_ms += 9_000
     driver.restart(1, log_dirs=[B, A])
     assert log_dirs(driver, 1) == (B, A)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_quorum.controller import elect_leaders as elections
 from tidelog_quorum.controller import leader_balance
-from tidelog_quorum.controller.elect_leaders import elect_leaders
+from tidelog_quorum.controller.elect_leaders import elect_leaders, election_slices
 from tidelog_quorum.controller.leader_balance import LeaderBalance
 from tidelog_quorum.controller.partition_change import ElectionRules
 from tidelog_quorum.metadata import (
@@ -65,7 +66,7 @@ class Cluster:
     def elect(self, kind: int, *indexes: int, name: str = "t", all_partitions: bool = False) -> dict[int, ErrorCode]:
         request = pb.ElectLeadersRequest(
             election_type=kind,
-            topics=[pb.TopicPartitions(name=name, partitions=indexes)],
+            topics=[] if all_partitions else [pb.TopicPartitions(name=name, partitions=indexes)],
             all_partitions=all_partitions,
         )
         result = elect_leaders(self.image, lambda _: self.rules, request)
@@ -199,6 +200,48 @@ class Balanced:
         while self.balance.is_under_way:
             elected += len(self.step(now_ms))
         return elected
+
+
+def named(part):
+    return [(t.name, list(t.partitions)) for t in part.topics]
+
+
+def test_election_of_named_partitions_is_split_and_names_each_once(monkeypatch):
+    monkeypatch.setattr(elections, "PARTITIONS_PER_SLICE", 2)
+    topics = [pb.TopicPartitions(name="t", partitions=[2, 0, 2, 1]), pb.TopicPartitions(name="u", partitions=[5, 6])]
+    request = pb.ElectLeadersRequest(election_type=UNCLEAN, topics=topics)
+
+    parts = list(election_slices(MetadataImage(), request))
+
+    assert [named(p) for p in parts] == [[("t", [2, 0])], [("t", [1]), ("u", [5])], [("u", [6])]]
+    assert {(p.election_type, p.all_partitions) for p in parts} == {(UNCLEAN, False)}
+
+
+def test_election_of_all_partitions_is_split_and_answers_those_alone_that_need_one(monkeypatch):
+    monkeypatch.setattr(elections, "PARTITIONS_PER_SLICE", 2)
+    cluster = Cluster()
+    for leader in (1, 2, 1, 2, 2):
+        cluster.add([1, 2], leader=leader)
+
+    parts = list(election_slices(cluster.image, pb.ElectLeadersRequest(all_partitions=True)))
+    answers = [elect_leaders(cluster.image, lambda _: cluster.rules, p) for p in parts]
+
+    assert [named(p) for p in parts] == [[("t", [0, 1])], [("t", [2, 3])], [("t", [4])]]
+    assert [[r.index for t in a.response.topics for r in t.partitions] for a in answers] == [[1], [3], [4]]
+    assert [len(a.records) for a in answers] == [1, 1, 1]
+
+
+def test_election_of_nothing_is_one_request_whose_type_is_checked():
+    [part] = election_slices(MetadataImage(), pb.ElectLeadersRequest(election_type=99, all_partitions=True))
+    with pytest.raises(TidelogError, match="no election type 99"):
+        elect_leaders(MetadataImage(), lambda _: ElectionRules(), part)
+
+
+def test_election_that_names_too_many_partitions_is_refused():
+    topics = [pb.TopicPartitions(name="t", partitions=range(elections.MAX_PARTITIONS_PER_REQUEST + 1))]
+    with pytest.raises(TidelogError, match="10001 partitions in one request, more than 10000") as refusal:
+        list(election_slices(MetadataImage(), pb.ElectLeadersRequest(topics=topics)))
+    assert refusal.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_balance_returns_leaderships_when_the_interval_is_over_and_not_before():

@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1.metadata_record_pb2 import CONFIG_RESOURCE_TYPE_BROKER
+from tidelog_quorum.controller import configs
 from tidelog_quorum.controller.elections import changes_by_rules
-from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, TopicConfig
+from tidelog_quorum.metadata import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    ConfigRecord,
+    ConfigResourceType,
+    TopicConfig,
+)
 
 GOOD, BAD = b"g" * 16, b"b" * 16
 
@@ -171,6 +180,85 @@ def test_elr_ends_in_the_entry_that_lowers_the_minimum(elr: Any, value: str, elr
     after = elr.image.apply(elr.image.offset + 1, 1, [change])
     elr.put(change, *changes_by_rules(after, TopicConfig(), ["t"]))
     assert elr.partition().eligible_leader_replicas == elr_after
+
+
+def set_minimum(value: str) -> pb.IncrementalAlterConfigsRequest:
+    resource = pb.ConfigResourceName(type=CONFIG_RESOURCE_TYPE_BROKER, name="")
+    operation = pb.ConfigOperation(name="min.insync.replicas", type=pb.CONFIG_OPERATION_TYPE_SET, value=value)
+    change = pb.ConfigResourceChange(resource=resource, operations=[operation])
+    return pb.IncrementalAlterConfigsRequest(resources=[change])
+
+
+@pytest.fixture
+def shrunk(new_driver: Callable[..., Any]) -> Any:
+    """Topic t: three partitions with an ELR, and one without."""
+    driver = new_driver(min_isr=2)
+    driver.up(1, 2, 3)
+    driver.create(assignments=[[1, 2, 3]] * 4)
+    for index in range(3):
+        driver.alter(1, [1], index=index)
+    return driver
+
+
+def written(driver: Any, since: int) -> list[list[str]]:
+    return [[type(r).__name__ for r in records] for _, _, records in driver.log[since:]]
+
+
+def test_lowering_the_minimum_is_one_entry_with_the_elrs_that_end(shrunk: Any) -> None:
+    before = len(shrunk.log)
+    shrunk.do(shrunk.controller.handle_incremental_alter_configs, set_minimum("1"))
+    assert written(shrunk, before) == [["ConfigRecord", *["PartitionChangeRecord"] * 3]]
+
+
+def test_raising_the_minimum_writes_no_partition(shrunk: Any) -> None:
+    before = len(shrunk.log)
+    shrunk.do(shrunk.controller.handle_incremental_alter_configs, set_minimum("3"))
+    assert written(shrunk, before) == [["ConfigRecord"]]
+
+
+def test_elrs_that_are_too_many_for_an_entry_end_before_the_minimum_is_lowered(
+    shrunk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configs, "MAX_CHANGES", 2)
+    before = len(shrunk.log)
+    shrunk.write(shrunk.controller.handle_incremental_alter_configs, set_minimum("1"))
+    assert written(shrunk, before) == [["PartitionChangeRecord"] * 3, ["ConfigRecord"]]
+    shrunk.commit(1)
+    shrunk.lead()
+    assert shrunk.elr_state() == (1, (1,), (), ()), "the leadership ended in between"
+    shrunk.alter(1, [1, 2])
+    shrunk.alter(1, [1])
+    assert shrunk.elr_state() == (1, (1,), (2,), ()), "the minimum is 2 still"
+
+
+@pytest.mark.parametrize("max_changes", [1, 100])
+def test_elrs_end_with_the_feature_however_many_there_are(
+    shrunk: Any, monkeypatch: pytest.MonkeyPatch, max_changes: int
+) -> None:
+    monkeypatch.setattr(configs, "MAX_CHANGES", max_changes)
+    update = pb.FeatureUpdate(
+        name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0, upgrade_type=pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE
+    )
+    shrunk.do(shrunk.controller.handle_update_features, pb.UpdateFeaturesRequest(updates=[update]))
+    assert [shrunk.elr_state(index=i) for i in range(4)] == [(1, (1,), (), ())] * 3 + [(1, (1, 2, 3), (), ())]
+
+
+def test_change_of_rules_is_refused_that_changes_too_many_partitions_nobody_leads(
+    shrunk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configs, "MAX_CHANGES", 1)
+    monkeypatch.setattr(configs, "MAX_PARTITIONS_IN_ENTRY", 3)
+    fence(shrunk, 3, 2, 1)
+    update = pb.FeatureUpdate(
+        name=ELIGIBLE_LEADER_REPLICAS_VERSION, level=0, upgrade_type=pb.FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE
+    )
+    request = pb.UpdateFeaturesRequest(updates=[update])
+    with pytest.raises(TidelogError, match="4 partitions that nobody leads would") as refusal:
+        shrunk.do(shrunk.controller.handle_update_features, request)
+    assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+    shrunk.heartbeat(1)
+    shrunk.do(shrunk.controller.handle_update_features, request)
+    assert shrunk.elr_state() == (1, (1,), (), ())
 
 
 def test_unclean_election_is_last_and_only_where_it_is_allowed(elr: Any) -> None:

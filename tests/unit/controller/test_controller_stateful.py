@@ -217,12 +217,11 @@ class Cluster(RuleBasedStateMachine):
         want_shut_down=st.booleans(),
         failed=st.sets(st.sampled_from([0, 1])),
     )
-    def heartbeat(
-        self, broker_id: int, behind: int, want_fence: bool, want_shut_down: bool, failed: set[int]
-    ) -> None:
+    def heartbeat(self, broker_id: int, behind: int, want_fence: bool, want_shut_down: bool, failed: set[int]) -> None:
         broker = self.image.brokers.get(broker_id)  # type: ignore[call-overload]
         if broker is None:
             return
+        offline = [DIRECTORIES[broker_id][i] for i in sorted(failed)]
         request = pb.BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=broker.broker_epoch,

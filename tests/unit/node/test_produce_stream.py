@@ -1,10 +1,12 @@
 import asyncio
 import contextlib
 import gc
+import threading
 
 import grpc.aio
 import pytest
 
+from tidelog.config.process import run_process
 from tidelog.errors import ErrorCode
 from tidelog.transport import open_channel, server_options
 from tidelog.v1 import log_service_pb2 as pb
@@ -161,3 +163,62 @@ def test_stream_tells_all_its_waiting_requests_when_leadership_moves(
             assert {r.base_offset for r in results} == {-1}
 
     asyncio.run(run())
+
+
+class OpenStreams:
+    """A client in a thread of its own, with streams that have had one answer each and stay open until it is closed."""
+
+    def __init__(self, port, request, count):
+        self.answered = threading.Semaphore(0)
+        self._port, self._request, self._count = port, request, count
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="client")
+        self._thread.start()
+
+    def close(self):
+        self._is_over.set()
+        self._thread.join(10)
+
+    def _requests(self):
+        yield pb.ProduceStreamRequest(correlation_id=1, request=self._request)
+        self._is_over.wait(10)
+
+    def _run(self):
+        with grpc.insecure_channel(f"127.0.0.1:{self._port}") as channel:
+            calls = [LogServiceStub(channel).ProduceStream(self._requests()) for _ in range(self._count)]
+            for call in calls:
+                assert next(call).correlation_id == 1
+                self.answered.release()
+            self._is_over.wait(10)
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_stream_that_the_end_of_the_process_cuts_off_shows_no_traceback(
+    cluster_of, make_batch, make_produce_request, tmp_path, caplog, capfd, steps
+):
+    """gRPC says that a server has stopped some steps before the tasks of its calls have ended."""
+
+    async def main(_):
+        server = grpc.aio.server(options=server_options())
+        port = server.add_insecure_port("127.0.0.1:0")
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            add_LogServiceServicer_to_server(LogService(cluster.nodes[1].context, ByteBudget(1 << 20)), server)
+            await server.start()
+            client = OpenStreams(port, make_produce_request(make_batch(b"a")), count=8)
+            clients.append(client)
+            for _ in range(8):
+                assert await asyncio.to_thread(client.answered.acquire, timeout=10)
+        await server.stop(0)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    clients = []
+    properties = tmp_path / "server.properties"
+    properties.write_text("")
+    try:
+        assert run_process(main, [str(properties)]) == 0
+    finally:
+        for client in clients:
+            client.close()
+    assert "Traceback" not in caplog.text + capfd.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
-from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, MetadataRecord, encode_batch
+from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, MetadataRecord, decode_batch, encode_batch
 from tidelog_quorum.metadata.features import METADATA_VERSION
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
@@ -127,6 +127,29 @@ def test_result_that_may_be_split_becomes_small_entries_and_no_request_comes_bet
         assert len(shell.raft.log) - before == 5
         assert turns >= 5
         assert seen[0] >= 4_500
+
+    run(test())
+
+
+def test_preparations_are_written_before_the_entry_and_not_at_all_when_that_is_too_large(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quorum_controller, "_RECORDS_PER_SLICE", 2)
+    monkeypatch.setattr(quorum_controller, "MAX_RECORDS_PER_OPERATION", 3)
+
+    async def write(count: int) -> list[list[MetadataRecord]]:
+        before = len(shell.raft.log)
+        result = Result(levels(count, "g"), None, preparations=levels(5))
+        await shell.quorum.submit(lambda c, now_ms: result)
+        return [decode_batch(e.payload) for e in shell.raft.log[before:]]
+
+    async def test() -> None:
+        await shell.lead()
+        assert await write(3) == [levels(2), levels(4)[2:], levels(5)[4:], levels(3, "g")]
+        before = len(shell.raft.log)
+        with pytest.raises(TidelogError, match="4 metadata records"):
+            await write(4)
+        assert len(shell.raft.log) == before
 
     run(test())
 

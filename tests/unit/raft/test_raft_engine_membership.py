@@ -140,6 +140,21 @@ def test_changes_of_voters_are_refused_with_their_reasons(new_engines: Engines) 
     asyncio.run(run())
 
 
+def test_change_of_voters_ends_with_the_leadership_and_not_with_its_time(new_engines: Engines) -> None:
+    async def run() -> None:
+        config = RaftConfig(election_timeout_ms=2_000, heartbeat_interval_ms=100)
+        async with new_engines(3, config) as cluster:
+            leader = await cluster.settled_leader()
+            others = [i for i, p in cluster.running.items() if p is not leader]
+            await asyncio.gather(*map(cluster.stop, others))
+            async with asyncio.timeout(10):
+                with pytest.raises(TidelogError, match=r"change of the voters at offset \d+ may still be made") as lost:
+                    await leader.engine.remove_voter(others[0], b"", 600_000)
+            assert lost.value.code is ErrorCode.NOT_CONTROLLER
+
+    asyncio.run(run())
+
+
 def test_leadership_is_handed_over_on_request(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(3, FAST) as cluster:

@@ -228,6 +228,25 @@ def test_engine_falls_silent_when_the_disk_cannot_take_a_snapshot(
     asyncio.run(run())
 
 
+def test_leader_falls_silent_when_the_snapshot_that_it_sends_was_cut_short(new_engines: Engines) -> None:
+    async def run() -> None:
+        config = replace(FAST, max_append_bytes=1_000, max_inflight_appends=1)
+        async with new_engines(3, config, snapshots=replace(NEVER, chunk_bytes=1_000)) as cluster:
+            leader = await cluster.settled_leader()
+            behind = next(i for i, p in cluster.running.items() if p is not leader)
+            await cluster.stop(behind)
+            await commit(leader, 0, 100, size=300)
+            await leader.engine.take_snapshot()
+            [path] = snapshot_files(cluster.root / str(leader.engine.leader.leader_id))
+            os.truncate(path, 2_500)
+            await cluster.start(behind)
+            with pytest.raises(TidelogError, match=r"was cut short: it ends before 2500 of \d+ bytes") as failed:
+                await asyncio.wait_for(leader.engine.wait_failed(), 10)
+            assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    asyncio.run(run())
+
+
 def test_engine_refuses_to_start_without_the_snapshot_that_its_log_names(new_engines: Engines) -> None:
     async def run() -> None:
         async with new_engines(1, FAST, snapshots=NEVER) as cluster:

@@ -153,6 +153,17 @@ def test_reader_goes_on_with_a_snapshot_that_was_removed_but_begins_none(tmp_pat
     reader.close()
 
 
+def test_reader_fails_at_the_end_of_a_file_that_was_cut_short(tmp_path: Path) -> None:
+    reader, snapshot = SnapshotReader(tmp_path), write(tmp_path)
+    os.truncate(snapshot_path(tmp_path, 7, 3), 150)
+    assert reader.read(snapshot, 0, 100) == CONTENT[:100]
+    assert reader.read(snapshot, 100, 100) == CONTENT[100:150]
+    with pytest.raises(TidelogError, match=r"was cut short: it ends before 150 of 10240 bytes") as failed:
+        reader.read(snapshot, 150, 100)
+    assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    reader.close()
+
+
 def test_reader_keeps_few_files_open(tmp_path: Path) -> None:
     reader = SnapshotReader(tmp_path)
     before = len(os.listdir("/proc/self/fd"))

@@ -32,20 +32,16 @@ from tidelog.producer.core.events import (
     BatchFailed,
     Command,
     Event,
-    Send,
     Settle,
     TopicLearned,
     TopicRefused,
 )
-from tidelog.producer.core.limits import AccumulatorLimits
+from tidelog.producer.core.limits import RECORD_OVERHEAD, AccumulatorLimits
 from tidelog.producer.core.partitioner import TopicPartitioner
+from tidelog.producer.core.requests import requests
 from tidelog.records import RecordBatchBuilder
 
-RECORD_OVERHEAD = 36
-"""No record adds more than this to its key, value and headers in a batch (five varints, two of 64 bits)."""
 HEADER_OVERHEAD = 10
-REQUEST_BYTES = 1_048_576
-"""Batches for one node share a request up to this size (Kafka's max.request.size)."""
 
 
 class Accumulator:
@@ -103,7 +99,7 @@ class Accumulator:
         size = (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
             size += sum(len(n.encode()) + len(c or b"") + HEADER_OVERHEAD for n, c in headers)
-        self._check_limits(topic, size)
+        self._limits.check(topic, size, self.count + self.unserved, self.payload_bytes)
         partitioner = self._topics.get(topic)
         record = HeldRecord(partition, key, value, headers, timestamp_ms, on_delivery, size, now_ms)
         if partitioner is None:
@@ -136,7 +132,7 @@ class Accumulator:
             if queue.in_flight is not None:
                 self._recall(queue, queue.in_flight, leader)
             by_node.setdefault(leader, []).append(self._launch(queue, leader, now_ms))
-        commands += [_send(node, group) for node, batches in by_node.items() for group in _requests(batches)]
+        commands += requests(by_node)
         if unknown:
             commands.append(AskMetadata(frozenset(unknown)))
         return commands
@@ -200,20 +196,6 @@ class Accumulator:
             assert ids == sorted(ids), f"{topic}-{partition}: batches out of order: {ids}"
             assert all(b.closed for b in list(queue.waiting)[:-1])
             assert not self._held.get(topic), f"records of {topic} are held though its partitions are known"
-
-    def _check_limits(self, topic: str, size: int) -> None:
-        limits = self._limits
-        if size + RECORD_OVERHEAD > limits.message_max_bytes:
-            raise error_for(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f'a record of {size} bytes for topic "{topic}" exceeds message.max.bytes={limits.message_max_bytes}',
-            )
-        if self.count + self.unserved >= limits.max_messages or self.payload_bytes + size > limits.max_bytes:
-            raise BufferError(
-                f"_QUEUE_FULL: {len(self)} records with {self.payload_bytes} bytes wait, and {size} bytes more exceed "
-                f"queue.buffering.max.messages={limits.max_messages} or "
-                f"queue.buffering.max.kbytes={limits.max_bytes // 1024}"
-            )
 
     def _put(self, topic: str, partitioner: TopicPartitioner, record: HeldRecord) -> bool:
         partition = record.partition if record.partition >= 0 else partitioner.for_key(record.key)
@@ -391,24 +373,6 @@ class Accumulator:
         self.payload_bytes -= record.payload_bytes
         self.unserved += len(deliveries)
         return Settle(topic, record.partition, 1, deliveries, error)
-
-
-def _requests(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
-    group: list[Batch] = []
-    size = 0
-    for batch in batches:
-        batch_size = batch.builder.size_in_bytes
-        if group and size + batch_size > REQUEST_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(batch)
-        size += batch_size
-    if group:
-        yield group
-
-
-def _send(node_id: int, batches: Sequence[Batch]) -> Send:
-    return Send(node_id, batches, [batch.attempts for batch in batches])
 
 
 def _check_name(topic: str) -> None:

@@ -1,8 +1,13 @@
-"""The limits that the accumulator decides by."""
+"""The limits that the accumulator decides by, and the refusal of what is beyond them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, error_for
+
+RECORD_OVERHEAD = 36
+"""No record adds more than this to its key, value and headers in a batch (five varints, two of 64 bits)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +28,24 @@ class AccumulatorLimits:
     compression: str = "none"
     compression_level: int | None = None
     partitioner: str = "murmur2_random"
+
+    def check(self, topic: str, size: int, count: int, payload_bytes: int) -> None:
+        """Check that a record whose key, value and headers have ``size`` bytes may join ``count`` others.
+
+        ``payload_bytes`` is the size of all of those together.
+
+        Raises:
+            TidelogError: MESSAGE_TOO_LARGE.
+            BufferError: the queue is full.
+        """
+        if size + RECORD_OVERHEAD > self.message_max_bytes:
+            raise error_for(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f'a record of {size} bytes for topic "{topic}" exceeds message.max.bytes={self.message_max_bytes}',
+            )
+        if count >= self.max_messages or payload_bytes + size > self.max_bytes:
+            raise BufferError(
+                f"_QUEUE_FULL: {count} records with {payload_bytes} bytes wait, and {size} bytes more exceed "
+                f"queue.buffering.max.messages={self.max_messages} or "
+                f"queue.buffering.max.kbytes={self.max_bytes // 1024}"
+            )
