@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from tidelog_quorum.raft.core import (
+    AddVoterRequested,
     AppendRequest,
     AppendResponse,
     Candidate,
@@ -13,6 +14,7 @@ from tidelog_quorum.raft.core import (
     Entry,
     EntryKind,
     Event,
+    FollowRequest,
     HardState,
     Leadership,
     Message,
@@ -20,6 +22,7 @@ from tidelog_quorum.raft.core import (
     Persisted,
     Raft,
     RaftConfig,
+    RemoveVoterRequested,
     Send,
     Snapshot,
     Tick,
@@ -168,3 +171,29 @@ def append(
     sender: int, term: int, prev: tuple[int, int] = (0, 0), entries: tuple[Entry, ...] = (), commit: int = 0
 ) -> AppendRequest:
     return AppendRequest(sender, term, prev[0], prev[1], commit, entries, 0)
+
+
+ONE, TWO, THREE, FOUR = (b"directory-%d" % i for i in (1, 2, 3, 4))
+KNOWN = VoterSet(voter(i, b"directory-%d" % i) for i in (1, 2, 3))
+
+
+def leading(voters: int | VoterSet = 3, directory_id: bytes = b"") -> TestedVoter:
+    """The leader of term 1, which has committed its no-op at index 1."""
+    tested = TestedVoter(voters=voters, directory_id=directory_id)
+    tested.lead_with_a_commit(2)
+    return tested
+
+
+def observed(by: int = 4, directory_id: bytes = FOUR) -> TestedVoter:
+    """The leader of term 1 with an observer that has nothing yet."""
+    tested = leading()
+    tested.receive(FollowRequest(by, 0, 0, 0), directory_id)
+    return tested
+
+
+def add(tested: TestedVoter, new: int = 4, directory_id: bytes = FOUR, request_id: int = 7) -> None:
+    tested.step(AddVoterRequested(request_id, voter(new, directory_id), 5000))
+
+
+def remove(tested: TestedVoter, gone: int, directory_id: bytes = b"", request_id: int = 8) -> None:
+    tested.step(RemoveVoterRequested(request_id, gone, directory_id))

@@ -71,7 +71,7 @@ class ConfigEntry:
         self.incremental_operation = incremental_operation
         self.documentation = documentation
         self.config_type = config_type
-        """BOOLEAN, STRING, LONG, DOUBLE or LIST; empty for a synonym."""
+        """BOOLEAN, STRING, INT, LONG, DOUBLE or LIST; empty for a synonym."""
 
     def __repr__(self) -> str:
         return f'ConfigEntry({self.name}="{self.value}")'

@@ -96,7 +96,11 @@ class DynamicBrokerConfig:
     """
 
     min_insync_replicas: int = setting(
-        1, check=at_least(1), doc="The in-sync replicas that acks=all needs, for topics that do not say.", dynamic=True
+        1,
+        check=at_least(1),
+        doc="The in-sync replicas that acks=all needs, for topics that do not say.",
+        dynamic=True,
+        config_type="INT",
     )
     unclean_leader_election_enable: bool = setting(
         False,
@@ -104,7 +108,11 @@ class DynamicBrokerConfig:
         dynamic=True,
     )
     message_max_bytes: int = setting(
-        1_048_588, check=at_least(0), doc="The largest record batch accepted, for topics that do not say.", dynamic=True
+        1_048_588,
+        check=at_least(0),
+        doc="The largest record batch accepted, for topics that do not say.",
+        dynamic=True,
+        config_type="INT",
     )
     compression_type: str = setting(
         PRODUCER_COMPRESSION,
@@ -113,10 +121,18 @@ class DynamicBrokerConfig:
         dynamic=True,
     )
     compression_gzip_level: int = setting(
-        -1, check=any_of(one_of(-1), between(1, 9)), doc="The level for gzip; -1 is the codec's default.", dynamic=True
+        -1,
+        check=any_of(one_of(-1), between(1, 9)),
+        doc="The level for gzip; -1 is the codec's default.",
+        dynamic=True,
+        config_type="INT",
     )
-    compression_lz4_level: int = setting(9, check=between(1, 17), doc="The level for lz4.", dynamic=True)
-    compression_zstd_level: int = setting(3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True)
+    compression_lz4_level: int = setting(
+        9, check=between(1, 17), doc="The level for lz4.", dynamic=True, config_type="INT"
+    )
+    compression_zstd_level: int = setting(
+        3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True, config_type="INT"
+    )
     log_flush_interval_ms: int = setting(
         5_000,
         check=at_least(0),
@@ -134,6 +150,7 @@ class DynamicBrokerConfig:
         check=between(14, 2**31 - 1),
         doc="The size at which a segment is closed, for topics that do not say.",
         dynamic=True,
+        config_type="INT",
     )
     log_roll_ms: int | None = setting(
         None, check=at_least(1), doc="The age at which a segment is closed; log.roll.hours when not set.", dynamic=True
@@ -150,12 +167,14 @@ class DynamicBrokerConfig:
         check=at_least(0),
         doc="The bytes of log between two index entries, for topics that do not say.",
         dynamic=True,
+        config_type="INT",
     )
     log_index_size_max_bytes: int = setting(
         10 * 1024**2,
         check=at_least(24),
         doc="The largest index of a segment, for topics that do not say.",
         dynamic=True,
+        config_type="INT",
     )
     log_message_timestamp_type: str = setting(
         CREATE_TIME,
@@ -197,7 +216,7 @@ class DynamicBrokerConfig:
         dynamic=True,
     )
     log_cleaner_threads: int = setting(
-        1, check=at_least(1), doc="How many logs are compacted at the same time.", dynamic=True
+        1, check=at_least(1), doc="How many logs are compacted at the same time.", dynamic=True, config_type="INT"
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         128 * 1024**2,
@@ -210,6 +229,7 @@ class DynamicBrokerConfig:
         check=at_least(1),
         doc="The memory of all cleaner threads for reading and writing, in bytes.",
         dynamic=True,
+        config_type="INT",
     )
     log_cleaner_io_buffer_load_factor: float = setting(
         0.9,

@@ -20,7 +20,7 @@ from tidelog.errors import ConfigError
 T = TypeVar("T")
 _METADATA = "tidelog"
 REQUIRED: Any = dataclasses.MISSING
-_LONG_LIMIT = 2**63
+_BITS = {"SHORT": 16, "INT": 32, "LONG": 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class SettingInfo:
     dynamic: bool
     secret: bool
     config_type: str
-    """Kafka's word for the type: BOOLEAN, STRING, LONG, DOUBLE or LIST."""
+    """Kafka's word for the type: BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE or LIST."""
     attribute: str
     """The field that has the value."""
     aliases: tuple[str, ...]
@@ -54,6 +54,7 @@ class _Declaration:
     secret: bool
     key: str | None
     aliases: tuple[str, ...]
+    config_type: str | None
 
 
 def setting(
@@ -65,14 +66,16 @@ def setting(
     secret: bool = False,
     key: str | None = None,
     aliases: tuple[str, ...] = (),
+    config_type: str | None = None,
 ) -> Any:
     """Declare a field of a config dataclass.
 
     ``default`` left out makes the key required; ``None`` makes it optional (the annotation says ``X | None``).
     ``check`` runs on the parsed value. ``dynamic`` says that it can change at run time; a ``secret`` is hidden
     from ``repr``. ``key`` replaces the name that is made from the field's; ``aliases`` are other spellings.
+    ``config_type`` is Kafka's type of a whole number that is no LONG: INT or SHORT, whose range it then has.
     """
-    declaration = _Declaration(doc, check, dynamic, secret, key, aliases)
+    declaration = _Declaration(doc, check, dynamic, secret, key, aliases, config_type)
     return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: declaration})
 
 
@@ -118,7 +121,7 @@ def describe(cls: type[Any]) -> list[SettingInfo]:
             f.metadata[_METADATA].doc,
             f.metadata[_METADATA].dynamic,
             f.metadata[_METADATA].secret,
-            _config_type(hints[f.name]),
+            f.metadata[_METADATA].config_type or _config_type(hints[f.name]),
             f.name,
             f.metadata[_METADATA].aliases,
         )
@@ -147,6 +150,8 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
 def _parse_value(key: str, value: object, hint: Any, declaration: _Declaration) -> Any:
     try:
         parsed = _convert(value, hint)
+        if declaration.config_type is not None and parsed is not None:
+            _check_range(parsed, declaration.config_type)
         if declaration.check is not None and parsed is not None:
             declaration.check(parsed)
     except (TypeError, ValueError) as error:
@@ -197,9 +202,15 @@ def _convert_number(value: object, hint: type[int] | type[float]) -> float:
         number = hint(text)
     except (TypeError, ValueError) as error:
         raise ValueError(f"must be {_type_name(hint)}") from error
-    if hint is int and not -_LONG_LIMIT <= number < _LONG_LIMIT:
-        raise ValueError("must fit into 64 bits")
+    if hint is int:
+        _check_range(number, "LONG")
     return number
+
+
+def _check_range(number: float, config_type: str) -> None:
+    bits = _BITS[config_type]
+    if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise ValueError(f"must fit into {bits} bits")
 
 
 def _type_name(hint: Any) -> str:

@@ -29,7 +29,7 @@ class TopicConfig:
     """
 
     min_insync_replicas: int = setting(
-        1, check=at_least(1), doc="The in-sync replicas that acks=all needs at least.", dynamic=True
+        1, check=at_least(1), doc="The in-sync replicas that acks=all needs at least.", dynamic=True, config_type="INT"
     )
     cleanup_policy: tuple[str, ...] = setting(
         (CLEANUP_DELETE,),
@@ -44,10 +44,18 @@ class TopicConfig:
         dynamic=True,
     )
     compression_gzip_level: int = setting(
-        -1, check=any_of(one_of(-1), between(1, 9)), doc="The level for gzip; -1 is the codec's default.", dynamic=True
+        -1,
+        check=any_of(one_of(-1), between(1, 9)),
+        doc="The level for gzip; -1 is the codec's default.",
+        dynamic=True,
+        config_type="INT",
     )
-    compression_lz4_level: int = setting(9, check=between(1, 17), doc="The level for lz4.", dynamic=True)
-    compression_zstd_level: int = setting(3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True)
+    compression_lz4_level: int = setting(
+        9, check=between(1, 17), doc="The level for lz4.", dynamic=True, config_type="INT"
+    )
+    compression_zstd_level: int = setting(
+        3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True, config_type="INT"
+    )
     delete_retention_ms: int = setting(
         86_400_000, check=at_least(0), doc="How long compaction keeps a tombstone, in milliseconds.", dynamic=True
     )
@@ -61,13 +69,21 @@ class TopicConfig:
         UNLIMITED, check=at_least(0), doc="After how many milliseconds a record is put on the disk.", dynamic=True
     )
     index_interval_bytes: int = setting(
-        4096, check=at_least(0), doc="The bytes of log between two entries of its index.", dynamic=True
+        4096,
+        check=at_least(0),
+        doc="The bytes of log between two entries of its index.",
+        dynamic=True,
+        config_type="INT",
     )
     max_compaction_lag_ms: int = setting(
         UNLIMITED, check=at_least(1), doc="How long a record may wait at most to be compacted.", dynamic=True
     )
     max_message_bytes: int = setting(
-        1_048_588, check=at_least(0), doc="The largest record batch accepted, in bytes.", dynamic=True
+        1_048_588,
+        check=at_least(0),
+        doc="The largest record batch accepted, in bytes.",
+        dynamic=True,
+        config_type="INT",
     )
     message_timestamp_after_max_ms: int = setting(
         3_600_000,
@@ -102,9 +118,14 @@ class TopicConfig:
         check=between(14, _INT32_MAX),
         doc="A log segment is closed before it grows beyond this, in bytes.",
         dynamic=True,
+        config_type="INT",
     )
     segment_index_bytes: int = setting(
-        10 * 1024**2, check=at_least(24), doc="The largest index of a segment, in bytes.", dynamic=True
+        10 * 1024**2,
+        check=at_least(24),
+        doc="The largest index of a segment, in bytes.",
+        dynamic=True,
+        config_type="INT",
     )
     segment_jitter_ms: int = setting(
         0, check=at_least(0), doc="At most so much earlier, at random, is segment.ms over.", dynamic=True

@@ -1,4 +1,4 @@
-"""The settings that a controller decides by; the process reads them from its properties file."""
+"""The settings that a controller decides by; the configuration of its process inherits them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,40 @@ from tidelog.config import TopicConfig, at_least, not_empty, setting
 class ControllerConfig:
     """What a controller decides by."""
 
-    cluster_id: str = setting(check=not_empty, doc="The cluster's id: who has another one is refused.")
+    cluster_id: str = setting(check=not_empty, doc="The cluster's id; whoever has another one is refused.")
     broker_session_timeout_ms: int = setting(
-        9_000, check=at_least(1), doc="A node that is silent for longer is fenced, in milliseconds."
+        9_000, check=at_least(1), doc="A node that is silent for longer is fenced, in milliseconds.", config_type="INT"
     )
-    num_partitions: int = setting(1, check=at_least(1), doc="The partitions of a topic that does not say how many.")
+    num_partitions: int = setting(
+        1, check=at_least(1), doc="The partitions of a topic that does not say how many.", config_type="INT"
+    )
     default_replication_factor: int = setting(
-        1, check=at_least(1), doc="The replicas of a topic that does not say how many."
+        1, check=at_least(1), doc="The replicas of a topic that does not say how many.", config_type="INT"
     )
     delete_topic_enable: bool = setting(True, doc="Whether topics may be deleted.")
     min_insync_replicas: int = setting(
-        1, check=at_least(1), doc="The in-sync replicas that acks=all needs, where neither topic nor cluster says."
+        1,
+        check=at_least(1),
+        doc="The in-sync replicas that acks=all needs, where neither topic nor cluster says.",
+        config_type="INT",
     )
     unclean_leader_election_enable: bool = setting(
-        False, doc="Whether a replica that was not in sync may lead, where neither topic nor cluster says."
+        False,
+        doc="Whether a replica that was not in sync may lead when no other can, where neither topic nor cluster says: "
+        "committed records are then lost.",
     )
     auto_leader_rebalance_enable: bool = setting(
-        True, doc="Whether the leadership returns to the preferred replicas by itself."
+        True, doc="Whether the leadership of partitions returns to their preferred replicas by itself."
     )
     leader_imbalance_check_interval_seconds: int = setting(
-        300, check=at_least(1), doc="How often that is looked after."
+        300, check=at_least(1), doc="How often the controller looks whether leaders are to be moved back, in seconds."
     )
     leader_imbalance_per_broker_percentage: int = setting(
         10,
         check=at_least(0),
-        doc="A broker leads too few when others lead more than so many percent of the partitions that prefer it.",
+        doc="Leaders are moved back to a node when more than so many percent of the partitions that prefer it are led "
+        "by others.",
+        config_type="INT",
     )
 
     def topic_config(self) -> TopicConfig:

@@ -25,15 +25,14 @@ def _setting_of(cls: type[Any], name: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumConfig:
-    """What ``tidelog-quorum`` reads from its properties file.
+class QuorumConfig(ControllerConfig):
+    """What ``tidelog-quorum`` reads from its properties file, what the controller decides by included.
 
     Raises:
         ValueError: values that do not fit each other; :func:`~tidelog.config.parse_config` makes it a ConfigError.
     """
 
-    node_id: int = setting(check=at_least(0), doc="This controller's id among the voters.")
-    cluster_id: str = setting(check=not_empty, doc="The cluster's id; whoever has another one is refused.")
+    node_id: int = setting(check=at_least(0), doc="This controller's id among the voters.", config_type="INT")
     listeners: str = setting(check=parse_listener, doc="Where to listen: GRPC://host:port.")
     advertised_listeners: str | None = setting(
         None,
@@ -80,34 +79,6 @@ class QuorumConfig:
     controller_quorum_snapshot_trailing_bytes: int = _setting_of(RaftConfig, "max_trailing_bytes")
     controller_quorum_snapshot_chunk_bytes: int = _setting_of(SnapshotConfig, "chunk_bytes")
     controller_quorum_observers_max: int = _setting_of(RaftConfig, "max_observers")
-    broker_session_timeout_ms: int = setting(
-        9_000, check=at_least(1), doc="A node that is silent for longer is fenced, in milliseconds."
-    )
-    num_partitions: int = setting(1, check=at_least(1), doc="The partitions of a topic that does not say how many.")
-    default_replication_factor: int = setting(
-        1, check=at_least(1), doc="The replicas of a topic that does not say how many."
-    )
-    delete_topic_enable: bool = setting(True, doc="Whether topics may be deleted.")
-    min_insync_replicas: int = setting(
-        1, check=at_least(1), doc="The in-sync replicas that acks=all needs, where neither topic nor cluster says."
-    )
-    unclean_leader_election_enable: bool = setting(
-        False,
-        doc="Whether a replica that was not in sync may lead when no other can, where neither topic nor cluster says: "
-        "committed records are then lost.",
-    )
-    auto_leader_rebalance_enable: bool = setting(
-        True, doc="Whether the leadership of partitions returns to their preferred replicas by itself."
-    )
-    leader_imbalance_check_interval_seconds: int = setting(
-        300, check=at_least(1), doc="How often the controller looks whether leaders are to be moved back, in seconds."
-    )
-    leader_imbalance_per_broker_percentage: int = setting(
-        10,
-        check=at_least(0),
-        doc="Leaders are moved back to a node when more than so many percent of the partitions that prefer it are led "
-        "by others.",
-    )
 
     def __post_init__(self) -> None:
         self._check_membership()
@@ -145,21 +116,6 @@ class QuorumConfig:
     def pysyncobj_voters(self) -> dict[int, tuple[str, int]]:
         """The (host, port) of each voter's pysyncobj, by id."""
         return parse_voters(self.controller_quorum_pysyncobj_voters or "")
-
-    def controller_config(self) -> ControllerConfig:
-        """Return what the controller decides by."""
-        return ControllerConfig(
-            cluster_id=self.cluster_id,
-            broker_session_timeout_ms=self.broker_session_timeout_ms,
-            num_partitions=self.num_partitions,
-            default_replication_factor=self.default_replication_factor,
-            delete_topic_enable=self.delete_topic_enable,
-            min_insync_replicas=self.min_insync_replicas,
-            unclean_leader_election_enable=self.unclean_leader_election_enable,
-            auto_leader_rebalance_enable=self.auto_leader_rebalance_enable,
-            leader_imbalance_check_interval_seconds=self.leader_imbalance_check_interval_seconds,
-            leader_imbalance_per_broker_percentage=self.leader_imbalance_per_broker_percentage,
-        )
 
     def raft_config(self) -> RaftConfig:
         """Return the times and limits of the quorum."""

@@ -53,7 +53,7 @@ async def serve(config: QuorumConfig) -> None:
     engine = build_engine(config, server)
     feed = MetadataFeed()
     feed.set_voters(config.voters)
-    controller = Controller(config.controller_config(), _new_topic_id)
+    controller = Controller(config, _new_topic_id)
     quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
     _add_services(server, config, engine, quorum, feed)
     await engine.start(quorum)

@@ -61,3 +61,39 @@ def test_describe_lists_every_setting_in_order() -> None:
     rows = describe(Sample)
     assert [row.key for row in rows][:2] == ["node.id", "replica.lag.time.max.ms"]
     assert {row.key: row.type for row in rows}["log.dirs"] == "a comma-separated list"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    a: int = setting(1, doc="a", config_type="INT")
+    b: int | None = setting(None, doc="b", config_type="SHORT")
+    c: int = setting(1, doc="c")
+    d: float = setting(1.0, doc="d")
+
+
+def test_describe_gives_kafkas_types_of_numbers() -> None:
+    assert [info.config_type for info in describe(Numbers)] == ["INT", "SHORT", "LONG", "DOUBLE"]
+    topic = {info.key: info.config_type for info in describe(TopicConfig)}
+    assert {key for key, config_type in topic.items() if config_type == "INT"} == {
+        "min.insync.replicas",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "index.interval.bytes",
+        "max.message.bytes",
+        "segment.bytes",
+        "segment.index.bytes",
+    }
+    assert (topic["retention.bytes"], topic["retention.ms"], topic["flush.messages"]) == ("LONG", "LONG", "LONG")
+    broker = {info.key: info.config_type for info in describe(DynamicBrokerConfig)}
+    assert (broker["message.max.bytes"], broker["log.cleaner.dedupe.buffer.size"]) == ("INT", "LONG")
+
+
+@pytest.mark.parametrize(("key", "bits"), [("a", 32), ("b", 16), ("c", 64)])
+def test_config_refuses_a_number_that_its_type_cannot_hold(key: str, bits: int) -> None:
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for value in (least, most):
+        assert getattr(parse_config(Numbers, {key: str(value)}), key) == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(ConfigError, match=f"must fit into {bits} bits"):
+            parse_config(Numbers, {key: str(value)})

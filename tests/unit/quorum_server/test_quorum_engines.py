@@ -16,6 +16,7 @@ import pytest
 
 from tidelog.config import parse_config
 from tidelog.errors import ConfigError, ErrorCode
+from tidelog_quorum.controller import ControllerConfig
 from tidelog_quorum.raft import TidelogRaft
 from tidelog_quorum.raft.pysyncobj_engine import PySyncObjRaft
 from tidelog_quorum.server.config import QuorumConfig
@@ -177,7 +178,8 @@ def test_config_passes_its_settings_on() -> None:
         auto_leader_rebalance_enable="false",
         leader_imbalance_per_broker_percentage="33",
     )
-    raft, snapshots, controller = config.raft_config(), config.snapshot_config(), config.controller_config()
+    raft, snapshots = config.raft_config(), config.snapshot_config()
+    controller: ControllerConfig = config
     assert (raft.max_append_bytes, raft.max_inflight_appends, raft.max_inflight_bytes) == (1000, 3, 5000)
     assert (raft.max_trailing_entries, raft.max_observers) == (7, 2)
     assert (snapshots.max_interval_ms, snapshots.chunk_bytes) == (0, 99)

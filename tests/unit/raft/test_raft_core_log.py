@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from raft_voter import data, voter_set
 
 from tidelog_quorum.raft.core import Entry, RaftLog, VoterSet
+from tidelog_quorum.raft.core.log import MAX_BATCH_ENTRIES
 from tidelog_quorum.raft.core.voter_history import VoterHistory
 
 terms_of_a_log = st.lists(st.integers(1, 4), max_size=12).map(sorted)
@@ -113,3 +114,11 @@ def test_voter_history_gives_the_set_in_force_at_an_index() -> None:
     assert (history.current, history.index) == (sets[1], 4), "what a snapshot stands for stays"
     history.restart_at(12, sets[2])
     assert history.since(12) == sets[2:]
+
+
+def test_batch_is_bounded_in_number_where_entries_have_no_bytes() -> None:
+    log = RaftLog([data(i, 1, b"") for i in range(1, 2 * MAX_BATCH_ENTRIES)])
+    batch, size = log.batch(2, 1_000)
+    assert (batch[0].index, len(batch), size) == (2, MAX_BATCH_ENTRIES, 0)
+    rest, _ = log.batch(2 + MAX_BATCH_ENTRIES, 1_000)
+    assert rest[-1].index == log.last_index

@@ -1,9 +1,23 @@
-"""One test per rule of changing the voters (thesis chapter 4, its erratum, KIP-853): sets, learners, directory ids."""
+"""One test per rule of changing the voters (thesis chapter 4, its erratum, KIP-853): sets, new voters, removed ones."""
 
 from __future__ import annotations
 
 import pytest
-from raft_voter import TestedVoter, append, data, snapshot_at, voter, voter_set, voters_entry
+from raft_voter import (
+    FOUR,
+    KNOWN,
+    TestedVoter,
+    add,
+    append,
+    data,
+    leading,
+    observed,
+    remove,
+    snapshot_at,
+    voter,
+    voter_set,
+    voters_entry,
+)
 
 from tidelog.errors import ErrorCode
 from tidelog_quorum.raft.core import (
@@ -12,7 +26,6 @@ from tidelog_quorum.raft.core import (
     AppendResponse,
     Candidate,
     Commit,
-    EntryKind,
     Follower,
     FollowRequest,
     Leadership,
@@ -20,10 +33,8 @@ from tidelog_quorum.raft.core import (
     Persist,
     ProposalAccepted,
     Proposed,
-    RaftConfig,
     ReadReady,
     ReadRequested,
-    RemoveVoterRequested,
     RequestRefused,
     SnapshotResponse,
     Tick,
@@ -33,33 +44,7 @@ from tidelog_quorum.raft.core import (
     VoteRequest,
     VoteResponse,
     VotersChanged,
-    VoterSet,
 )
-
-ONE, TWO, THREE, FOUR = (b"directory-%d" % i for i in (1, 2, 3, 4))
-KNOWN = VoterSet(voter(i, b"directory-%d" % i) for i in (1, 2, 3))
-
-
-def leading(voters: int | VoterSet = 3, directory_id: bytes = b"") -> TestedVoter:
-    """The leader of term 1, which has committed its no-op at index 1."""
-    tested = TestedVoter(voters=voters, directory_id=directory_id)
-    tested.lead_with_a_commit(2)
-    return tested
-
-
-def observed(by: int = 4, directory_id: bytes = FOUR) -> TestedVoter:
-    """The leader of term 1 with an observer that has nothing yet."""
-    tested = leading()
-    tested.receive(FollowRequest(by, 0, 0, 0), directory_id)
-    return tested
-
-
-def add(tested: TestedVoter, new: int = 4, directory_id: bytes = FOUR, request_id: int = 7) -> None:
-    tested.step(AddVoterRequested(request_id, voter(new, directory_id), 5000))
-
-
-def remove(tested: TestedVoter, gone: int, directory_id: bytes = b"", request_id: int = 8) -> None:
-    tested.step(RemoveVoterRequested(request_id, gone, directory_id))
 
 
 def refusal(tested: TestedVoter) -> tuple[int, ErrorCode]:
@@ -455,154 +440,3 @@ def test_votes_are_counted_by_the_latest_set() -> None:
     assert tested.raft.term == 1
     tested.receive(VoteResponse(5, 1, pre_vote=True, granted=True))
     assert tested.raft.term == 2
-
-
-# Observers: their number and their time are bounded.
-
-
-def test_observer_without_voters_asks_whoever_there_is() -> None:
-    tested = TestedVoter(voters=VoterSet())
-    tested.wait(100)
-    assert tested.sent(FollowRequest) == [(-1, FollowRequest(1, 0, 0, 0))]
-    assert tested.raft.role == Follower(None)
-
-
-def test_observer_follows_and_applies_like_a_voter() -> None:
-    tested = TestedVoter(voters=voter_set(2, 3), node_id=1)
-    tested.receive_and_sync(append(2, 1, (0, 0), (data(1, 1),), commit=1))
-    assert tested.of(Commit) == [Commit((data(1, 1),))]
-    tested.wait(999)
-    assert tested.messages() == []
-
-
-def test_observers_are_bounded_in_number() -> None:
-    tested = TestedVoter(config=RaftConfig(1000, 100, max_observers=2))
-    leader = tested.lead_with_a_commit(2)
-    for replica in (4, 5, 6):
-        tested.receive(FollowRequest(replica, 0, 0, 0))
-    assert sorted(leader.progress) == [2, 3, 4, 5]
-
-
-def test_observer_is_forgotten_after_ten_election_timeouts_of_silence() -> None:
-    tested = observed()
-    for _ in range(99):
-        tested.now_ms += 100
-        tested.ack(2, 1)
-    assert 4 in tested.leadership.progress
-    tested.now_ms += 100
-    tested.ack(2, 1)
-    assert 4 not in tested.leadership.progress
-    assert 3 in tested.leadership.progress, "a voter never is"
-
-
-@pytest.mark.parametrize("message", [AppendResponse(4, 1, True, 1, 0, 0, 0), FollowRequest(4, 0, 0, 0)])
-def test_observer_with_another_directory_is_another_one(message: Message) -> None:
-    tested = observed()
-    tested.ack(4, 1, directory_id=FOUR)
-    tested.receive(message, b"another")
-    progress = tested.leadership.progress[4]
-    assert (progress.match_index, progress.directory_id, progress.probing) == (0, b"another", True)
-
-
-def test_new_voter_that_another_log_takes_the_place_of_is_not_added() -> None:
-    tested = observed()
-    add(tested)
-    tested.receive(FollowRequest(4, 0, 0, 0), b"another")
-    tested.ack(4, 1, directory_id=b"another")
-    assert tested.of(VoterChangeAccepted) == []
-    tested.receive(FollowRequest(4, 0, 0, 0), FOUR)
-    tested.ack(4, 1, directory_id=FOUR)
-    assert tested.of(VoterChangeAccepted) == [VoterChangeAccepted(7, 2, 1)]
-
-
-def test_removed_voter_that_began_anew_is_followed_as_an_observer() -> None:
-    tested = leading(voters=KNOWN, directory_id=ONE)
-    remove(tested, 3)
-    tested.ack(3, 1, directory_id=b"another")
-    assert tested.leadership.progress[3].directory_id == b"another"
-
-
-# Directory ids (KIP-853).
-
-
-def test_voter_that_began_anew_is_neither_counted_nor_followed() -> None:
-    tested = leading(voters=KNOWN, directory_id=ONE)
-    tested.step(Proposed(b"x", 1))
-    tested.step(Tick())
-    tested.sync()
-    tested.ack(3, 2, directory_id=b"another")
-    assert tested.raft.commit_index == 1
-    tested.receive(FollowRequest(3, 0, 0, 0), b"another")
-    assert tested.leadership.progress[3].directory_id == THREE
-    tested.receive(AppendResponse(3, 9, False, 0, 0, 0, 0), b"another")
-    assert tested.raft.term == 1
-    tested.ack(3, 2, directory_id=THREE)
-    assert tested.raft.commit_index == 2
-
-
-def test_vote_of_a_voter_that_began_anew_does_not_count() -> None:
-    tested = TestedVoter(voters=KNOWN, directory_id=ONE)
-    tested.wait(100)
-    tested.receive(VoteResponse(2, 0, pre_vote=True, granted=True), b"another")
-    assert tested.raft.term == 0
-    tested.receive(VoteResponse(2, 0, pre_vote=True, granted=True), TWO)
-    assert tested.raft.term == 1
-
-
-def test_voter_that_began_anew_gets_no_vote() -> None:
-    tested = TestedVoter(voters=KNOWN, directory_id=ONE)
-    for pre_vote in (True, False):
-        tested.receive(VoteRequest(2, 5, pre_vote, 9, 5), b"another")
-        assert tested.commands == []
-    assert tested.raft.term == 0
-
-
-def test_voter_that_has_joined_anew_gets_a_vote_of_one_that_missed_it() -> None:
-    tested = TestedVoter(directory_id=ONE)
-    tested.receive_and_sync(append(3, 1, (0, 0), (voters_entry(1, 1, KNOWN), data(2, 1)), commit=1))
-    tested.now_ms += 1000
-    tested.receive(VoteRequest(2, 5, False, 1, 1), b"another")
-    assert tested.commands == [], "its log may not have the set that names the old directory"
-    tested.receive_and_sync(VoteRequest(2, 5, False, 7, 4), b"another")
-    assert tested.answer() == VoteResponse(1, 5, False, True)
-
-
-def test_leader_with_another_directory_is_followed() -> None:
-    tested = TestedVoter(voters=KNOWN, directory_id=ONE)
-    tested.receive(append(2, 5, (0, 0), (data(1, 5),)), b"another")
-    assert (tested.raft.leader_id, tested.raft.log.last_index) == (2, 1)
-
-
-def test_replica_that_began_anew_knows_that_it_has_no_vote() -> None:
-    tested = TestedVoter(voters=KNOWN, directory_id=b"another")
-    tested.wait(100)
-    assert tested.raft.role == Follower(None)
-    assert [to for to, _ in tested.sent(FollowRequest)] == [2, 3]
-
-
-def test_leader_fills_in_directory_ids_as_it_hears_them_one_entry_at_a_time() -> None:
-    tested = TestedVoter(directory_id=ONE)
-    tested.become_leader()
-    tested.sync()
-    tested.ack(2, 1, directory_id=TWO)
-    filled = VoterSet([voter(1, ONE), voter(2, TWO), voter(3)])
-    assert tested.of(VotersChanged) == [VotersChanged(filled, 2)]
-    tested.ack(3, 1, directory_id=THREE)
-    assert tested.of(VotersChanged) == [], "the change before is not committed"
-    tested.sync()
-    tested.ack(2, 2, directory_id=TWO)
-    assert tested.of(VotersChanged) == [VotersChanged(KNOWN, 3)]
-    assert tested.of(Persist)[0].entries[0].kind is EntryKind.VOTERS
-    tested.sync()
-    tested.ack(2, 3, directory_id=TWO)
-    assert tested.raft.log.last_index == 3
-
-
-def test_leader_goes_by_the_first_directory_id_that_a_voter_says() -> None:
-    tested = leading(directory_id=b"")
-    tested.ack(3, 0, directory_id=THREE)
-    tested.step(Proposed(b"x", 1))
-    tested.step(Tick())
-    tested.sync()
-    tested.ack(3, 5, directory_id=b"another")
-    assert tested.leadership.progress[3].match_index == 0

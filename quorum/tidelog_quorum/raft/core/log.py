@@ -11,6 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from tidelog_quorum.raft.core.messages import Entry
 
+MAX_BATCH_ENTRIES = 2_000
+"""A step makes as many batches for a follower as may be under way to it: some 30 ms of work by default."""
+
 
 class RaftLog:
     """Entries from ``first_index`` to ``last_index``, with the place up to which they were handed to the disk.
@@ -67,10 +70,14 @@ class RaftLog:
         return tuple(self._entries[start - self.start_index - 1 : end - self.start_index - 1])
 
     def batch(self, start: int, max_bytes: int) -> tuple[tuple[Entry, ...], int]:
-        """Return entries from ``start`` whose payloads fit into ``max_bytes``, but at least one, and their bytes."""
+        """Return entries from ``start`` whose payloads fit into ``max_bytes``, but at least one, and their bytes.
+
+        Never more than ``MAX_BATCH_ENTRIES``: entries without a payload would all fit.
+        """
         position = first = start - self.start_index - 1
         entries, size = self._entries, 0
-        while position < len(entries):
+        end = min(len(entries), first + MAX_BATCH_ENTRIES)
+        while position < end:
             grown = size + len(entries[position].payload)
             if grown > max_bytes and position > first:
                 break
