@@ -64,7 +64,8 @@ def elect_leaders(
     records: list[PartitionChangeRecord] = []
     response = pb.ElectLeadersResponse()
     results: dict[str, pb.ElectLeadersTopicResult] = {}
-    for name, index in _named_in(request) if request.topics else _all_of(image):
+    is_of_all = request.all_partitions and not request.topics
+    for name, index in _all_of(image) if is_of_all else _named_in(request):
         error = None
         try:
             records.append(_elect(image, rules_of, name, index, election))

@@ -18,7 +18,7 @@ _PROGRAM = """
 import sys, threading
 from tidelog import Consumer, Producer, TopicPartition
 server = {"bootstrap.servers": sys.argv[1]}
-producer = Producer(server)
+producer = Producer({**server, "linger.ms": 60_000})
 producer.produce("t", b"v")
 consumer = Consumer(server)
 consumer.assign([TopicPartition("t", 0)])
