@@ -6,7 +6,15 @@ import re
 from collections.abc import Callable
 
 import pytest
-from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
+from acknowledged import (
+    Load,
+    assert_nothing_lost,
+    create_topic,
+    isr_sizes,
+    read_topic,
+    wait_for,
+    wait_for_whole_isrs,
+)
 from replica_files import assert_replicas_equal
 from small_disk import SmallDisk
 
@@ -39,7 +47,7 @@ def test_full_disk_of_one_node_stops_nobody_and_the_node_comes_back_when_space_r
         load.wait_for_progress(1_000)
         assert cluster.nodes[1].is_running
         disk.make_room()
-        wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+        wait_for_whole_isrs(cluster, "orders", PARTITIONS)
         load.wait_for_progress(1_000)
     _assert_says_briefly(cluster.nodes[1], f"{disk.path}|{cluster.data_dir}", "No space left on device")
     assert not load.failed, load.failed[:5]
@@ -87,7 +95,7 @@ def test_disk_that_becomes_read_only_moves_the_leaderships_and_the_node_comes_ba
         disk.unmount()
         disk.mount()
         node.start()
-        wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+        wait_for_whole_isrs(cluster, "orders", PARTITIONS)
         load.wait_for_progress(500)
     _assert_says_briefly(node, f"{disk.path}|{cluster.data_dir}", READ_ONLY)
     assert not load.failed, load.failed[:5]
@@ -115,7 +123,7 @@ def _assert_stored_everywhere(cluster: LocalCluster, load: Load) -> None:
     messages = read_topic(cluster.bootstrap_servers, "orders", PARTITIONS)
     assert_nothing_lost(load, messages)
     ends = [1 + max(m.offset() for m in messages if m.partition() == p) for p in range(PARTITIONS)]
-    wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+    wait_for_whole_isrs(cluster, "orders", PARTITIONS)
     for node in cluster.nodes.values():
         assert node.stop() == 0, node.log_tail()
     assert_replicas_equal(cluster, "orders", ends)

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
+from acknowledged import (
+    Load,
+    assert_nothing_lost,
+    create_topic,
+    isr_sizes,
+    read_topic,
+    wait_for,
+    wait_for_whole_isrs,
+)
 from replica_files import assert_replicas_equal
 from small_disk import SmallDisk
 
@@ -46,7 +54,7 @@ def test_failed_directory_costs_its_own_replicas_only_and_a_restart_heals(
         disk.unmount()
         disk.mount()
         node.start()
-        wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+        wait_for_whole_isrs(cluster, "orders", PARTITIONS)
         load.wait_for_progress(500)
     assert "Traceback" not in _output(node), _output(node)[-3000:]
     assert not load.failed, load.failed[:5]
@@ -75,7 +83,7 @@ def test_node_starts_without_a_directory_that_is_missing_and_again_with_it(
         disk.path.mkdir()
         disk.mount()
         node.start()
-        wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+        wait_for_whole_isrs(cluster, "orders", PARTITIONS)
     assert "is offline until the next start" in _output(node)
     assert not load.failed, load.failed[:5]
     _assert_stored_everywhere(cluster, load)
@@ -95,7 +103,7 @@ def test_replicas_move_between_directories_under_load_and_across_a_kill(tmp_path
             cluster.nodes[1].kill()
             load.wait_for_progress(500)
             cluster.nodes[1].start()
-            wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+            wait_for_whole_isrs(cluster, "orders", PARTITIONS)
             # A move that had not begun when the node was killed is not known to anybody any more.
             again = {r: str(path) for r, path in targets.items() if r.broker_id == 1}
             with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
@@ -132,7 +140,7 @@ def _assert_stored_everywhere(cluster: LocalCluster, load: Load) -> None:
     messages = read_topic(cluster.bootstrap_servers, "orders", PARTITIONS)
     assert_nothing_lost(load, messages)
     ends = [1 + max(m.offset() for m in messages if m.partition() == p) for p in range(PARTITIONS)]
-    wait_for(lambda: isr_sizes(cluster, "orders") == [3] * PARTITIONS, "every ISR whole")
+    wait_for_whole_isrs(cluster, "orders", PARTITIONS)
     for node in cluster.nodes.values():
         assert node.stop() == 0, node.log_tail()
     assert_replicas_equal(cluster, "orders", ends)

@@ -196,3 +196,15 @@ def isr_sizes(cluster: LocalCluster, topic: str) -> list[int]:
     with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         partitions = admin.list_topics(topic, timeout=20).topics[topic].partitions
     return [len(partition.isrs) for partition in partitions.values()]
+
+
+def wait_for_whole_isrs(cluster: LocalCluster, topic: str, partitions: int) -> None:
+    """Wait until every ISR has three members; if that fails, the ISRs and what each process said last tell why."""
+    try:
+        wait_for(lambda: isr_sizes(cluster, topic) == [3] * partitions, "every ISR whole")
+    except AssertionError as error:
+        error.add_note(f"ISRs of {topic}: {isr_sizes(cluster, topic)}")
+        for process in (*cluster.controllers.values(), *cluster.nodes.values()):
+            state = "runs" if process.is_running else "does not run"
+            error.add_note(f"{process.name} {state}:\n{process.log_tail()}")
+        raise

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -16,7 +19,7 @@ mount -o loop "$1" "$2"
 trap '' INT TERM HUP
 echo mounted
 cat > /dev/null
-umount "$2" 2> /dev/null || umount -l "$2"
+umount "$2" 2> /dev/null || umount -l "$2" 2> /dev/null || true
 """
 _BALLAST = "ballast"
 _BLOCK = 1024
@@ -48,7 +51,7 @@ class SmallDisk:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Unmount it, at once or when the last process that uses it ends."""
-        self.unmount()
+        self._end_keeper()
         self._image.unlink()
 
     def mount(self) -> None:
@@ -64,9 +67,24 @@ class SmallDisk:
         if _stream(self._keeper.stdout).readline() != "mounted\n":
             raise RuntimeError(self._end_keeper() or "mount said nothing")
 
-    def unmount(self) -> None:
-        """Unmount the file system; a second call does nothing."""
-        self._end_keeper()
+    def unmount(self, timeout_s: float = 10.0) -> None:
+        """Unmount the file system; a second call does nothing.
+
+        One that is in use is never detached: it would live on, and :meth:`mount` would show it again as it is, for
+        instance read-only.
+
+        Raises:
+            RuntimeError: somebody uses it still after ``timeout_s``; says who.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while self._keeper is not None:
+            ended = subprocess.run(["umount", str(self.path)], check=False, capture_output=True, text=True)
+            if ended.returncode == 0:
+                self._end_keeper()
+            elif time.monotonic() >= deadline_s:
+                raise RuntimeError(f"{ended.stderr.strip()} It is used by: {', '.join(_users(self.path)) or 'nobody'}")
+            else:
+                time.sleep(0.05)
 
     def make_read_only(self) -> None:
         """Turn every write into EROFS under those who have files open, as the kernel does after an error of the disk.
@@ -112,6 +130,15 @@ def why_not() -> str | None:
         return "only root can mount a file system"
     missing = [tool for tool in ("mkfs.ext4", "mount", "umount") if shutil.which(tool) is None]
     return f"{', '.join(missing)} is not installed" if missing else None
+
+
+def _users(path: Path) -> Iterator[str]:
+    """Yield the processes that have a file below a path open, with the file."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            target = link.readlink()
+            if target.is_relative_to(path):
+                yield f"process {link.parts[2]} ({target})"
 
 
 def _stream(stream: IO[str] | None) -> IO[str]:

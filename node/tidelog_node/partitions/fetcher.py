@@ -147,7 +147,9 @@ class LeaderFetcher:
     async def _wait_for_work(self) -> None:
         pauses = self._pauses()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._added.wait(), max(1, min(pauses)) / 1000 if pauses else None)
+            # Not wait_for, which forgets that it was cancelled when a partition was added at the same time.
+            async with asyncio.timeout(max(1, min(pauses)) / 1000 if pauses else None):
+                await self._added.wait()
 
     async def _poll(self, sent: dict[tuple[str, int], _Sent]) -> pb.FetchResponse | None:
         """Return the leader's answer, None when a new partition came first."""

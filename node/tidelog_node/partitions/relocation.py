@@ -262,7 +262,8 @@ class Relocations:
         pause_s = len(step.records) / self._rate
         if pause_s > 0.001:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(move.wake.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await move.wake.wait()
             if not move.is_cancelled:
                 move.wake.clear()
 

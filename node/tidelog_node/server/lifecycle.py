@@ -88,7 +88,9 @@ class BrokerLifecycle:
         while True:
             pause_s = await self._heartbeat()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), pause_s)
+                # Not wait_for, which forgets that it was cancelled when it is told to hurry at the same time.
+                async with asyncio.timeout(pause_s):
+                    await self._hurry.wait()
             self._hurry.clear()
 
     def hurry(self) -> None:

@@ -217,3 +217,21 @@ def test_shut_down_ends_while_the_node_tries_to_register_again(wait_for):
             await asyncio.wait_for(node.lifecycle.shut_down(30), 2)
 
     asyncio.run(run())
+
+
+def test_node_that_is_told_to_hurry_and_to_end_at_the_same_time_ends(wait_for):
+    """The stop of a node waits for this task."""
+
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            await wait_for(lambda: controller.heartbeats)
+            for _ in range(5):
+                # It comes to its pause.
+                await asyncio.sleep(0)
+            node.lifecycle.hurry()
+            node.task.cancel()
+            await asyncio.wait({node.task}, timeout=1)
+            assert node.task.cancelled()
+
+    asyncio.run(run())
