@@ -24,6 +24,7 @@ EXERCISED = (
     "damaged",
     "transfers",
     "refusals",
+    "moves",
     "recovered",
 )
 """What must have happened at least once in a hundred seeds: a simulation that exercises nothing finds nothing."""

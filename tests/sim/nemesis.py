@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from raft_disk import voter
 from raft_properties import require
 from sim.schedule import LEADER, Action
 from sim.world import Noise, World, mix
@@ -18,7 +17,7 @@ from tidelog_quorum.raft.core import Command, Commit, Persist, Send
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
 from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested, TransferRequested
 from tidelog_quorum.raft.core.messages import AppendResponse, TimeoutNow, VoteResponse
-from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.core.voters import Voter, VoterSet
 
 MAX_REPLICAS = 7
 AMBUSHES: tuple[Callable[[Command], bool], ...] = (
@@ -75,10 +74,19 @@ class Nemesis:
         return all(self.has_majority(voters, without=(node_id,)) for voters in self.sets_in_use())
 
     def has_majority(self, voters: VoterSet, without: Iterable[int] = ()) -> bool:
-        """Return whether enough of these voters are there, with the disks that have their votes."""
+        """Return whether enough of these voters are where others find them, with the disks that have their votes."""
         lost = set(without)
-        there = [v for v in voters if v.voter_id not in lost and self.is_itself(v.voter_id, v.directory_id)]
+        there = [
+            v
+            for v in voters
+            if v.voter_id not in lost and self.is_itself(v.voter_id, v.directory_id) and self.is_at_its_address(v)
+        ]
         return len(there) > len(voters) // 2
+
+    def is_at_its_address(self, known: Voter) -> bool:
+        """Return whether a voter listens where a set says."""
+        node = self.world.cluster.nodes.get(known.voter_id)
+        return node is not None and node.address == (known.host, known.port)
 
     def is_itself(self, node_id: int, directory_id: bytes) -> bool:
         """Return whether a voter has the disk that it had when it got its vote, and the disk works."""
@@ -233,6 +241,14 @@ class Nemesis:
             self.world.crash(node_id, 0, action.span_ms)
             self.world.wipe(node_id)
 
+    def _move(self, action: Action) -> None:
+        """A replica is started again at another address, while the others are a majority that can write it down."""
+        node_id = self._running(action)
+        known = [voters.get(node_id) for voters in self.sets_in_use()] if node_id is not None else []
+        if node_id is not None and self.can_lose(node_id) and all(v is None or v.directory_id for v in known):
+            self.world.crash(node_id, action.amount, action.span_ms)
+            self.world.cluster.move(node_id)
+
     def _clock(self, action: Action) -> None:
         node_id = self.world.pick(action.target)
         assert node_id is not None
@@ -290,7 +306,8 @@ class Nemesis:
     def request_voter(self, node_id: int, new_id: int, timeout_ms: int) -> int:
         """Ask a replica to give another a vote; return the request's id."""
         request_id = self._next_request(node_id)
-        new = voter(new_id, self.world.cluster.nodes[new_id].disk.directory_id)
+        host, port = self.world.cluster.nodes[new_id].address
+        new = Voter(new_id, host, port, self.world.cluster.nodes[new_id].disk.directory_id)
         self.world.step(node_id, AddVoterRequested(request_id, new, timeout_ms))
         return request_id
 

@@ -346,6 +346,10 @@ def _read_before_own_term() -> list[Patch]:
     return [(Raft, "_on_read_requested", on_read_requested)]
 
 
+def _never_update_an_address() -> list[Patch]:
+    return [(Leadership, "note_address", lambda _self, _sender_id, _directory_id, _address: None)]
+
+
 def _ignore_directory_ids() -> list[Patch]:
     def is_voter(self: VoterSet, voter_id: int, _directory_id: bytes) -> bool:
         return voter_id in self
@@ -383,6 +387,7 @@ PLANTED_BUGS = (
     PlantedBug("acknowledges a snapshot before it is durable", 40, _acknowledge_snapshots_at_once),
     PlantedBug("reads without asking a majority", 500, _read_without_quorum),
     PlantedBug("reads before it committed in its term", 200, _read_before_own_term),
+    PlantedBug("knows a voter by its first address alone", 60, _never_update_an_address),
     PlantedBug("takes a new disk for the old one", 60, _ignore_directory_ids),
 )
 BY_NAME = {bug.name: bug for bug in PLANTED_BUGS}

@@ -44,6 +44,7 @@ class Recovery:
         self._replace_the_lost()
         self._bring_back_the_unheard()
         self._await(self._has_converged, "Convergence")
+        self._await(self._is_found_at_its_address, "AddressKnown")
         if deaf.startswith("late"):
             self._stay_calm_beside_a_deaf_voter(deaf)
             self._await(self._has_converged, "Convergence")
@@ -157,6 +158,13 @@ class Recovery:
             if not _is_level(raft, end) or raft.leader_id != leader_id:
                 return False
         return leader_id is not None
+
+    def _is_found_at_its_address(self) -> bool:
+        """Whether every voter that is itself listens where the voters say."""
+        return all(
+            self.nemesis.is_at_its_address(v) or not self.nemesis.is_itself(v.voter_id, v.directory_id)
+            for v in self.cluster.checker.latest_voters
+        )
 
     def _pass(self, duration_ms: int) -> None:
         self.world.run_until(self.world.now_us + duration_ms * 1000)

@@ -72,7 +72,7 @@ def draw_schedule(seed: int) -> Schedule:
     rng = random.Random(seed)
     end_ms = rng.choice([800, 1200, 2000])
     voters = rng.choice([1, 2, 3, 3, 3, 3, 5, 5])
-    drawn = [*_draw_load(rng, end_ms), *_draw_faults(rng, end_ms)]
+    drawn = [*_draw_load(rng, end_ms), *_draw_faults(rng, end_ms), *_draw_moves(random.Random(~seed), end_ms)]
     drawn.sort(key=lambda action: action.at_ms)
     return Schedule(
         seed=seed,
@@ -121,6 +121,12 @@ def _draw_faults(rng: random.Random, end_ms: int) -> Iterator[Action]:
         return
     for name in rng.choices(names, weights, k=rng.choice([6, 14, 30, 50])):
         yield FAULTS[name](rng, rng.randrange(end_ms))
+
+
+def _draw_moves(rng: random.Random, end_ms: int) -> Iterator[Action]:
+    """In some of the runs replicas get other addresses, which the rest of a run must not depend on."""
+    for _ in range(rng.choice([0, 0, 0, 1, 3])):
+        yield Action(0, rng.randrange(end_ms), "move", _someone(rng), rng.choice([1, 10, 100]), rng.randrange(4))
 
 
 def _someone(rng: random.Random) -> int:

@@ -57,22 +57,29 @@ __all__ = ["Letter", "PropertyViolatedError", "SimulatedCluster", "SimulatedDisk
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message under way; ``directory_id`` is that of the sender's log when it was sent."""
+    """A message under way; ``directory_id`` and ``address`` are the sender's when it was sent."""
 
     sender: int
     to: int
     message: Message
     directory_id: bytes = b""
+    address: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)
 class SimulatedNode:
-    """One replica: ``raft`` is None while its process is down; the last four fields are the checker's notes."""
+    """One replica: ``raft`` is None while its process is down; the last four fields are the checker's notes.
+
+    ``address`` is where it listens; who believes that a voter is elsewhere does not reach it. ``heard`` is where others
+    said that they listen, with their directory ids, since this process began.
+    """
 
     disk: SimulatedDisk
     state: ReplicaState
+    address: tuple[str, int]
     raft: Raft | None = None
     now_ms: int = 0
+    heard: dict[int, tuple[tuple[str, int], bytes]] = field(default_factory=dict)
     reads: dict[int, int | None] = field(default_factory=dict)
     proposals: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     answers: dict[int, Command] = field(default_factory=dict)
@@ -112,7 +119,8 @@ class SimulatedCluster:
         self._random_ms = random_ms
         self._chunk_bytes = chunk_bytes
         self._check_every = check_every
-        self.counts = {"snapshots": 0, "compactions": 0, "installs": 0, "damaged": 0, "transfers": 0, "refusals": 0}
+        counted = ("snapshots", "compactions", "installs", "damaged", "transfers", "refusals", "moves")
+        self.counts = dict.fromkeys(counted, 0)
         self._steps = 0
         self._next_request = 0
         self._read_floor: dict[int, int] = {}
@@ -158,7 +166,8 @@ class SimulatedCluster:
     def add(self, node_id: int, disk: SimulatedDisk | None = None) -> None:
         """Start one more replica; one that is none of the configured voters observes until it is made a voter."""
         disk = disk or SimulatedDisk(directory_id=b"first-%d" % node_id)
-        self.nodes[node_id] = SimulatedNode(disk, ReplicaState(self.configured))
+        made_up = voter(node_id)
+        self.nodes[node_id] = SimulatedNode(disk, ReplicaState(self.configured), (made_up.host, made_up.port))
         self.restart(node_id)
 
     def step(self, node_id: int, event: Event) -> list[Command]:
@@ -248,7 +257,9 @@ class SimulatedCluster:
             return
         node = self.nodes.get(letter.to)
         if node is not None and node.raft is not None:
-            self.step(letter.to, MessageReceived(letter.message, letter.directory_id))
+            if letter.address is not None:
+                node.heard[letter.sender] = letter.address, letter.directory_id
+            self.step(letter.to, MessageReceived(letter.message, letter.directory_id, letter.address))
 
     def crash(self, node_id: int, keep: int = 0) -> None:
         """Kill a replica; of its writes that were not synced the first ``keep`` survive."""
@@ -257,6 +268,7 @@ class SimulatedCluster:
         self.checker.check_disk(node_id, node)
         node.raft = None
         node.proposals.clear()
+        node.heard.clear()
 
     def wipe(self, node_id: int, directory_id: bytes) -> None:
         """Replace the disk of a replica that is down by an empty one; it is another replica under the same id."""
@@ -265,6 +277,13 @@ class SimulatedCluster:
         self.checker.note_replaced_disk(node_id, node.disk)
         node.disk = SimulatedDisk(directory_id=directory_id)
         node.held_index = 0
+
+    def move(self, node_id: int) -> None:
+        """Give a replica that is down another address."""
+        node = self.nodes[node_id]
+        assert node.raft is None
+        node.address = node.address[0], node.address[1] + 1
+        self.counts["moves"] += 1
 
     def restart(self, node_id: int) -> None:
         """Start a replica from what its disk holds."""
@@ -276,6 +295,7 @@ class SimulatedCluster:
             self._config,
             self.random_of(node_id),
             directory_id=disk.directory_id,
+            address=node.address,
             hard_state=disk.hard_state,
             snapshot=disk.snapshot,
             entries=disk.entries,
@@ -319,12 +339,25 @@ class SimulatedCluster:
     def _do_send(self, node_id: int, node: SimulatedNode, command: Send) -> None:
         to, message = command.to, command.message
         self.checker.check_send(node_id, node, to, message)
-        self.post(Letter(node_id, to, message, node.disk.directory_id))
+        if self.knows_all_addresses and type(message) is FollowRequest:
+            # Bootstrap servers: the addresses in a controller's file.
+            self.post(Letter(node_id, to, message, node.disk.directory_id, node.address))
+        else:
+            self._post_from(node_id, node, to, message)
         if self.knows_all_addresses and type(message) is FollowRequest:
             voters = node.raft.voters if node.raft is not None else self.configured
             for other in self.nodes:
                 if other != node_id and other not in voters:
-                    self.post(Letter(node_id, other, message, node.disk.directory_id))
+                    self._post_from(node_id, node, other, message)
+
+    def _post_from(self, node_id: int, node: SimulatedNode, to: int, message: Message) -> None:
+        known = None if node.raft is None else node.raft.voters.get(to)
+        receiver = self.nodes.get(to)
+        heard, directory_id = node.heard.get(to, (None, b""))
+        is_heard = known is not None and directory_id and known.directory_id == directory_id
+        addresses = [(known.host, known.port) if known else None, heard if is_heard else None]
+        if known is None or receiver is None or receiver.address in addresses:
+            self.post(Letter(node_id, to, message, node.disk.directory_id, node.address))
 
     def _do_persist(self, node_id: int, node: SimulatedNode, command: Persist) -> None:
         self.checker.check_persist(node_id, node, command)
@@ -370,7 +403,7 @@ class SimulatedCluster:
         if content is not None:
             chunk = content[command.position : command.position + self._chunk_bytes]
             message = SnapshotRequest(node_id, command.term, command.snapshot, command.position, chunk)
-            self.post(Letter(node_id, command.to, message, node.disk.directory_id))
+            self._post_from(node_id, node, command.to, message)
 
     def _do_store_chunk(self, _node_id: int, node: SimulatedNode, command: StoreChunk) -> None:
         node.disk.store_chunk(command)

@@ -59,6 +59,7 @@ class TestedVoter:
         *,
         node_id: int = 1,
         directory_id: bytes = b"",
+        address: tuple[str, int] | None = None,
         snapshot: Snapshot | None = None,
         entries: tuple[Entry, ...] = (),
         log_start: tuple[int, int] = (0, 0),
@@ -73,6 +74,7 @@ class TestedVoter:
             config,
             lambda low, _high: low,
             directory_id=directory_id,
+            address=address,
             hard_state=HardState(term, voted_for),
             snapshot=snapshot,
             entries=entries or [data(log_start[0] + 1 + i, t) for i, t in enumerate(terms)],
@@ -86,8 +88,8 @@ class TestedVoter:
         self.commands: list[Command] = self.raft.step(event, self.now_ms)
         self.raft.check_invariants()
 
-    def receive(self, message: Message, directory_id: bytes = b"") -> None:
-        self.step(MessageReceived(message, directory_id))
+    def receive(self, message: Message, directory_id: bytes = b"", address: tuple[str, int] | None = None) -> None:
+        self.step(MessageReceived(message, directory_id, address))
 
     def receive_and_sync(self, message: Message, directory_id: bytes = b"") -> None:
         """Receive, then let the disk finish: the commands of both."""

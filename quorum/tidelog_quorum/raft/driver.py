@@ -262,6 +262,7 @@ class RaftDriver:
             self._config,
             self._random_ms,
             directory_id=stored.directory_id,
+            address=self._me.address,
             hard_state=stored.hard_state,
             snapshot=stored.snapshot,
             entries=stored.entries,
@@ -283,11 +284,11 @@ class RaftDriver:
             self._me.node_id, self._directory, self._snapshots.chunk_bytes, self._peers.send, self.fail
         )
 
-    def _on_message(self, message: Message, directory_id: bytes) -> None:
+    def _on_message(self, message: Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
         if isinstance(message, SnapshotRequest) and not self._writer.takes_chunks:
             # As if it were lost: the leader sends it again, by when the disk may have caught up.
             return
-        self.step(MessageReceived(message, directory_id))
+        self.step(MessageReceived(message, directory_id, address))
 
     def _on_written(self, written: Written) -> None:
         for snapshot in written.damaged:

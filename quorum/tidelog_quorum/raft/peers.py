@@ -1,7 +1,9 @@
 """The other controllers: whom to connect to, who may connect, and what both say of themselves.
 
-There is a link to every voter, to every bootstrap address that is none of the voters', and back to every replica
-without a vote while it is connected. Links to voters follow the voter set. Each controller says hello with its
+There is a link to every voter, to every bootstrap address where no voter is as far as is known, and back to every
+replica without a vote while it is connected. Links to voters follow the voter set; but a voter that is connected, with
+the metadata log that has the vote, is answered where it says that it listens: it may have moved, and a replica that has
+yet to learn so from the log must be able to answer whoever sends it the log. Each controller says hello with its
 cluster, id, directory id and address; one of another cluster, one that is not the receiver that was meant, and one that
 has begun with a new metadata log under the id of a voter are refused with an error that says so.
 """
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import common_pb2
@@ -47,6 +49,21 @@ class Introduction:
         )
 
 
+def address_in(hello: pb.RaftHello) -> tuple[str, int] | None:
+    """Return where the sender says that it listens; None when it is no address that can be."""
+    host, port = hello.sender_endpoint.host, hello.sender_endpoint.port
+    return (host, port) if 0 < len(host) <= _MAX_HOST_LENGTH and 0 < port <= _MAX_PORT else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """A controller that has ``streams`` open to this one, as it said of itself in the last."""
+
+    address: tuple[str, int]
+    directory_id: bytes
+    streams: int
+
+
 class Peers:
     """The links of one controller, from its start to its stop; all on the event loop."""
 
@@ -65,9 +82,9 @@ class Peers:
         self._max_observers = max_observers
         self._resolve = resolve
         self._links: dict[int, PeerLink] = {}
-        self._observers: dict[int, tuple[tuple[str, int], int]] = {}
+        self._callers: dict[int, _Caller] = {}
         self._bootstrap_links: dict[tuple[str, int], PeerLink] = {}
-        self._bootstrap_ids: dict[tuple[str, int], int] = {}
+        self._bootstrap_answers: dict[tuple[str, int], tuple[int, tuple[str, int] | None]] = {}
         self._tasks: dict[PeerLink, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -94,7 +111,7 @@ class Peers:
             return voter.host, voter.port
         if node_id == self._me.node_id:
             return self._me.address
-        return self._observers[node_id][0] if node_id in self._observers else ("", 0)
+        return self._callers[node_id].address if node_id in self._callers else ("", 0)
 
     def check_hello(self, hello: pb.RaftHello) -> None:
         """Refuse a caller that must not take part here.
@@ -117,12 +134,11 @@ class Peers:
         self._check_directory(sender_id, hello.sender_directory_id)
         if sender_id in self.voters:
             return
-        endpoint = hello.sender_endpoint
-        if not 0 < len(endpoint.host) <= _MAX_HOST_LENGTH or not 0 < endpoint.port <= _MAX_PORT:
+        if address_in(hello) is None:
             raise error_for(
                 ErrorCode.INVALID_REQUEST, f"controller {sender_id} is no voter and has no address that can be"
             )
-        others = [i for i in self._observers if i != sender_id and i not in self.voters]
+        others = [i for i in self._callers if i != sender_id and i not in self.voters]
         if len(others) >= self._max_observers:
             raise error_for(
                 ErrorCode.INVALID_REQUEST,
@@ -131,21 +147,22 @@ class Peers:
 
     def connected(self, hello: pb.RaftHello) -> None:
         """Note that a controller has opened a stream to this one; link back to it."""
-        address = hello.sender_endpoint.host, hello.sender_endpoint.port
-        if address[0]:
-            _, streams = self._observers.get(hello.sender_id, (address, 0))
-            self._observers[hello.sender_id] = address, streams + 1
+        address = address_in(hello)
+        if address is not None:
+            known = self._callers.get(hello.sender_id)
+            streams = 1 if known is None else known.streams + 1
+            self._callers[hello.sender_id] = _Caller(address, hello.sender_directory_id, streams)
             self._follow()
 
     def disconnected(self, hello: pb.RaftHello) -> None:
         """Note that a stream of :meth:`connected` has ended."""
-        if hello.sender_id not in self._observers or not hello.sender_endpoint.host:
+        known = self._callers.get(hello.sender_id)
+        if known is None or address_in(hello) is None:
             return
-        address, streams = self._observers[hello.sender_id]
-        if streams > 1:
-            self._observers[hello.sender_id] = address, streams - 1
+        if known.streams > 1:
+            self._callers[hello.sender_id] = replace(known, streams=known.streams - 1)
         else:
-            del self._observers[hello.sender_id]
+            del self._callers[hello.sender_id]
         self._follow()
 
     async def stop(self) -> None:
@@ -156,8 +173,8 @@ class Peers:
 
     def _follow(self) -> None:
         """Open the links that are missing and end those that are not wanted."""
-        wanted = {i: address for i, (address, _) in self._observers.items()}
-        wanted |= {voter.voter_id: (voter.host, voter.port) for voter in self.voters}
+        wanted = {i: caller.address for i, caller in self._callers.items()}
+        wanted |= {voter.voter_id: self._address_of_voter(voter) for voter in self.voters}
         wanted.pop(self._me.node_id, None)
         for node_id in [i for i, link in self._links.items() if wanted.get(i) != link.address]:
             self._end(self._links.pop(node_id))
@@ -166,11 +183,18 @@ class Peers:
                 self._links[node_id] = self._begin(node_id, address)
         self._follow_bootstrap()
 
+    def _address_of_voter(self, voter: Voter) -> tuple[str, int]:
+        caller = self._callers.get(voter.voter_id)
+        is_itself = caller is not None and bool(voter.directory_id) and caller.directory_id == voter.directory_id
+        return caller.address if caller is not None and is_itself else (voter.host, voter.port)
+
     def _follow_bootstrap(self) -> None:
         voters = {(voter.host, voter.port) for voter in self.voters}
         for address in self._bootstrap:
-            known_id = self._bootstrap_ids.get(address, ANY_RECEIVER)
-            wanted = address not in voters and known_id not in self.voters and known_id != self._me.node_id
+            known_id, says = self._bootstrap_answers.get(address, (ANY_RECEIVER, None))
+            # A voter that has moved is not where the voters say, and may be found here alone.
+            is_linked = known_id == self._me.node_id or (known_id in self.voters and says in (None, *voters))
+            wanted = address not in voters and not is_linked
             link = self._bootstrap_links.get(address)
             if wanted and link is None:
                 self._bootstrap_links[address] = self._begin(ANY_RECEIVER, address)
@@ -195,15 +219,16 @@ class Peers:
         self._check_cluster(hello)
         if expected_id == ANY_RECEIVER:
             # Later: this is called by a link that may be ended by it.
-            asyncio.get_running_loop().call_soon(self._note_bootstrap_id, address, hello.sender_id)
+            asyncio.get_running_loop().call_soon(self._note_bootstrap_answer, address, hello)
         elif hello.sender_id != expected_id:
             raise error_for(ErrorCode.INCONSISTENT_VOTER_SET, f"controller {hello.sender_id} answers for {expected_id}")
         else:
             self._check_directory(hello.sender_id, hello.sender_directory_id)
 
-    def _note_bootstrap_id(self, address: tuple[str, int], node_id: int) -> None:
-        if self._bootstrap_ids.get(address) != node_id and address in self._bootstrap_links:
-            self._bootstrap_ids[address] = node_id
+    def _note_bootstrap_answer(self, address: tuple[str, int], hello: pb.RaftHello) -> None:
+        answer = hello.sender_id, address_in(hello)
+        if self._bootstrap_answers.get(address) != answer and address in self._bootstrap_links:
+            self._bootstrap_answers[address] = answer
             self._follow()
 
     def _check_cluster(self, hello: pb.RaftHello) -> None:

@@ -16,7 +16,7 @@ from tidelog.v1.raft_service_pb2_grpc import RaftServiceServicer
 from tidelog_quorum.raft.codec import decode_message
 from tidelog_quorum.raft.core import Message
 from tidelog_quorum.raft.links import MAX_FRAME_BYTES
-from tidelog_quorum.raft.peers import Introduction, Peers
+from tidelog_quorum.raft.peers import Introduction, Peers, address_in
 
 logger = logging.getLogger(__name__)
 _HELLO_TIMEOUT_S = 5.0
@@ -28,10 +28,10 @@ _MAX_STREAMS_PER_SENDER = 8
 class RaftReceiver(RaftServiceServicer):
     """Serves from the engine's start to its stop, on the event loop; before and after, it turns callers away.
 
-    ``deliver`` gets each message with its sender's directory id.
+    ``deliver`` gets each message with its sender's directory id and address.
     """
 
-    def __init__(self, deliver: Callable[[Message, bytes], None]) -> None:
+    def __init__(self, deliver: Callable[[Message, bytes, tuple[str, int] | None], None]) -> None:
         self._deliver = deliver
         self._me: Introduction | None = None
         self._peers: Peers | None = None
@@ -114,13 +114,14 @@ class RaftReceiver(RaftServiceServicer):
                 ErrorCode.INVALID_REQUEST,
                 f"controller {hello.sender_id} sent a frame of {size} bytes, above {MAX_FRAME_BYTES}",
             )
+        address = address_in(hello)
         for frame in request.messages:
             if frame.sender_id != hello.sender_id:
                 raise error_for(
                     ErrorCode.INVALID_REQUEST,
                     f"the stream of controller {hello.sender_id} has a message of {frame.sender_id}",
                 )
-            self._deliver(decode_message(frame), hello.sender_directory_id)
+            self._deliver(decode_message(frame), hello.sender_directory_id, address)
 
 
 async def _first_of(requests: AsyncIterator[pb.ExchangeRequest]) -> pb.ExchangeRequest | None:

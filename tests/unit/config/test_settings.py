@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tidelog.config import at_least, between, describe, one_of, parse_config, setting
+from tidelog.config import DynamicBrokerConfig, TopicConfig, at_least, between, describe, one_of, parse_config, setting
 from tidelog.errors import ConfigError
 
 

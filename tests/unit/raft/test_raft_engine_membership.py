@@ -155,6 +155,45 @@ def test_change_of_voters_ends_with_the_leadership_and_not_with_its_time(new_eng
     asyncio.run(run())
 
 
+def test_voter_that_starts_again_at_another_address_is_found_by_all(
+    new_engines: Engines, wait_until: WaitUntil
+) -> None:
+    async def run() -> None:
+        async with new_engines(3, FAST, others=1) as cluster:
+            leader = await cluster.settled_leader()
+            await commit(leader, b"before")
+            moved = next(i for i, p in cluster.running.items() if p is not leader)
+            await cluster.stop(moved)
+            cluster.addresses[moved] = cluster.addresses.pop(4)
+            again = await cluster.start(moved)
+            await wait_until(
+                lambda: all(
+                    p.listener.voters.address(moved) == cluster.addresses[moved] for p in cluster.running.values()
+                )
+            )
+            leader = await cluster.leader()
+            await commit(leader, b"after")
+            await wait_until(lambda: again.listener.payloads == [b"before", b"after"])
+            voters = {v.replica_id: (v.host, v.port) for v in leader.engine.describe().voters}
+            assert voters == cluster.addresses
+
+    asyncio.run(run())
+
+
+def test_sole_voter_that_starts_again_at_another_address_writes_it_down(
+    new_engines: Engines, wait_until: WaitUntil
+) -> None:
+    async def run() -> None:
+        async with new_engines(1, FAST, others=1) as cluster:
+            await cluster.settled_leader()
+            await cluster.stop(1)
+            cluster.addresses[1] = cluster.addresses.pop(2)
+            again = await cluster.start(1)
+            await wait_until(lambda: again.listener.voters.address(1) == cluster.addresses[1])
+
+    asyncio.run(run())
+
+
 def test_leadership_is_handed_over_on_request(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(3, FAST) as cluster:
@@ -214,5 +253,25 @@ def test_voter_that_has_lost_its_disk_is_refused_until_it_is_removed(
             await leader.engine.add_voter(voter_of(cluster, lost), 10_000)
             voters = {v.replica_id: v.directory_id for v in leader.engine.describe().voters}
             assert voters[lost] == again.engine.directory_id
+
+    asyncio.run(run())
+
+
+def test_controller_with_bootstrap_servers_alone_leads_with_its_log_and_founds_nothing_without(
+    new_engines: Engines, wait_until: WaitUntil
+) -> None:
+    async def run() -> None:
+        async with new_engines(1, FAST) as cluster:
+            await commit(await cluster.settled_leader(), b"x")
+            await cluster.stop(1)
+            alone = {"voters": VoterSet(), "bootstrap": [cluster.addresses[1]]}
+            again = await cluster.start(1, **alone)
+            await wait_until(lambda: again.engine.leader.is_self and again.listener.payloads == [b"x"])
+            await cluster.stop(1)
+            shutil.rmtree(cluster.root / "1")
+            empty = await cluster.start(1, **alone)
+            await asyncio.sleep(4 * FAST.election_timeout_ms / 1000)
+            assert empty.engine.leader.leader_id is None
+            assert empty.listener.entries == []
 
     asyncio.run(run())

@@ -236,10 +236,29 @@ def test_links_follow_the_voters_and_those_who_are_connected(wait_until: Any) ->
     asyncio.run(main())
 
 
+def test_voter_that_is_connected_is_answered_where_it_says_that_it_listens() -> None:
+    async def main() -> None:
+        peers = peers_of()
+        peers.connected(hello(2, bytes(16)))
+        peers.connected(hello(3, bytes(16)))
+        assert linked(peers) == {2: ("two.test", 2), 3: ("three.test", 3)}, "not with the voter's log, or not known"
+        peers.connected(hello(2, LOG_2))
+        assert linked(peers) == {2: ("2.test", 2), 3: ("three.test", 3)}
+        assert peers.address_of(2) == ("two.test", 2), "as the log says"
+        peers.set_voters(VOTERS.with_voter(Voter(2, "late.test", 2, LOG_2)))
+        assert linked(peers)[2] == ("2.test", 2)
+        for directory_id in (bytes(16), LOG_2):
+            peers.disconnected(hello(2, directory_id))
+        assert linked(peers)[2] == ("late.test", 2)
+        await peers.stop()
+
+    asyncio.run(main())
+
+
 def test_bootstrap_address_is_linked_until_it_is_a_known_controllers(wait_until: Any) -> None:
     async def main() -> None:
         async with Listening(2) as two, Listening(7) as seven:
-            names = Names(two=two.port, alias=two.port, seven=seven.port, me=seven.port)
+            names = Names(**{"2": two.port}, alias=two.port, seven=seven.port, me=seven.port)
             bootstrap = [("alias.test", 2), ("seven.test", 7), ME.address]
             peers = peers_of(VoterSet(), names=names, bootstrap=bootstrap)
             await wait_until(lambda: bool(two.hellos) and bool(seven.hellos))
@@ -247,11 +266,15 @@ def test_bootstrap_address_is_linked_until_it_is_a_known_controllers(wait_until:
             ask: Message = FollowRequest(1, 0, 0, 0)
             peers.send_to_bootstrap(ask)
             await wait_until(lambda: two.kinds() == seven.kinds() == ["follow_request"])
-            peers.set_voters(VoterSet([Voter(2, "two.test", 2, LOG_2)]))
+            peers.set_voters(VoterSet([Voter(2, "2.test", 2, LOG_2)]))
             await wait_until(lambda: two.hellos[-1].receiver_id == 2)
             peers.send_to_bootstrap(ask)
             await wait_until(lambda: len(seven.kinds()) == 2)
             assert two.kinds() == ["follow_request"]
+            peers.set_voters(VoterSet([Voter(2, "gone.test", 2, LOG_2)]))
+            await wait_until(lambda: two.hellos[-1].receiver_id == ANY_RECEIVER)
+            peers.send_to_bootstrap(ask)
+            await wait_until(lambda: len(two.kinds()) == 2)
             await peers.stop()
 
     asyncio.run(main())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from raft_voter import (
+    FOUR,
     KNOWN,
     ONE,
     THREE,
@@ -11,10 +14,12 @@ from raft_voter import (
     append,
     data,
     leading,
+    remove,
     voter,
     voters_entry,
 )
 
+from tidelog.errors import ErrorCode
 from tidelog_quorum.raft.core import (
     AppendResponse,
     EntryKind,
@@ -22,6 +27,7 @@ from tidelog_quorum.raft.core import (
     FollowRequest,
     Persist,
     Proposed,
+    RequestRefused,
     Tick,
     VoteRequest,
     VoteResponse,
@@ -111,3 +117,75 @@ def test_leader_goes_by_the_first_directory_id_that_a_voter_says() -> None:
     tested.sync()
     tested.ack(3, 5, directory_id=b"another")
     assert tested.leadership.progress[3].match_index == 0
+
+
+# Addresses (KIP-853's UpdateRaftVoter).
+
+ELSEWHERE = ("elsewhere", 9)
+
+
+def with_address(voter_id: int, address: tuple[str, int]) -> VoterSet:
+    known = KNOWN.get(voter_id)
+    assert known is not None
+    return KNOWN.with_voter(replace(known, host=address[0], port=address[1]))
+
+
+def test_leader_updates_the_address_of_a_voter_that_says_another_one() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ELSEWHERE)
+    assert tested.of(VotersChanged) == [VotersChanged(with_address(3, ELSEWHERE), 2)]
+    tested.sync()
+    tested.receive(AppendResponse(3, 1, True, 2, 0, 0, 0), THREE, ELSEWHERE)
+    assert (tested.raft.commit_index, tested.raft.log.last_index) == (2, 2), "it is right now, and counts as before"
+
+
+def test_voter_that_cannot_be_reached_says_its_address_when_it_asks_for_the_log() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    contact_ms = tested.leadership.progress[3].contact_ms
+    tested.now_ms += 10
+    tested.receive(FollowRequest(3, 0, 0, 0), THREE, ELSEWHERE)
+    assert tested.of(VotersChanged) == [VotersChanged(with_address(3, ELSEWHERE), 2)]
+    assert tested.leadership.progress[3].contact_ms == contact_ms, "it does not hear the leader yet"
+
+
+def test_address_of_a_voter_is_only_what_its_own_log_says() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    for directory_id in (b"another", b""):
+        tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), directory_id, ELSEWHERE)
+        tested.receive(FollowRequest(3, 0, 0, 0), directory_id, ELSEWHERE)
+    tested.receive(FollowRequest(4, 0, 0, 0), FOUR, ELSEWHERE)
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, KNOWN.address(3))
+    tested.receive(AppendResponse(2, 1, True, 1, 0, 0, 0), TWO)
+    assert tested.raft.log.last_index == 1
+
+
+def test_address_waits_for_the_change_before_and_the_latest_one_counts() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ELSEWHERE)
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ("on its way", 1))
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ("at last", 2))
+    assert tested.raft.log.last_index == 2
+    remove(tested, 3)
+    assert [r.code for r in tested.of(RequestRefused)] == [ErrorCode.INVALID_REQUEST]
+    tested.sync()
+    tested.ack(2, 2, directory_id=TWO)
+    assert tested.of(VotersChanged) == [VotersChanged(with_address(3, ("at last", 2)), 3)]
+
+
+def test_address_of_a_voter_that_is_removed_is_forgotten() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    remove(tested, 3)
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, ELSEWHERE)
+    tested.sync()
+    tested.ack(2, 2, directory_id=TWO)
+    assert (tested.raft.commit_index, tested.raft.log.last_index) == (2, 2)
+
+
+def test_leader_that_has_moved_updates_its_own_address() -> None:
+    alone = VoterSet([voter(1, ONE)])
+    tested = TestedVoter(voters=alone, directory_id=ONE, address=ELSEWHERE)
+    for _ in range(4):
+        tested.wait(100)
+        tested.sync()
+    assert tested.raft.voters == VoterSet([replace(voter(1, ONE), host="elsewhere", port=9)])
+    assert tested.raft.commit_index == tested.raft.log.last_index == 2

@@ -134,6 +134,7 @@ def _lead(replica: Replica) -> None:
         replica.voters,
         replica.config,
         replica.now_ms,
+        replica.address,
     )
     replica.append(EntryKind.NO_OP, b"")
 

@@ -17,11 +17,13 @@ class Tick:
 class MessageReceived:
     """Another replica's message has arrived. It may be late, doubled or out of order.
 
-    ``directory_id`` is the sender's, as it said when the connection was made; empty when it is not known.
+    ``directory_id`` is the sender's, as it said when the connection was made; empty when it is not known. ``address``
+    is the host and port where it said that it listens.
     """
 
     message: Message
     directory_id: bytes = b""
+    address: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

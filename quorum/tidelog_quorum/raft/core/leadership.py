@@ -39,6 +39,7 @@ class Leadership:
 
     ``start_index`` is the index of the term's no-op: once it is committed, the leader knows the commit index.
     ``progress`` has all other voters, and the observers. ``catch_up`` is the replica that shall become a voter.
+    ``moved`` are voters that listen elsewhere than the voters in force say, with where.
     """
 
     def __init__(
@@ -50,14 +51,17 @@ class Leadership:
         voters: VoterHistory,
         config: RaftConfig,
         now_ms: int,
+        address: tuple[str, int] | None = None,
     ) -> None:
         self.start_index = log.last_index + 1
         self.reads = ReadQueue()
         self.next_heartbeat_ms = now_ms + config.heartbeat_interval_ms
         self.progress: dict[int, Progress] = {}
         self.catch_up: VoterCatchUp | None = None
+        self.moved: dict[int, tuple[str, int]] = {}
         self._node_id = node_id
         self._directory_id = directory_id
+        self._address = address
         self._term = term
         self._log = log
         self._voters = voters
@@ -95,6 +99,18 @@ class Leadership:
                 self.progress[voter.voter_id] = Progress(self._log.last_index + 1, now_ms, voter.directory_id)
         self._voting = [progress for peer, progress in self.progress.items() if peer in voters]
         self._lacks_directories = any(not voter.directory_id for voter in voters)
+        self.moved = {i: address for i, address in self.moved.items() if voters.address(i) not in (None, address)}
+        self.note_address(self._node_id, self._directory_id, self._address)
+
+    def note_address(self, sender_id: int, directory_id: bytes, address: tuple[str, int] | None) -> None:
+        """Note where a voter listens. Only of the voter's own log, by whose directory id it is known."""
+        voter = self._voters.current.get(sender_id)
+        if voter is None or address is None or not directory_id or voter.directory_id != directory_id:
+            return
+        if (voter.host, voter.port) == address:
+            self.moved.pop(sender_id, None)
+        else:
+            self.moved[sender_id] = address
 
     @property
     def lacks_directories(self) -> bool:

@@ -10,6 +10,9 @@
   the voter with most of the log to take over, and follows (thesis 4.2.2).
 - Directory ids that the set lacks are filled in by the leader when it hears them, as a change of its own: the ids
   stay, so the majorities do.
+- So is the address of a voter that says, with the voter's directory id, that it listens elsewhere (KIP-853's
+  UpdateRaftVoter). A voter that nobody can answer any more says so when it asks to be sent the log. That takes a
+  leader, and so a majority without it.
 """
 
 from __future__ import annotations
@@ -62,11 +65,13 @@ def on_remove_requested(replica: Replica, event: RemoveVoterRequested) -> None:
 
 
 def advance(replica: Replica, leader: Leadership) -> None:
-    """Do what has become due: give the vote, give up, fill in directory ids, hand over."""
+    """Do what has become due: give the vote, give up, fill in directory ids, update addresses, hand over."""
     if leader.catch_up is not None:
         _advance_catch_up(replica, leader, leader.catch_up)
     if leader.lacks_directories and _refusal_of_change(replica, leader) is None:
         _fill_in_directories(replica, leader)
+    if leader.moved and _refusal_of_change(replica, leader) is None:
+        _update_addresses(replica, leader)
     if not replica.has_vote and replica.voters_are_settled and replica.commit_index >= leader.start_index:
         _hand_over(replica, leader)
 
@@ -140,6 +145,15 @@ def _fill_in_directories(replica: Replica, leader: Leadership) -> None:
     )
     if filled != voters:
         replica.append_voters(leader, filled)
+
+
+def _update_addresses(replica: Replica, leader: Leadership) -> None:
+    voters = replica.voters.current
+    for voter_id, (host, port) in leader.moved.items():
+        voter = voters.get(voter_id)
+        assert voter is not None, (voter_id, voters)
+        voters = voters.with_voter(replace(voter, host=host, port=port))
+    replica.append_voters(leader, voters)
 
 
 def _hand_over(replica: Replica, leader: Leadership) -> None:

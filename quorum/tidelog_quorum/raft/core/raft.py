@@ -60,10 +60,10 @@ class Raft:
     """One replica, from a start of its process to the end.
 
     ``voters`` is the configured first set; a later one in the log or a snapshot takes its place. Who is none of them
-    follows without a vote. ``hard_state``, ``snapshot`` and ``entries`` are what the disk holds, and ``log_start``
-    the index and term of the entry before the first one: with a snapshot the entries reach at least up to its end, or
-    there are none. ``random_ms`` spreads the election timeouts. All calls come from one thread; ``now_ms`` never
-    falls (an earlier time counts as the latest one seen).
+    follows without a vote. ``address`` is where this replica listens now. ``hard_state``, ``snapshot`` and ``entries``
+    are what the disk holds, and ``log_start`` the index and term of the entry before the first one: with a snapshot the
+    entries reach at least up to its end, or there are none. ``random_ms`` spreads the election timeouts. All calls come
+    from one thread; ``now_ms`` never falls (an earlier time counts as the latest one seen).
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Raft:
         random_ms: RandomMs,
         *,
         directory_id: bytes = b"",
+        address: tuple[str, int] | None = None,
         hard_state: HardState | None = None,
         snapshot: Snapshot | None = None,
         entries: Sequence[Entry] = (),
@@ -88,7 +89,7 @@ class Raft:
             log_start,
         )
         self._replica = Replica(
-            node_id, directory_id, config, random_ms, hard_state or HardState(), snapshot, log, voters, now_ms
+            node_id, directory_id, config, random_ms, hard_state or HardState(), snapshot, log, voters, now_ms, address
         )
         self._replica.begin_election_timer()
         self._restore = snapshot
@@ -199,8 +200,8 @@ class Raft:
                 return [self._on_proposed(event)]
             case Tick():
                 self._on_tick()
-            case MessageReceived(message, directory_id):
-                reception.on_message(replica, message, directory_id)
+            case MessageReceived(message, directory_id, address):
+                reception.on_message(replica, message, directory_id, address)
             case Persisted(sequence):
                 self._on_persisted(sequence)
             case ReadRequested(request_id):

@@ -28,10 +28,12 @@ from tidelog_quorum.raft.core.messages import (
 from tidelog_quorum.raft.core.replica import Replica
 
 
-def on_message(replica: Replica, message: Message, directory_id: bytes) -> None:
-    """Take another replica's message to the rules for it; ``directory_id`` is the sender's."""
+def on_message(replica: Replica, message: Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
+    """Take another replica's message to the rules for it; ``directory_id`` and ``address`` are the sender's."""
     if message.sender_id == replica.node_id:
         return
+    if isinstance(replica.role, Leadership):
+        replica.role.note_address(message.sender_id, directory_id, address)
     match message:
         case AppendRequest() | SnapshotRequest() | TimeoutNow():
             _on_leader_message(replica, message)

@@ -69,9 +69,11 @@ class Replica:
         log: RaftLog,
         voters: VoterSet,
         now_ms: int,
+        address: tuple[str, int] | None = None,
     ) -> None:
         self.node_id = node_id
         self.directory_id = directory_id
+        self.address = address
         self.config = config
         self.hard_state = hard_state
         self.snapshot = snapshot

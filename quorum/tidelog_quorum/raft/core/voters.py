@@ -43,6 +43,11 @@ class VoterSet:
         """Return a voter, or None."""
         return self._voters.get(voter_id)
 
+    def address(self, voter_id: int) -> tuple[str, int] | None:
+        """Return where a voter listens; None when it is none."""
+        voter = self._voters.get(voter_id)
+        return None if voter is None else (voter.host, voter.port)
+
     def is_voter(self, voter_id: int, directory_id: bytes) -> bool:
         """Return whether a replica with this log is a voter; an unknown directory id on either side matches any."""
         voter = self._voters.get(voter_id)
