@@ -354,7 +354,7 @@ class SimulatedCluster:
         known = None if node.raft is None else node.raft.voters.get(to)
         receiver = self.nodes.get(to)
         heard, directory_id = node.heard.get(to, (None, b""))
-        is_heard = known is not None and directory_id and known.directory_id == directory_id
+        is_heard = node.raft is not None and node.raft.voters.is_voter(to, directory_id)
         addresses = [(known.host, known.port) if known else None, heard if is_heard else None]
         if known is None or receiver is None or receiver.address in addresses:
             self.post(Letter(node_id, to, message, node.disk.directory_id, node.address))

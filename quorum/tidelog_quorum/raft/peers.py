@@ -3,7 +3,8 @@
 There is a link to every voter, to every bootstrap address where no voter is as far as is known, and back to every
 replica without a vote while it is connected. Links to voters follow the voter set; but a voter that is connected, with
 the metadata log that has the vote, is answered where it says that it listens: it may have moved, and a replica that has
-yet to learn so from the log must be able to answer whoever sends it the log. Each controller says hello with its
+yet to learn so from the log must be able to answer whoever sends it the log. While a voter's log is not known, as from
+a controller's own file, whoever has its id is believed. Each controller says hello with its
 cluster, id, directory id and address; one of another cluster, one that is not the receiver that was meant, and one that
 has begun with a new metadata log under the id of a voter are refused with an error that says so.
 """
@@ -185,8 +186,9 @@ class Peers:
 
     def _address_of_voter(self, voter: Voter) -> tuple[str, int]:
         caller = self._callers.get(voter.voter_id)
-        is_itself = caller is not None and bool(voter.directory_id) and caller.directory_id == voter.directory_id
-        return caller.address if caller is not None and is_itself else (voter.host, voter.port)
+        if caller is not None and self.voters.is_voter(voter.voter_id, caller.directory_id):
+            return caller.address
+        return voter.host, voter.port
 
     def _follow_bootstrap(self) -> None:
         voters = {(voter.host, voter.port) for voter in self.voters}

@@ -241,9 +241,9 @@ def test_voter_that_is_connected_is_answered_where_it_says_that_it_listens() -> 
         peers = peers_of()
         peers.connected(hello(2, bytes(16)))
         peers.connected(hello(3, bytes(16)))
-        assert linked(peers) == {2: ("two.test", 2), 3: ("three.test", 3)}, "not with the voter's log, or not known"
+        assert linked(peers) == {2: ("two.test", 2), 3: ("3.test", 3)}, "2 has not the voter's log, 3's is not known"
         peers.connected(hello(2, LOG_2))
-        assert linked(peers) == {2: ("2.test", 2), 3: ("three.test", 3)}
+        assert linked(peers) == {2: ("2.test", 2), 3: ("3.test", 3)}
         assert peers.address_of(2) == ("two.test", 2), "as the log says"
         peers.set_voters(VOTERS.with_voter(Voter(2, "late.test", 2, LOG_2)))
         assert linked(peers)[2] == ("2.test", 2)
