@@ -8,10 +8,12 @@ large entry says is read in another thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from tidelog.errors import TidelogError
 from tidelog_quorum.raft.core import Entry, EntryKind
 from tidelog_quorum.raft.core.commands import Commit, ReadReady, RestoreSnapshot
 from tidelog_quorum.raft.core.messages import Snapshot
@@ -25,6 +27,8 @@ _MAX_ENTRIES_AT_ONCE = 32
 _MAX_BYTES_AT_ONCE = 16 * 1024
 _LARGE_ENTRY_BYTES = 32 * 1024
 """Some thousand metadata records, or five milliseconds."""
+_NEWER_SNAPSHOT_S = 10.0
+"""How long after a snapshot's file was replaced the core may take to say by which."""
 
 
 class Delivery:
@@ -57,6 +61,7 @@ class Delivery:
         self._task: asyncio.Task[None] | None = None
         self._restored = asyncio.Event()
         self._restored.set()
+        self._snapshot_came = asyncio.Event()
 
     @property
     def is_restoring(self) -> bool:
@@ -69,6 +74,7 @@ class Delivery:
             self._waiting.extend(item.entries)
         else:
             self._waiting.append(item)
+            self._snapshot_came.set()
         if self._task is not None:
             return
         self._give_slice()
@@ -167,16 +173,42 @@ class Delivery:
 
     async def _restore(self, snapshot: Snapshot) -> None:
         self._restored.clear()
-        apply = await call_in_thread("raft-restore", self._read, snapshot)
+        try:
+            apply = await call_in_thread("raft-restore", self._read, snapshot)
+        except TidelogError as error:
+            if not isinstance(error.__cause__, FileNotFoundError) or not await self._is_replaced(snapshot):
+                raise
+            return
         apply()
         self.position = snapshot.last_index, snapshot.last_term
         self.voters = snapshot.voters
         self.bytes_since_snapshot = 0
         self._restored.set()
 
+    async def _is_replaced(self, snapshot: Snapshot) -> bool:
+        """Wait for the snapshot that has taken the place of this one on the disk; it is the next to be restored.
+
+        What is between the two is in the newer one; reads that the older one was to answer are answered after it.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NEWER_SNAPSHOT_S):
+                while not (newer := [i for i in self._waiting if _is_newer(i, snapshot)]):
+                    self._snapshot_came.clear()
+                    await self._snapshot_came.wait()
+            position = self._waiting.index(newer[0])
+            passed = [self._waiting.popleft() for _ in range(position)]
+            reads = [item for item in passed if isinstance(item, ReadReady)]
+            self._waiting = deque([self._waiting[0], *reads, *list(self._waiting)[1:]])
+            return True
+        return False
+
     def _read(self, snapshot: Snapshot) -> Callable[[], None]:
         chunks = read_snapshot(self._directory, snapshot)
         return self._listener.read_snapshot(snapshot.last_index, snapshot.last_term, chunks)
+
+
+def _is_newer(item: Entry | RestoreSnapshot | ReadReady, snapshot: Snapshot) -> bool:
+    return isinstance(item, RestoreSnapshot) and item.snapshot.last_index > snapshot.last_index
 
 
 def _committed(entry: Entry) -> CommittedEntry:
