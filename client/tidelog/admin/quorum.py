@@ -81,7 +81,9 @@ class QuorumAdminConfig:
     """
 
     bootstrap_servers: tuple[str, ...] = setting((), doc="Nodes to ask for the controllers, as host:port,host:port.")
-    bootstrap_controllers: tuple[str, ...] = setting((), doc="Controllers to ask first, as host:port,host:port.")
+    bootstrap_controllers: tuple[str, ...] = setting(
+        (), doc="Controllers to ask instead of nodes, as host:port,host:port."
+    )
     client_id: str = setting("tidelog", doc="Names this client to the controllers.")
     request_timeout_ms: int = setting(30_000, doc="How long an operation may take.", check=at_least(1))
 

@@ -142,7 +142,7 @@ def _check_index(index: OffsetIndexFile | TimeIndexFile) -> Iterator[Finding]:
     problems = index.finish()
     yield from problems
     if not problems:
-        yield Note(index.path, f"{len(index)} entries, all as {segment.name} has them")
+        yield Note(index.path, f"entries: {len(index)}, all as {segment.name} has them")
 
 
 def _dump_small(file: LogFile) -> Iterator[Finding]:

@@ -34,13 +34,11 @@ _DONE_WITH_PROBLEMS = 1
 
 Files = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="FILE|DIR...", exists=True, help="Files of a log, partitions' directories, log directories."
-    ),
+    typer.Argument(metavar="PATH", exists=True, help="Files of a log, partitions' directories, log directories."),
 ]
 Directories = Annotated[
     list[Path],
-    typer.Argument(metavar="DIR...", exists=True, file_okay=False, help="Partitions' directories or log directories."),
+    typer.Argument(metavar="DIR", exists=True, file_okay=False, help="Partitions' directories or log directories."),
 ]
 
 
