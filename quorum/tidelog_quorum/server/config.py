@@ -70,7 +70,7 @@ class QuorumConfig(ControllerConfig):
     controller_quorum_heartbeat_interval_ms: int = setting(
         0,
         check=at_least(0),
-        doc="How often a leader shows its followers that it lives; 0: four times in an election timeout.",
+        doc="How often a leader shows its followers that it lives; 0: three times in an election timeout.",
     )
     controller_quorum_append_max_bytes: int = _setting_of(RaftConfig, "max_append_bytes")
     controller_quorum_append_max_inflight: int = _setting_of(RaftConfig, "max_inflight_appends")
@@ -122,7 +122,7 @@ class QuorumConfig(ControllerConfig):
         return RaftConfig(
             election_timeout_ms=self.controller_quorum_election_timeout_ms,
             heartbeat_interval_ms=self.controller_quorum_heartbeat_interval_ms
-            or self.controller_quorum_election_timeout_ms // 4,
+            or self.controller_quorum_election_timeout_ms // 3,
             max_append_bytes=self.controller_quorum_append_max_bytes,
             max_inflight_appends=self.controller_quorum_append_max_inflight,
             max_inflight_bytes=self.controller_quorum_append_max_inflight_bytes,
