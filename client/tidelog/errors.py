@@ -64,6 +64,7 @@ class ErrorCode(enum.Enum):
     _PURGE_INFLIGHT = _Row(-151, "Purged in flight")
     _FATAL = _Row(-150, "Fatal error")
     _AUTO_OFFSET_RESET = _Row(-140, "No offset to reset to")
+    _LOG_TRUNCATION = _Row(-139, "The log was truncated below the position")
     # The protocol's.
     UNKNOWN_SERVER_ERROR = _Row(-1, "The server met an error that it has no name for", grpc_status="INTERNAL")
     NONE = _Row(0, "Success", grpc_status="OK")
@@ -197,6 +198,8 @@ class ErrorCode(enum.Enum):
 
 
 _BY_CODE = {row.code: row for row in ErrorCode}
+OUTAGES = frozenset((ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCode._RESOLVE))
+"""What a client says when no node has answered it in time: a single call fails, and a later one may not."""
 
 _LIBRDKAFKA_NAMES = {
     "UNKNOWN": ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -22,7 +22,7 @@ PICTURE = Path("demo-output/flights.png")
 
 
 def main() -> int:
-    """Run every step; return the exit code, which is 1 if a record is lost or a figure differs."""
+    """Run every step; return the exit code, which is 1 if a record is lost or stored twice, or a figure differs."""
     console = Console(highlight=False)
     try:
         with tempfile.TemporaryDirectory(prefix="tidelog-flights-") as work:
@@ -30,7 +30,7 @@ def main() -> int:
     except (KafkaException, TimeoutError, RuntimeError) as error:
         console.print(f"[red]the demo failed: {error}")
         return 1
-    verdict = "[green]Nothing was lost." if result.passed else "[red]The check failed."
+    verdict = "[green]Nothing was lost, and nothing stored twice." if result.passed else "[red]The check failed."
     console.print(f"{verdict} The picture is in {PICTURE}")
     for difference in result.differing_figures[:10]:
         console.print(f"  {difference}")

@@ -1,4 +1,7 @@
-"""Produces every row, and half-way kills the node that leads most partitions."""
+"""Produces every row, and half-way kills the node that leads most partitions.
+
+The producer is idempotent, as it is by default: what it sends again after the crash is stored once.
+"""
 
 from __future__ import annotations
 

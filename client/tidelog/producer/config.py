@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.cluster.config import MAX_INT32, TrackingConfig
 from tidelog.config import at_least, between, one_of, setting
+from tidelog.errors import ConfigError
 from tidelog.producer.core.partitioner import PARTITIONERS
 
-_NOT_IDEMPOTENT = "there are no idempotent producers yet; a partition has one batch in flight, so its order is kept"
 MISSING = {
-    "enable.idempotence": _NOT_IDEMPOTENT,
-    "max.in.flight": _NOT_IDEMPOTENT,
-    "max.in.flight.requests.per.connection": _NOT_IDEMPOTENT,
     "transactional.id": "there are no transactional producers yet",
     "transaction.timeout.ms": "there are no transactional producers yet",
 }
 """Settings that users of confluent-kafka know, and why they are refused."""
+MAX_IDEMPOTENT_IN_FLIGHT = 5
+"""Leaders remember so many batches of a producer."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -29,6 +28,18 @@ class ProducerConfig(TrackingConfig):
         doc="Who must have a record: all (or -1) in-sync replicas, 1 = the leader, 0 = nobody.",
         check=one_of("all", "-1", "1", "0"),
         aliases=("request.required.acks",),
+    )
+    enable_idempotence: bool = setting(
+        True,
+        doc="Whether each record is stored exactly once and in order, whatever is sent again. Needs acks=all, retries "
+        "and at most 5 requests in flight; where a setting rules that out and this one is not given, it is false.",
+    )
+    max_in_flight_requests_per_connection: int = setting(
+        MAX_IDEMPOTENT_IN_FLIGHT,
+        doc="The most batches of a partition that are sent and not yet answered. Without idempotence never more than "
+        "one is, so that their order is kept.",
+        check=between(1, 1_000_000),
+        aliases=("max.in.flight",),
     )
     linger_ms: float = setting(
         5.0,
@@ -77,6 +88,30 @@ class ProducerConfig(TrackingConfig):
         "with _random, records without a key go to one random partition per batch.",
         check=one_of(*PARTITIONERS),
     )
+
+    def resolve_idempotence(self, is_asked_for: bool) -> ProducerConfig:
+        """Return the settings with ``enable_idempotence`` as the others allow it (KIP-679).
+
+        Raises:
+            ConfigError: it ``is_asked_for`` by its own key, and another setting rules it out.
+        """
+        conflict = self._conflict() if self.enable_idempotence else None
+        if conflict is None:
+            return self
+        if is_asked_for:
+            raise ConfigError(f'configuration "enable.idempotence" needs {conflict}')
+        return replace(self, enable_idempotence=False)
+
+    def _conflict(self) -> str | None:
+        if self.acks not in ("all", "-1"):
+            return f'"acks" to be all, not {self.acks}'
+        if self.retries == 0:
+            return '"retries" to be at least 1, not 0'
+        in_flight = self.max_in_flight_requests_per_connection
+        if in_flight > MAX_IDEMPOTENT_IN_FLIGHT:
+            limit = MAX_IDEMPOTENT_IN_FLIGHT
+            return f'"max.in.flight.requests.per.connection" to be at most {limit}, not {in_flight}'
+        return None
 
     @property
     def level(self) -> int | None:

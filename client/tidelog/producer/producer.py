@@ -37,7 +37,9 @@ class Producer:
 
     ``produce()`` returns at once. Callbacks are called by :meth:`poll`, :meth:`flush` and :meth:`close` on the thread
     that calls these, and may call any of them. Records of one partition are stored, and reported, in the order of
-    ``produce()``. A child process made by fork needs a producer of its own.
+    ``produce()``, each once unless ``enable.idempotence`` is false. One that was reported as failed with _MSG_TIMED_OUT
+    or _PURGE_INFLIGHT may be stored all the same, once and in its place; the report's sentence says where that is
+    possible. A child process made by fork needs a producer of its own.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -52,7 +54,8 @@ class Producer:
         if self._on_delivery is not None and not callable(self._on_delivery):
             raise TypeError(f"on_delivery must be callable, not {type(self._on_delivery).__name__}")
         refuse_missing(settings, MISSING)
-        self._config = parse_config(ProducerConfig, settings)
+        parsed = parse_config(ProducerConfig, settings)
+        self._config = parsed.resolve_idempotence("enable.idempotence" in settings)
         self._cluster = self._config.cluster_client()
         monitor = Monitor()
         self._lock = monitor.lock
@@ -99,7 +102,8 @@ class Producer:
         Raises:
             BufferError: the queue is full: ``poll()`` and try again.
             KafkaException: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION; INVALID_TIMESTAMP; _INVALID_ARG for a topic without a
-                name; _DESTROY when closed; _STATE in a child of the process that made the producer.
+                name; _DESTROY when closed; _FATAL after an error whose ``fatal()`` is true: make another producer;
+                _STATE in a child of the process that made the producer.
             TypeError: an argument is of the wrong type, as a key that is neither text, bytes nor None.
         """
         if type(value) is not bytes and value is not None:
@@ -196,6 +200,8 @@ def _limits(config: ProducerConfig) -> AccumulatorLimits:
         message_timeout_ms=config.message_timeout_ms,
         propagation_max_ms=config.topic_metadata_propagation_max_ms,
         retries=config.retries,
+        idempotent=config.enable_idempotence,
+        max_in_flight=config.max_in_flight_requests_per_connection,
         compression=config.compression_type,
         compression_level=config.level,
         partitioner=config.partitioner,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.producer.core import Batch, BatchAcknowledged, BatchFailed, Send
+from tidelog.producer.core import REFUSALS, Batch, BatchAcknowledged, BatchFailed, Send
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
 
@@ -16,11 +16,11 @@ ACKS = {"all": pb.ACKS_ALL, "-1": pb.ACKS_ALL, "1": pb.ACKS_LEADER, "0": pb.ACKS
 LearnLeader = Callable[[str, int, LeaderIdAndEpoch], bool]
 
 
-async def encode_batches(batches: Sequence[Batch], *, in_thread: bool) -> list[bytes]:
+async def encode_batches(send: Send, *, in_thread: bool) -> list[bytes]:
     """Return the batches as bytes; ``in_thread`` keeps the compression of large ones off the event loop."""
-    if in_thread and any(batch.encoded is None for batch in batches):
-        return await asyncio.to_thread(lambda: [batch.encode() for batch in batches])
-    return [batch.encode() for batch in batches]
+    if in_thread and not all(batch.is_encoded for batch in send.batches):
+        return await asyncio.to_thread(_encode, send)
+    return _encode(send)
 
 
 def produce_request(
@@ -38,12 +38,15 @@ def produce_request(
 
 
 def outcomes(
-    send: Send, response: pb.ProduceResponse, learn_leader: LearnLeader
+    send: Send, response: pb.ProduceResponse, learn_leader: LearnLeader, *, is_first: bool = True
 ) -> list[BatchAcknowledged | BatchFailed]:
-    """Return what the answer says of each batch; one that it leaves out has failed."""
+    """Return what the answer says of each batch; one that it leaves out has failed.
+
+    ``is_first`` is false when the request was sent before, with an outcome that is not known.
+    """
     results = {(t.name, p.index): p for t in response.topics for p in t.partitions}
     return [
-        _outcome(batch, attempt, results.get((batch.topic, batch.partition)), learn_leader)
+        _outcome(batch, attempt, results.get((batch.topic, batch.partition)), learn_leader, is_first)
         for batch, attempt in zip(send.batches, send.attempts, strict=True)
     ]
 
@@ -59,7 +62,7 @@ def failures(send: Send, error: TidelogError) -> list[BatchAcknowledged | BatchF
 
 
 def _outcome(
-    batch: Batch, attempt: int, result: pb.ProducePartitionResult | None, learn_leader: LearnLeader
+    batch: Batch, attempt: int, result: pb.ProducePartitionResult | None, learn_leader: LearnLeader, is_first: bool
 ) -> BatchAcknowledged | BatchFailed:
     if result is None:
         text = f"the answer to a produce request says nothing of {batch.topic}-{batch.partition}"
@@ -67,4 +70,9 @@ def _outcome(
     if not result.HasField("error"):
         return BatchAcknowledged(batch.batch_id, attempt, result.base_offset, result.log_append_time_ms)
     is_news = result.HasField("current_leader") and learn_leader(batch.topic, batch.partition, result.current_leader)
-    return BatchFailed(batch.batch_id, attempt, error_for(result.error.code, result.error.message), is_news)
+    error = error_for(result.error.code, result.error.message)
+    return BatchFailed(batch.batch_id, attempt, error, is_news, is_refused=is_first and error.code in REFUSALS)
+
+
+def _encode(send: Send) -> list[bytes]:
+    return [batch.encode(number) for batch, number in zip(send.batches, send.numbers, strict=True)]

@@ -9,15 +9,19 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, assert_never
 
 from tidelog.cluster import ClusterClient, Topic
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.cluster.connections import Connection
+from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
 from tidelog.producer.config import ProducerConfig
 from tidelog.producer.core import (
     Accumulator,
     AskMetadata,
+    AskProducerId,
     BatchAcknowledged,
     BatchFailed,
     Command,
     Event,
+    ProducerIdLearned,
+    ProducerIdRefused,
     Send,
     Settle,
     TopicLearned,
@@ -32,6 +36,10 @@ logger = logging.getLogger(__name__)
 
 _NODE_SHARE = 0.8
 """A node may take this share of request.timeout.ms, so that its answer comes before the client gives up on it."""
+_CUT_OFF = frozenset((ErrorCode.REQUEST_TIMED_OUT, ErrorCode._TRANSPORT))
+"""What is heard of, or from, a leader that cannot reach the others, nor hear that it leads no more."""
+_ID_ATTEMPT_MS = 5_000
+"""One node may take so long over a producer id before the next is asked."""
 
 
 class Sender:
@@ -56,6 +64,7 @@ class Sender:
         self._awake = asyncio.Event()
         self._wanted_topics: set[str] = set()
         self._refresher: asyncio.Task[None] | None = None
+        self._identifier: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
         self._ager: asyncio.Task[None] | None = None
 
@@ -79,7 +88,7 @@ class Sender:
                 "the producer ends with %d records that are not acknowledged: flush() or close() waits for them",
                 self._accumulator.count,
             )
-        tasks = [t for t in (self._main, self._ager, self._refresher, *self._tasks) if t is not None]
+        tasks = [t for t in (self._main, self._ager, self._refresher, self._identifier, *self._tasks) if t is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -120,6 +129,8 @@ class Sender:
                     self._report(command)
                 case AskMetadata():
                     self._ask_metadata(command.topics)
+                case AskProducerId():
+                    self._ask_producer_id()
                 case _:
                     assert_never(command)
 
@@ -143,23 +154,34 @@ class Sender:
         except Exception as error:  # the outermost loop of this task: the batches must be settled
             logger.exception("a produce request to node %d failed", send.node_id)
             events = failures(send, error_for(ErrorCode._FAIL, f"the producer failed: {error!r}"))
+        if any(isinstance(event, BatchFailed) and event.error.code in _CUT_OFF for event in events):
+            self._cluster.doubt(send.node_id)
         self._handle(events)
 
     async def _exchange(self, send: Send) -> list[BatchAcknowledged | BatchFailed]:
-        batches = send.batches
-        encoded = await encode_batches(batches, in_thread=self._config.compression_type != "none")
         timeout_ms = self._config.request_timeout_ms
-        request = produce_request(batches, encoded, self._acks, int(timeout_ms * _NODE_SHARE))
+        timeout_s = timeout_ms / 1000
         waits = self._acks != pb.ACKS_NONE
+        # Begun at once, so that batches of several requests are compressed at the same time.
+        encoding = asyncio.ensure_future(self._request(send, int(timeout_ms * _NODE_SHARE)))
+        is_first = True
         try:
             stream = await self._stream(send.node_id)
-            response = await stream.send(request, timeout_ms / 1000, wait=waits)
+            response = await stream.send(encoding, timeout_s, wait=waits)
         except StreamRefusedError:
+            is_first = False
+            request = await encoding
             connection = self._cluster.connection(send.node_id)
-            response = await connection.call(lambda c: c.log.Produce(request, timeout=timeout_ms / 1000))
+            response = await connection.call(lambda c: c.log.Produce(request, timeout=timeout_s))
+        finally:
+            encoding.cancel()
         if not waits:
             return unconfirmed(send)
-        return outcomes(send, response, self._cluster.learn_leader)
+        return outcomes(send, response, self._cluster.learn_leader, is_first=is_first)
+
+    async def _request(self, send: Send, timeout_ms: int) -> pb.ProduceRequest:
+        encoded = await encode_batches(send, in_thread=self._config.compression_type != "none")
+        return produce_request(send.batches, encoded, self._acks, timeout_ms)
 
     async def _stream(self, node_id: int) -> NodeStream:
         stream = self._streams.get(node_id)
@@ -174,6 +196,27 @@ class Sender:
         self._wanted_topics |= topics
         if self._refresher is None or self._refresher.done():
             self._refresher = asyncio.create_task(self._refresh_wanted(), name="producer-metadata")
+
+    def _ask_producer_id(self) -> None:
+        if self._identifier is None or self._identifier.done():
+            self._identifier = asyncio.create_task(self._identify(), name="producer-id")
+
+    async def _identify(self) -> None:
+        attempt = 0
+        while self._accumulator.wants_producer_id:
+            try:
+                response = await self._cluster.ask_any(_init_producer_id, attempt_ms=_ID_ATTEMPT_MS)
+            except TidelogError as error:
+                if not error.code.retriable and error.code not in OUTAGES:
+                    logger.error("the producer cannot be used, it gets no producer id: %s", error)
+                    self._handle([ProducerIdRefused(error)])
+                    return
+                logger.warning("the producer gets no producer id yet: %s", error)
+            else:
+                self._handle([ProducerIdLearned(response.producer_id, response.producer_epoch)])
+                return
+            attempt += 1
+            await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
 
     async def _refresh_old(self) -> None:
         while True:
@@ -209,4 +252,11 @@ def _topic_event(name: str, topic: Topic | None) -> Event:
     if topic.error is not None:
         return TopicRefused(name, error_for(topic.error.error_code(), topic.error.str()))
     available = tuple(p.index for p in topic.partitions.values() if p.leader_id >= 0)
-    return TopicLearned(name, len(topic.partitions), available)
+    return TopicLearned(name, len(topic.partitions), available, topic.topic_id)
+
+
+async def _init_producer_id(connection: Connection, timeout_s: float) -> pb.InitProducerIdResponse:
+    response: pb.InitProducerIdResponse = await connection.log.InitProducerId(
+        pb.InitProducerIdRequest(), timeout=timeout_s
+    )
+    return response

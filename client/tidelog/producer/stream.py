@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 
 import grpc.aio
 
@@ -38,8 +39,12 @@ class NodeStream:
         """Whether it has failed: a new one must be opened."""
         return self._failure is not None
 
-    async def send(self, request: pb.ProduceRequest, timeout_s: float, *, wait: bool = True) -> pb.ProduceResponse:
+    async def send(
+        self, request: Awaitable[pb.ProduceRequest], timeout_s: float, *, wait: bool = True
+    ) -> pb.ProduceResponse:
         """Send a request and wait for its answer; with ``wait`` false the answer is empty and not waited for.
+
+        Requests leave in the order of the calls, also when an earlier one is ready later.
 
         Raises:
             TidelogError: the transport's error. No answer within ``timeout_s`` breaks the stream: the node may be
@@ -51,7 +56,7 @@ class NodeStream:
         correlation_id, answer = self._register()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._write(pb.ProduceStreamRequest(correlation_id=correlation_id, request=request))
+                await self._write(correlation_id, request)
                 return await answer if wait else pb.ProduceResponse()
         except TimeoutError:
             text = f"{self.address} did not answer a produce request within {timeout_s * 1000:g} ms"
@@ -67,10 +72,16 @@ class NodeStream:
         Without it the requests that nobody waits for (acks=0) would be dropped with the stream.
         """
         if self._failure is None and not self._answers:
-            with contextlib.suppress(TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            try:
                 async with asyncio.timeout(_FINISH_TIMEOUT_S):
                     await self._call.done_writing()
-                    await self._reader
+                    await asyncio.wait((self._reader,))
+            except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                pass
+            except asyncio.CancelledError:
+                # Also what gRPC raises here when a request was given up while it was written.
+                if _is_cancelled():
+                    raise
         await self.close()
 
     async def close(self) -> None:
@@ -87,8 +98,9 @@ class NodeStream:
         self._answers[correlation_id] = answer
         return correlation_id, answer
 
-    async def _write(self, message: pb.ProduceStreamRequest) -> None:
+    async def _write(self, correlation_id: int, request: Awaitable[pb.ProduceRequest]) -> None:
         async with self._write_lock:
+            message = pb.ProduceStreamRequest(correlation_id=correlation_id, request=await request)
             if self._failure is not None:
                 raise self._failure
             try:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,7 +21,7 @@ from tidelog.config import config_key
 from tidelog.config.process import load_properties
 from tidelog.errors import ConfigError
 from tidelog.testing.ports import free_ports
-from tidelog.testing.process import PROPERTIES_FILE, ProcessGroup, ProcessHandle
+from tidelog.testing.process import PROPERTIES_FILE, Place, ProcessGroup, ProcessHandle
 from tidelog.transport.channels import open_channel
 from tidelog.transport.loop import run_sync
 from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeClusterResponse
@@ -29,7 +29,6 @@ from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 
-_HOST = "127.0.0.1"
 _POLL_INTERVAL_S = 0.02
 _CALL_TIMEOUT_S = 1.0
 _QUICK = {
@@ -50,6 +49,7 @@ class LocalCluster:
     first nodes; all others are found. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes
     or to both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`. A node has
     its data in its folder ``data``, and with more than one ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
+    ``place("node", 2)`` and ``place("controller", 1)`` say where a process runs, when not as any of this machine.
 
     Needs ``pip install tidelog[node,quorum]``.
     """
@@ -63,6 +63,7 @@ class LocalCluster:
         *,
         node_ports: Sequence[int] = (),
         log_dirs_per_node: int = 1,
+        place: Callable[[str, int], Place] | None = None,
     ) -> None:
         if controllers < 1 or nodes < 0:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
@@ -72,6 +73,7 @@ class LocalCluster:
         self._data_dir = data_dir
         self._counts = (controllers, nodes)
         self._node_ports = node_ports[:nodes]
+        self._place = place or _on_loopback
         self._log_dirs = ["data", *(f"data-{n}" for n in range(2, log_dirs_per_node + 1))]
         self._group: ProcessGroup | None = None
         self.controllers: dict[int, ProcessHandle] = {}
@@ -115,10 +117,7 @@ class LocalCluster:
 
     def start(self) -> None:
         """Start every process; returns before the cluster is ready. Raises ConfigError for an unknown key."""
-        per_module = {module: _known_settings(module, self._config) for module in _MODULES}
-        unknown = set(self._config) - {key for settings in per_module.values() for key in settings}
-        if unknown:
-            raise ConfigError(f"neither controllers nor nodes know the configuration {', '.join(sorted(unknown))}")
+        per_module = divide_settings(self._config)
         if self._data_dir is None:
             self._data_dir = tempfile.mkdtemp(prefix="tidelog-")
         else:
@@ -147,7 +146,8 @@ class LocalCluster:
             raise RuntimeError("the cluster was not started")
         controller_id = max(self.controllers) + 1
         directory = self.data_dir / f"controller-{controller_id}"
-        handle = ProcessHandle(controller_id, _QUORUM, _HOST, free_ports(1)[0], directory, self._group)
+        [place] = self._places([("controller", controller_id)], {})
+        handle = ProcessHandle(controller_id, _QUORUM, place, directory, self._group)
         bootstrap = ",".join(controller.address for controller in self.controllers.values())
         handle.configure(
             {
@@ -193,18 +193,16 @@ class LocalCluster:
 
     def _configure(self, group: ProcessGroup, per_module: Mapping[str, Mapping[str, object]]) -> None:
         controllers, nodes = self._counts
-        ports = free_ports(controllers + nodes)
-        ports[controllers : controllers + len(self._node_ports)] = self._node_ports
-        voters = _voters(ports[:controllers])
+        names = [("controller", i + 1) for i in range(controllers)] + [("node", i + 1) for i in range(nodes)]
+        places = self._places(names, {("node", i + 1): port for i, port in enumerate(self._node_ports)})
+        voters = _voters(places[:controllers])
         if per_module[_QUORUM].get(_ENGINE) == "pysyncobj":
-            further = {_ENGINE_VOTERS: _voters(free_ports(controllers))}
-            per_module = {**per_module, _QUORUM: {**further, **per_module[_QUORUM]}}
-        for n in range(controllers + nodes):
-            module = _QUORUM if n < controllers else _NODE
-            node_id = n + 1 if n < controllers else n + 1 - controllers
-            kind, target = ("controller", self.controllers) if n < controllers else ("node", self.nodes)
+            engines = [Place(port=port) for port in free_ports(controllers)]
+            per_module = {**per_module, _QUORUM: {_ENGINE_VOTERS: _voters(engines), **per_module[_QUORUM]}}
+        for (kind, node_id), place in zip(names, places, strict=True):
+            module, target = (_QUORUM, self.controllers) if kind == "controller" else (_NODE, self.nodes)
             directory = self.data_dir / f"{kind}-{node_id}"
-            handle = ProcessHandle(node_id, module, _HOST, ports[n], directory, group)
+            handle = ProcessHandle(node_id, module, place, directory, group)
             handle.configure(
                 {
                     "node.id": node_id,
@@ -218,6 +216,15 @@ class LocalCluster:
                 }
             )
             target[node_id] = handle
+
+    def _places(self, names: Sequence[tuple[str, int]], ports: Mapping[tuple[str, int], int]) -> list[Place]:
+        """Return where processes run; those that any port suits get one of ``ports``, or one that is free."""
+        places = [self._place(*name) for name in names]
+        free = iter(free_ports(len(names)))
+        return [
+            place if place.port else dataclasses.replace(place, port=ports.get(name) or next(free))
+            for name, place in zip(names, places, strict=True)
+        ]
 
     def _stop_controlled(self) -> None:
         for group in (self.nodes, self.controllers):
@@ -272,8 +279,21 @@ _QUORUM, _NODE = "tidelog_quorum", "tidelog_node"
 _MODULES = {_QUORUM: ("QuorumConfig", "metadata.log.dir"), _NODE: ("NodeConfig", "log.dirs")}
 
 
-def _voters(ports: Sequence[int]) -> str:
-    return ",".join(f"{index + 1}@{_HOST}:{port}" for index, port in enumerate(ports))
+def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
+    """Return by package what its processes take of ``config``; ConfigError for a key that neither of them knows."""
+    per_module = {module: _known_settings(module, config) for module in _MODULES}
+    unknown = set(config) - {key for settings in per_module.values() for key in settings}
+    if unknown:
+        raise ConfigError(f"neither controllers nor nodes know the configuration {', '.join(sorted(unknown))}")
+    return per_module
+
+
+def _on_loopback(kind: str, node_id: int) -> Place:
+    return Place()
+
+
+def _voters(places: Sequence[Place]) -> str:
+    return ",".join(f"{index + 1}@{place.host}:{place.port}" for index, place in enumerate(places))
 
 
 def _known_settings(module: str, config: Mapping[str, object]) -> dict[str, object]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +17,21 @@ from tidelog.testing import guardian
 PROPERTIES_FILE = "server.properties"
 """The name of a process's configuration in its directory."""
 _LOG_TAIL_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process of a cluster runs, and how it is started there.
+
+    ``port`` 0 is any that is free on this machine. ``wrapper`` is the command that runs the interpreter with its
+    arguments, such as ``nsenter``, under the process id that it was started with; ``launcher`` are the interpreter's
+    arguments before the module's name and those of the module.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    wrapper: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ("-m",)
 
 
 class ProcessGroup:
@@ -45,10 +61,11 @@ class ProcessHandle:
     Not thread-safe: one thread at a time kills, stops or starts a given process.
     """
 
-    def __init__(self, node_id: int, module: str, host: str, port: int, directory: Path, group: ProcessGroup) -> None:
+    def __init__(self, node_id: int, module: str, place: Place, directory: Path, group: ProcessGroup) -> None:
         self.id = node_id
-        self.host = host
-        self.port = port
+        self.host = place.host
+        self.port = place.port
+        self._place = place
         self.directory = directory
         self._module = module
         self._group = group
@@ -107,7 +124,13 @@ class ProcessHandle:
         self._is_ended = False
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module, str(self.properties_path)],
+                [
+                    *self._place.wrapper,
+                    sys.executable,
+                    *self._place.launcher,
+                    self._module,
+                    str(self.properties_path),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -368,8 +368,13 @@ class DirectoryAssignment(_message.Message):
 
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    KEEPS_LOGS_FIELD_NUMBER: _builtins.int
     directory_id: _builtins.bytes
     """16 bytes; 15 zeros and a one for "lost": the broker cannot use any directory for these replicas."""
+    keeps_logs: _builtins.bool
+    """The logs are what they were before these replicas were said to be lost: those of a full disk. Without it a replica
+    that was lost and has a directory again counts as a new and empty one.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DirectoryAssignmentTopic]: ...
     def __init__(
@@ -377,10 +382,11 @@ class DirectoryAssignment(_message.Message):
         *,
         directory_id: _builtins.bytes = ...,
         topics: _abc.Iterable[Global___DirectoryAssignmentTopic] | None = ...,
+        keeps_logs: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "keeps_logs", b"keeps_logs", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

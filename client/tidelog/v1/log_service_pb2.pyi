@@ -280,6 +280,8 @@ class FetchRequest(_message.Message):
     RACK_ID_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
+    FORGOTTEN_TOPICS_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
     """How long to wait for min_bytes; 0 answers at once."""
     min_bytes: _builtins.int
@@ -296,6 +298,14 @@ class FetchRequest(_message.Message):
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchTopic]: ...
+    @_builtins.property
+    def session(self) -> Global___FetchSession:
+        """Absent: the request names all partitions, and the node keeps nothing of it (KIP-227)."""
+
+    @_builtins.property
+    def forgotten_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForgottenTopic]:
+        """Partitions that an incremental request takes out of its session."""
+
     def __init__(
         self,
         *,
@@ -307,14 +317,75 @@ class FetchRequest(_message.Message):
         rack_id: _builtins.str = ...,
         topics: _abc.Iterable[Global___FetchTopic] | None = ...,
         cluster_id: _builtins.str = ...,
+        session: Global___FetchSession | None = ...,
+        forgotten_topics: _abc.Iterable[Global___ForgottenTopic] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica", "session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "isolation_level", b"isolation_level", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "rack_id", b"rack_id", "replica", b"replica", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "forgotten_topics", b"forgotten_topics", "isolation_level", b"isolation_level", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "rack_id", b"rack_id", "replica", b"replica", "session", b"session", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
+
+@_typing.final
+class FetchSession(_message.Message):
+    """A node remembers the partitions of a session: a request names those alone that are new or that it
+    asks for otherwise than before, a response those that have something to say (KIP-227).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    ENDS_WAIT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """0: there is none yet. With epoch 0 or -1 the session of this id ends."""
+    epoch: _builtins.int
+    """0: the request names all partitions and asks for a new session. Then 1, 2, ... up to 2147483647,
+    and 1 again, one more with each request. -1: as 0, but no session is wanted any more.
+    """
+    ends_wait: _builtins.bool
+    """The request does nothing but end the wait of the one with the same id and epoch, which is answered
+    with what is there.
+    """
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        ends_wait: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_wait", b"ends_wait", "epoch", b"epoch", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchSession: _TypeAlias = FetchSession  # noqa: Y015
+
+@_typing.final
+class ForgottenTopic(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgottenTopic: _TypeAlias = ForgottenTopic  # noqa: Y015
 
 @_typing.final
 class ReplicaState(_message.Message):
@@ -415,16 +486,26 @@ class FetchResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.int
+    """The session to go on with; 0: the node keeps none."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchTopicResult]: ...
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH: begin again with all partitions."""
+
     def __init__(
         self,
         *,
         topics: _abc.Iterable[Global___FetchTopicResult] | None = ...,
+        error: _common_pb2.Error | None = ...,
+        session_id: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "session_id", b"session_id", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -466,12 +547,15 @@ class FetchPartitionResult(_message.Message):
     CURRENT_LEADER_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     ABORTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    PREFERRED_READ_REPLICA_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     high_watermark: _builtins.int
     last_stable_offset: _builtins.int
     log_start_offset: _builtins.int
     records: _builtins.bytes
     """Whole record batches; the first may begin before fetch_offset."""
+    preferred_read_replica: _builtins.int
+    """The replica that the reader is to read from, for a while (KIP-392); there are no records then."""
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     @_builtins.property
@@ -498,12 +582,15 @@ class FetchPartitionResult(_message.Message):
         current_leader: _common_pb2.LeaderIdAndEpoch | None = ...,
         records: _builtins.bytes = ...,
         aborted_transactions: _abc.Iterable[Global___AbortedTransaction] | None = ...,
+        preferred_read_replica: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_preferred_read_replica", b"_preferred_read_replica", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error", b"error", "preferred_read_replica", b"preferred_read_replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted_transactions", b"aborted_transactions", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error", b"error", "high_watermark", b"high_watermark", "index", b"index", "last_stable_offset", b"last_stable_offset", "log_start_offset", b"log_start_offset", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_preferred_read_replica", b"_preferred_read_replica", "aborted_transactions", b"aborted_transactions", "current_leader", b"current_leader", "diverging_epoch", b"diverging_epoch", "error", b"error", "high_watermark", b"high_watermark", "index", b"index", "last_stable_offset", b"last_stable_offset", "log_start_offset", b"log_start_offset", "preferred_read_replica", b"preferred_read_replica", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__preferred_read_replica: _TypeAlias = _typing.Literal["preferred_read_replica"]  # noqa: Y015
+    _WhichOneofArgType__preferred_read_replica: _TypeAlias = _typing.Literal["_preferred_read_replica", b"_preferred_read_replica"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__preferred_read_replica) -> _WhichOneofReturnType__preferred_read_replica | None: ...
 
 Global___FetchPartitionResult: _TypeAlias = FetchPartitionResult  # noqa: Y015
 

@@ -286,10 +286,21 @@ class LocalLog:
         return self._is_closed
 
     def close_files(self) -> None:
-        """Close all files; the log cannot be used afterwards."""
+        """Close all files; the log cannot be used afterwards.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR, the first of the disk's errors; all are closed.
+        """
         self._is_closed = True
+        failure: TidelogError | None = None
         for segment in self.segments:
-            segment.close()
+            try:
+                with storage_errors("Closing", segment.path):
+                    segment.close()
+            except TidelogError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _save_indexes(self) -> None:
         unsaved = [segment for segment in self.segments if segment.has_unsaved_indexes]

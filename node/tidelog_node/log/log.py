@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import LeaderEpoch
+from tidelog.records import parse_header
 from tidelog_node.log.appending import Appender
 from tidelog_node.log.appends import AppendInfo
 from tidelog_node.log.config import LogConfig
@@ -141,8 +142,9 @@ class PartitionLog(LogReader):
     def append_as_follower(self, records: Buffer, now_ms: int = 0) -> AppendInfo:
         """Append whole batches as the leader has them; the first may begin above ``log_end_offset``, after compaction.
 
-        All are checked before the first is written. Where a segment ends between them, an error of the disk can
-        leave the earlier ones appended. ``now_ms`` decides about rolling where batches have no timestamps.
+        All are checked before the first is written. Of the first one a part may lie below the start of an empty log.
+        Where a segment ends between them, an error of the disk can leave the earlier ones appended. ``now_ms`` decides
+        about rolling where batches have no timestamps.
 
         Raises:
             CorruptRecordError: a batch is torn or changed, below the end of the one before, or of an epoch before its
@@ -151,7 +153,10 @@ class PartitionLog(LogReader):
         """
         if self._founding is not None:
             self.complete_founding()
-        info = self._appender.append_as_follower(records, now_ms)
+        if self._log_start_offset == self.log_end_offset:
+            info = self._append_first(records, now_ms)
+        else:
+            info = self._appender.append_as_follower(records, now_ms)
         self._appended(now_ms)
         return info
 
@@ -373,6 +378,26 @@ class PartitionLog(LogReader):
         local = self._local
         if local.log_end_offset - local.recovery_point >= local.config.flush_messages:
             self.flush()
+
+    def _append_first(self, records: Buffer, now_ms: int) -> AppendInfo:
+        """Append to an empty log, which may start within the first batch: a leader deleted only some of its records.
+
+        Kafka's UnexpectedAppendOffsetException. The log begins where the batch does, and still starts where it did.
+        """
+        start, header = self._log_start_offset, parse_header(records)
+        if not header.base_offset < start < header.next_offset:
+            return self._appender.append_as_follower(records, now_ms)
+        self.truncate_fully_and_start_at(header.base_offset)
+        try:
+            info = self._appender.append_as_follower(records, now_ms)
+        except TidelogError:
+            if self.failure is None and self.log_end_offset < start:
+                self.truncate_fully_and_start_at(start)
+            raise
+        finally:
+            self._log_start_offset = start
+        self._epochs.truncate_from_start(start)
+        return info
 
     def _reload_producers(self) -> None:
         with storage_errors("Reading the producers of", self.directory):

@@ -24,7 +24,9 @@ _NO_TIME = -1
 class ProducerReplay:
     """Made with the :class:`ProducerStates` of one log, on its thread. Methods raise OSError.
 
-    ``names`` is what the log's directory holds until the first :meth:`load`; None when that is not known.
+    ``names`` is what the log's directory holds until the first :meth:`load`; None when that is not known. What is
+    replayed counts as appended now, by the latest time that the log was told: when it was appended is not known, and a
+    producer whose records have old timestamps would expire at once.
     """
 
     __slots__ = ("_now_ms", "names", "states")
@@ -55,8 +57,9 @@ class ProducerReplay:
 
     def append(self, segment: Segment, header: RecordBatchHeader, batch: Buffer, now_ms: int = _NO_TIME) -> None:
         """Take in a batch that is in the log; ``segment`` holds it and learns of the transaction that it aborts."""
+        self._now_ms = max(self._now_ms, now_ms)
         marker = read_marker(batch) if header.is_control else None
-        ended = self.states.append(header, marker, now_ms)
+        ended = self.states.append(header, marker, self._now_ms)
         if ended is not None:
             if not ended.is_commit:
                 segment.transaction_index.append(AbortedTransaction.of(ended))
@@ -78,6 +81,6 @@ class ProducerReplay:
             if header.producer_id < 0:
                 continue
             marker = read_marker(segment.read_at(position, header.size_in_bytes)) if header.is_control else None
-            ended = self.states.append(header, marker)
+            ended = self.states.append(header, marker, self._now_ms)
             if ended is not None:
                 self.states.complete(ended)

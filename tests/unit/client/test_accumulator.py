@@ -135,12 +135,44 @@ def test_accumulator_retries_in_order_after_the_back_off() -> None:
     assert sends(accumulator.poll(15, leader)) == [first]
 
 
+@pytest.mark.parametrize(
+    ("code", "asks"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, False),
+    ],
+)
+def test_accumulator_asks_who_leads_when_the_leader_may_be_another(code: ErrorCode, asks: bool) -> None:
+    accumulator = make(replace(LIMITS, batch_num_messages=1))
+    put(accumulator, b"a")
+    [batch] = sends(accumulator.poll(0, leader))
+    commands = accumulator.handle(BatchFailed(batch.batch_id, batch.attempts, error_for(code, "")), 5)
+    assert commands == ([AskMetadata(frozenset(["t"]))] if asks else [])
+
+
 def test_accumulator_retries_at_once_when_the_answer_named_the_leader() -> None:
     accumulator = make()
     put(accumulator, b"a")
     [batch] = sends(accumulator.poll(5, leader))
     assert accumulator.handle(BatchFailed(batch.batch_id, batch.attempts, RETRIABLE, leader_known=True), 6) == []
     assert sends(accumulator.poll(6, leader)) == [batch]
+
+
+def test_accumulator_retries_at_once_when_another_node_leads_and_backs_off_from_the_same_one() -> None:
+    """A client that sits out its back-off after a failure finds the new leader that much later (KIP-951)."""
+    accumulator = make()
+    put(accumulator, b"a")
+    [batch] = sends(accumulator.poll(5, leader))
+    accumulator.handle(BatchFailed(batch.batch_id, batch.attempts, RETRIABLE), 6)
+    assert sends(accumulator.poll(7, leader)) == []
+    assert sends(accumulator.poll(7, lambda t, p: None)) == []
+    [send] = accumulator.poll(7, lambda t, p: 2)
+    assert isinstance(send, Send)
+    assert (send.node_id, send.batches) == (2, [batch])
+    accumulator.handle(BatchFailed(batch.batch_id, batch.attempts, RETRIABLE), 8)
+    assert sends(accumulator.poll(9, lambda t, p: 2)) == []
+    assert sends(accumulator.poll(18, lambda t, p: 2)) == [batch]
 
 
 @pytest.mark.parametrize(("error", "retries"), [(FATAL, 1_000), (RETRIABLE, 0)])
@@ -150,7 +182,7 @@ def test_accumulator_gives_up_on_a_final_error_and_when_retries_are_used_up(
     accumulator = make(replace(LIMITS, retries=retries))
     put(accumulator, b"a", report=print)
     [batch] = sends(accumulator.poll(5, leader))
-    [settle] = accumulator.handle(BatchFailed(batch.batch_id, batch.attempts, error), 6)
+    [settle] = accumulator.handle(BatchFailed(batch.batch_id, batch.attempts, error, is_refused=True), 6)
     assert isinstance(settle, Settle)
     assert (settle.count, settle.error, len(settle.deliveries)) == (1, error, 1)
     assert (accumulator.count, len(accumulator)) == (0, 1)

@@ -13,6 +13,7 @@ import pytest
 
 from tidelog import KafkaError, KafkaException, Message, Producer
 from tidelog.errors import ErrorCode
+from tidelog.records import RecordBatchHeader, iter_headers
 from tidelog.testing import FakeCluster
 
 
@@ -92,14 +93,17 @@ def test_producer_reports_a_final_error_and_goes_on(cluster: FakeCluster, whole_
     assert stored(cluster) == values[1:]
 
 
-def test_producer_repeats_a_batch_whose_answer_was_lost_and_loses_nothing(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_producer_repeats_a_batch_whose_answer_was_lost_and_loses_nothing(
+    cluster: FakeCluster, is_idempotent: bool
+) -> None:
     reports = Reports()
-    with make(cluster) as producer:
+    with make(cluster, enable_idempotence=is_idempotent) as producer:
         cluster.fail_next("Produce", ErrorCode._TRANSPORT, applied=True)
         values = send(producer, 10, reports)
         assert producer.flush(20) == 0
-    assert stored(cluster) == values * 2
-    assert [m.offset() for m in reports.delivered] == list(range(10, 20))
+    assert stored(cluster) == (values if is_idempotent else values * 2)
+    assert [m.offset() for m in reports.delivered] == list(range(10) if is_idempotent else range(10, 20))
 
 
 def test_producer_gives_a_paused_node_up_and_sends_again(cluster: FakeCluster) -> None:
@@ -113,7 +117,7 @@ def test_producer_gives_a_paused_node_up_and_sends_again(cluster: FakeCluster) -
         cluster.resume()
         assert producer.flush(20) == 0
     assert len(reports.delivered) == 6
-    assert list(dict.fromkeys(stored(cluster, 1))) == [b"%d" % n for n in range(5)]
+    assert stored(cluster, 1) == [b"%d" % n for n in range(5)]
 
 
 def test_producer_survives_a_restart_of_the_node(cluster: FakeCluster) -> None:
@@ -363,7 +367,10 @@ def test_producer_finds_new_partitions_when_its_metadata_is_old(cluster: FakeClu
         ({"bootstrap.servers": "a:1", "lingerms": 1}, '"lingerms"; did you mean "linger.ms"'),
         ({"bootstrap.servers": "a:1", "acks": "2"}, '"acks"'),
         ({"bootstrap.servers": "a:1", "compression.type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
-        ({"bootstrap.servers": "a:1", "enable.idempotence": True}, '"enable.idempotence"'),
+        ({"bootstrap.servers": "a:1", "enable.idempotence": True, "acks": "1"}, '"acks" to be all, not 1'),
+        ({"bootstrap.servers": "a:1", "enable.idempotence": True, "retries": 0}, '"retries" to be at least 1'),
+        ({"bootstrap.servers": "a:1", "enable.idempotence": True, "max.in.flight": 6}, "to be at most 5, not 6"),
+        ({"bootstrap.servers": "a:1", "transactional.id": "x"}, "no transactional producers"),
     ],
 )
 def test_producer_refuses_a_configuration_that_it_cannot_follow(config: dict[str, Any], text: str) -> None:
@@ -382,3 +389,124 @@ def test_producer_that_is_forgotten_stops_its_task(cluster: FakeCluster) -> None
     while sender.is_running and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not sender.is_running
+
+
+def headers(cluster: FakeCluster, partition: int = 0) -> list[RecordBatchHeader]:
+    data = cluster._table.partition("t", partition).read(0, 1 << 30, at_least_one=True)
+    return [header for _, header in iter_headers(data)]
+
+
+def test_producer_takes_a_batch_that_is_known_to_be_there_for_delivered(cluster: FakeCluster) -> None:
+    reports = Reports()
+    with make(cluster) as producer:
+        cluster.fail_next("Produce", ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        send(producer, 3, reports)
+        assert producer.flush(20) == 0
+    assert not reports.errors
+    assert [m.offset() for m in reports.delivered] == [None] * 3
+
+
+@pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
+def test_producer_begins_another_epoch_when_the_leader_has_lost_what_it_acknowledged(
+    cluster: FakeCluster, code: ErrorCode
+) -> None:
+    reports = Reports()
+    with make(cluster, batch_num_messages=2, linger_ms=0) as producer:
+        first = send(producer, 4, reports)
+        assert producer.flush(20) == 0
+        cluster.fail_next("Produce", code)
+        second = send(producer, 6, reports)
+        assert producer.flush(20) == 0
+    assert stored(cluster) == [*first, *second]
+    assert not reports.errors
+    numbers = [(h.producer_epoch, h.base_sequence) for h in headers(cluster)]
+    assert numbers == [(0, 0), (0, 2), (1, 0), (1, 2), (1, 4)]
+    assert len({h.producer_id for h in headers(cluster)}) == 1
+
+
+def test_producer_gets_another_id_when_its_epoch_is_refused(cluster: FakeCluster) -> None:
+    reports = Reports()
+    with make(cluster, batch_num_messages=1) as producer:
+        cluster.fail_next("Produce", ErrorCode.INVALID_PRODUCER_EPOCH)
+        values = send(producer, 3, reports)
+        assert producer.flush(20) == 0
+    assert [e.name() for e in reports.errors] == ["INVALID_PRODUCER_EPOCH"]
+    assert not reports.errors[0].fatal()
+    assert stored(cluster) == values[1:]
+    assert [(h.producer_id, h.base_sequence) for h in headers(cluster)] == [(1, 0), (1, 1)]
+
+
+def test_producer_waits_for_a_producer_id(cluster: FakeCluster) -> None:
+    reports = Reports()
+    with make(cluster) as producer:
+        cluster.fail_next("InitProducerId", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=3)
+        values = send(producer, 3, reports)
+        assert producer.flush(20) == 0
+    assert stored(cluster) == values
+    assert cluster.calls("InitProducerId") == 4
+
+
+def test_producer_that_is_there_before_the_cluster_waits_for_it_and_is_of_use(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    reports = Reports()
+    cluster.stop()
+    with make(cluster, request_timeout_ms=1_000) as producer:
+        values = send(producer, 3, reports)
+        wait_for(lambda: "producer id" in caplog.text)
+        cluster.start()
+        assert producer.flush(20) == 0
+    assert reports.errors == []
+    assert stored(cluster) == values
+
+
+@pytest.mark.parametrize("code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION])
+def test_producer_that_gets_no_id_fails_for_good(cluster: FakeCluster, code: ErrorCode) -> None:
+    reports = Reports()
+    with make(cluster) as producer:
+        cluster.fail_next("InitProducerId", code)
+        send(producer, 3, reports)
+        assert producer.flush(20) == 0
+        assert [(e.name(), e.fatal()) for e in reports.errors] == [(code.name, True)] * 3
+        with pytest.raises(KafkaException, match=f"_FATAL: {code.name}") as caught:
+            producer.produce("t", b"v")
+        assert caught.value.error.fatal()
+        assert producer.flush(1) == 0
+    assert stored(cluster) == []
+
+
+def test_producer_stores_nothing_twice_and_keeps_the_order_when_records_time_out_in_a_paused_node(
+    cluster: FakeCluster,
+) -> None:
+    reports = Reports()
+    with make(cluster, message_timeout_ms=400, request_timeout_ms=150, batch_num_messages=1, linger_ms=0) as producer:
+        send(producer, 1, reports)
+        assert producer.flush(20) == 0
+        cluster.pause()
+        for n in range(1, 9):
+            producer.produce("t", b"%d" % n, partition=0, on_delivery=reports)
+        assert producer.flush(20) == 0
+        cluster.resume()
+        for n in range(9, 20):
+            producer.produce("t", b"%d" % n, partition=0, on_delivery=reports)
+        assert producer.flush(20) == 0
+    assert [e.name() for e in reports.errors] == ["_MSG_TIMED_OUT"] * 8
+    assert reports.errors[0].str().endswith("; the batch may be stored")
+    assert "may be stored" not in reports.errors[-1].str()
+    wait_for(lambda: stored(cluster)[-11:] == [b"%d" % n for n in range(9, 20)])
+    numbers = [int(value or b"") for value in stored(cluster)]
+    assert numbers == sorted(set(numbers))
+    assert {0, *range(9, 20)} <= set(numbers)
+
+
+def test_producer_pipelines_full_batches_to_a_leader_that_knows_it(cluster: FakeCluster) -> None:
+    reports = Reports()
+    with make(cluster, batch_num_messages=1, linger_ms=0) as producer:
+        send(producer, 1, reports)
+        assert producer.flush(20) == 0
+        cluster.pause()
+        values = send(producer, 9, reports)
+        wait_for(lambda: sum(b.in_flight for q in producer._accumulator._queues.values() for b in q.sent) == 5)
+        cluster.resume()
+        assert producer.flush(20) == 0
+    assert stored(cluster) == [b"0", *values]

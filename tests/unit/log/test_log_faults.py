@@ -60,6 +60,16 @@ def test_append_takes_the_log_offline_when_its_rest_cannot_be_cut(log, disk, con
     assert (again.log_end_offset, again.recovery.truncated_bytes) == (2, 30)
 
 
+@pytest.mark.parametrize("end", ["close", "delete", "condemn"])
+def test_end_of_a_log_names_the_disk_error_of_a_close(log, disk, batch_of, end):
+    while log.segment_count < 3:
+        log.append_as_leader(batch_of(b"x" * 100), 0, now_ms=0)
+    disk.fail = _failing({"close"}, errno.EIO)
+    with pytest.raises(RefreshMetadataError, match=r"Errno 5") as caught:
+        getattr(log, end)()
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_roll_that_fails_leaves_the_log_as_it_was(log, disk, batch_of):
     disk.fail = lambda operation, path: (
         errno.ENOSPC if operation == "open" and path.suffix == ".log" and path != FIRST_SEGMENT else None

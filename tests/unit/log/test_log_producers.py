@@ -135,6 +135,76 @@ def test_producers_are_known_after_a_restart(disk, way):
     log.check_invariants()
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_duplicate_has_the_leader_s_time_of_append_on_a_follower_that_started_again(disk, is_clean):
+    config = LogConfig(message_timestamp_type="LogAppendTime")
+    leader = PartitionLog.open(Path("/data/leader-0"), config, files=disk)
+    leader.append_as_leader(_produced(0), 0, now_ms=5000)
+    follower = PartitionLog.open(DIRECTORY, config, files=disk)
+    follower.append_as_follower(leader.read(0, 10_000, 2), now_ms=5300)
+    if is_clean:
+        follower.close()
+    else:
+        disk.kill()
+    follower = PartitionLog.open(DIRECTORY, config, files=disk, clean=is_clean, now_ms=6000)
+    again = follower.append_as_leader(_produced(0), 0, now_ms=9000)
+    assert (again.is_duplicate, again.first_offset, again.log_append_time_ms) == (True, 0, 5000)
+
+
+@pytest.mark.parametrize("way", ["killed", "truncated"])
+def test_producer_of_old_timestamps_does_not_expire_because_its_batches_were_read_again(disk, way):
+    log = _open(disk, producer_id_expiration_ms=10_000, now_ms=1_000_000)
+    log.append_as_leader(_produced(0), 0, now_ms=1_000_000)
+    log.append_as_leader(_produced(2), 0, now_ms=1_100_000)
+    if way == "killed":
+        disk.kill()
+        log = _open(disk, producer_id_expiration_ms=10_000, now_ms=1_100_000)
+    else:
+        log.truncate_to(2)
+    assert log.expire_producers(1_105_000) == 0
+    assert log.append_as_leader(_produced(0), 0, now_ms=1_105_000).is_duplicate
+    assert log.expire_producers(1_110_000) == 1
+
+
+def test_producers_are_known_after_all_of_their_records_were_deleted(disk):
+    log = _open(disk)
+    for sequence in range(0, 40, 2):
+        _append(log, sequence)
+    log.advance_log_start_offset(40)
+    log.roll(6000)
+    log.delete_expired(6000, 40)
+    assert (log.size_in_bytes, log.log_start_offset) == (0, 40)
+    for way in ("open", "closed", "killed"):
+        if way == "closed":
+            log.close()
+        elif way == "killed":
+            log.flush()
+            disk.kill()
+        if way != "open":
+            log = _open(disk, clean=way == "closed", log_start_offset=40, recovery_point=40)
+        assert _append(log, 38).is_duplicate
+        with pytest.raises(TidelogError, match="OUT_OF_ORDER"):
+            _append(log, 46)
+    assert _append(log, 40).first_offset == 40
+
+
+def test_sequences_go_on_at_0_also_after_a_restart(disk):
+    def append(sequence):
+        batch = produced_batch(b"a", b"b", timestamp_ms=1000, producer=(7, 0, sequence))
+        return log.append_as_leader(batch, 0, now_ms=5000)
+
+    log = _open(disk)
+    append(2**31 - 3)
+    append(2**31 - 1)
+    log.close()
+    log = _open(disk, clean=True)
+    assert append(2**31 - 1).is_duplicate
+    assert append(2**31 - 3).is_duplicate
+    with pytest.raises(TidelogError, match="OUT_OF_ORDER"):
+        append(0)
+    assert append(1).first_offset == 4
+
+
 def test_clean_restart_reads_no_batch_for_the_producers(disk):
     log = _open(disk)
     for sequence in range(0, 20, 2):

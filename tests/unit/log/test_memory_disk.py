@@ -155,6 +155,22 @@ def test_bits_flip_at_rest_and_in_a_read(disk):
     assert disk.read_bytes(FILE) == b"cbc"
 
 
+def test_crash_flips_one_bit_near_the_end_of_an_unsynced_write_and_no_other(disk):
+    _write(disk, FILE, b"synced")
+    disk.fsync_directory(FILE.parent)
+    disk.fsync_directory(FILE.parent.parent)
+    _write(disk, FILE, b"h" * 21 + b"w" * 40, is_synced=False)
+    whole = disk.read_bytes(FILE)
+    seen = [disk.crashed_copy(random.Random(seed), flips="file").read_bytes(FILE) for seed in range(400)]
+    wrong = [data for data in seen if data != whole and len(data) == len(whole) and not data.endswith(b"\0")]
+    places = {i for data in wrong for i in range(len(data)) if data[i] != whole[i]}
+    assert (min(places), max(places)) == (27, 66)
+    assert all(sum((a ^ b).bit_count() for a, b in zip(data, whole, strict=True)) == 1 for data in wrong)
+    assert whole in seen
+    others = {disk.crashed_copy(random.Random(seed), flips=".log").read_bytes(FILE) for seed in range(100)}
+    assert all(whole.startswith(data.rstrip(b"\0")) for data in others)
+
+
 def test_short_writes_take_what_the_limit_says(disk):
     disk.write_limit = 2
     disk.mkdir(FILE.parent)

@@ -85,6 +85,40 @@ def test_append_as_follower_appends_nothing_when_a_later_batch_is_bad(log, repli
     assert (log.log_end_offset, log.size_in_bytes) == (0, 0)
 
 
+def test_append_as_follower_takes_the_batch_that_an_empty_log_starts_in(log, disk, config, replicated):
+    log.truncate_fully_and_start_at(7)
+    log.append_as_follower(replicated(5, 2, b"a", b"b", b"c") + replicated(8, 3, b"d"))
+    assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (7, 9, 3)
+    assert [(e.epoch, e.start_offset) for e in log.epoch_entries] == [(2, 7), (3, 8)]
+    assert [h.base_offset for _, h in iter_headers(log.read(7, 1000, 9))] == [5, 8]
+    with pytest.raises(TidelogError, match=r"offset 6 of .* is not from log start 7"):
+        log.read(6, 1000, 9)
+    log.check_invariants()
+    log.close()
+    again = PartitionLog.open(DIRECTORY, config, files=disk, log_start_offset=7)
+    assert (again.log_start_offset, again.log_end_offset) == (7, 9)
+    again.check_invariants()
+
+
+def test_append_as_follower_leaves_an_empty_log_as_it_was_when_the_batch_it_starts_in_is_bad(log, replicated):
+    log.truncate_fully_and_start_at(7)
+    batch = bytearray(replicated(5, 2, b"a", b"b", b"c"))
+    batch[-1] ^= 1
+    with pytest.raises(CorruptRecordError):
+        log.append_as_follower(bytes(batch))
+    assert (log.log_start_offset, log.log_end_offset, log.epoch_entries) == (7, 7, ())
+    log.check_invariants()
+    log.append_as_follower(replicated(7, 2, b"c"))
+    assert (log.log_start_offset, log.log_end_offset) == (7, 8)
+
+
+def test_append_as_follower_refuses_batches_below_the_start_of_an_empty_log(log, replicated):
+    log.truncate_fully_and_start_at(7)
+    with pytest.raises(CorruptRecordError, match="expects offset 7"):
+        log.append_as_follower(replicated(5, 2, b"a", b"b"))
+    assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+
+
 def test_append_as_follower_refuses_an_epoch_before_that_of_the_last_record(log, replicated):
     log.append_as_follower(replicated(0, 4, b"a"))
     log.assign_epoch_start(9, 1)

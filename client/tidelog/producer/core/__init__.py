@@ -4,21 +4,29 @@ from tidelog.producer.core.accumulator import Accumulator
 from tidelog.producer.core.batch import Batch, Delivery, DeliveryCallback
 from tidelog.producer.core.events import (
     AskMetadata,
+    AskProducerId,
     BatchAcknowledged,
     BatchFailed,
     Command,
     Event,
+    ProducerIdLearned,
+    ProducerIdRefused,
     Send,
     Settle,
     TopicLearned,
     TopicRefused,
 )
 from tidelog.producer.core.limits import AccumulatorLimits
+from tidelog.producer.core.numbering import NO_NUMBER, ProducerNumber
+from tidelog.producer.core.refusals import REFUSALS
 
 __all__ = [
+    "NO_NUMBER",
+    "REFUSALS",
     "Accumulator",
     "AccumulatorLimits",
     "AskMetadata",
+    "AskProducerId",
     "Batch",
     "BatchAcknowledged",
     "BatchFailed",
@@ -26,6 +34,9 @@ __all__ = [
     "Delivery",
     "DeliveryCallback",
     "Event",
+    "ProducerIdLearned",
+    "ProducerIdRefused",
+    "ProducerNumber",
     "Send",
     "Settle",
     "TopicLearned",

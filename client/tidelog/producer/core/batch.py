@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tidelog.errors import TidelogError
+from tidelog.producer.core.numbering import NO_NUMBER, ProducerNumber
 from tidelog.records import RecordBatchBuilder
 
 DeliveryCallback = Callable[[Any, Any], object]
@@ -26,9 +26,24 @@ class Delivery(NamedTuple):
     produced_ms: float
 
 
+class Outcome(NamedTuple):
+    """What became of a batch: where the leader has it, or the error it was given up with.
+
+    ``base_offset`` is -1 where the leader did not say.
+    """
+
+    error: TidelogError | None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition. Open until full, drained or flushed; then built once and sent until settled."""
+    """Records of one partition. Open until full, drained or flushed; then sent, in one or more attempts, until settled.
+
+    ``attempts`` names the present or next attempt: an answer to another one counts for nothing. ``failures`` are those
+    that count against ``retries``.
+    """
 
     batch_id: int
     topic: str
@@ -38,24 +53,54 @@ class Batch:
     deliveries: list[Delivery] = field(default_factory=list)
     payload_bytes: int = 0
     attempts: int = 0
+    failures: int = 0
     not_before_ms: float = 0.0
     last_error: TidelogError | None = None
-    encoded: bytes | None = None
     closed: bool = False
+    in_flight: bool = False
     sent_to: int = -1
     """The node of the latest attempt, which began at ``sent_ms``."""
     sent_ms: float = 0.0
+    number: ProducerNumber = NO_NUMBER
+    may_be_stored: bool = False
+    """An attempt with the present number has ended, and nobody said that it was refused."""
+    follows_gap: bool = False
+    """A batch before it in its epoch was given up that may be stored: whether its turn has come is not known."""
+    goes_alone: bool = False
+    """It was out of sequence: it is sent again when all before it have their outcome."""
+    outcome: Outcome | None = None
+    _encoded: tuple[ProducerNumber, bytes] | None = None
 
     @property
     def count(self) -> int:
         """How many records it has."""
         return self.builder.count
 
-    def encode(self) -> bytes:
-        """Return the RecordBatch, built at the first call; called by one task at a time, once the batch is closed."""
-        if self.encoded is None:
-            self.encoded = self.builder.build()
-        return self.encoded
+    def encode(self, number: ProducerNumber | None = None) -> bytes:
+        """Return the RecordBatch with a number, its own by default; once it is closed, by one task at a time."""
+        if number is None:
+            number = self.number
+        known = self._encoded
+        if known is None or known[0] != number:
+            known = self._encoded = (number, self.builder.build(*number))
+        return known[1]
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether :meth:`encode` has nothing to compress."""
+        return self._encoded is not None
+
+    def end_attempt(self) -> None:
+        """Note that the attempt in flight, if there is one, was answered or given up."""
+        if self.in_flight:
+            self.in_flight = False
+            self.attempts += 1
+
+    def forget_number(self) -> None:
+        """Make it a batch that was never sent: one that is in no log, and comes into none with its old number."""
+        self.end_attempt()
+        self.number = NO_NUMBER
+        self.may_be_stored = self.follows_gap = self.goes_alone = False
 
 
 class HeldRecord(NamedTuple):
@@ -82,23 +127,3 @@ class HeldRecord(NamedTuple):
             self.timestamp_ms,
             self.produced_ms,
         )
-
-
-@dataclass(slots=True, eq=False)
-class PartitionQueue:
-    """The batches of one partition, oldest first; the last one is open unless it is closed."""
-
-    topic: str
-    partition: int
-    waiting: deque[Batch] = field(default_factory=deque)
-    in_flight: Batch | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits and nothing is in flight."""
-        return not self.waiting and self.in_flight is None
-
-    @property
-    def open_batch(self) -> Batch | None:
-        """The batch that records are appended to, or None."""
-        return self.waiting[-1] if self.waiting and not self.waiting[-1].closed else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
 from tidelog.producer.core.batch import Batch, Delivery
+from tidelog.producer.core.numbering import ProducerNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +22,26 @@ class BatchAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class BatchFailed:
-    """An attempt failed; ``leader_known`` says that the answer named a newer leader, to be tried at once."""
+    """An attempt failed; ``leader_known`` says that the answer named a newer leader, to be tried at once.
+
+    ``is_refused`` says that the leader has not stored the batch, and will not by this attempt.
+    """
 
     batch_id: int
     attempt: int
     error: TidelogError
     leader_known: bool = False
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLearned:
-    """A topic has ``count`` partitions, of which ``available`` have a leader."""
+    """A topic has ``count`` partitions, of which ``available`` have a leader; another id means that it is a new one."""
 
     topic: str
     count: int
     available: Sequence[int]
+    topic_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +52,44 @@ class TopicRefused:
     error: TidelogError
 
 
-Event = BatchAcknowledged | BatchFailed | TopicLearned | TopicRefused
+@dataclass(frozen=True, slots=True)
+class ProducerIdLearned:
+    """The cluster gave a producer id, which nobody else has."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdRefused:
+    """The cluster gives this producer no id, now or later: it cannot be used."""
+
+    error: TidelogError
+
+
+Event = BatchAcknowledged | BatchFailed | TopicLearned | TopicRefused | ProducerIdLearned | ProducerIdRefused
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send these batches, each of another partition, to the node that leads them.
+    """Send these batches, each of another partition, to the node that leads them, behind what it was sent before.
 
-    The outcome of ``batches[i]`` must name ``attempts[i]``: the batch may have been sent elsewhere by then.
+    The outcome of ``batches[i]`` must name ``attempts[i]``: the batch may have been sent elsewhere by then. It goes
+    with the number ``numbers[i]``, also when it has another one by then.
     """
 
     node_id: int
     batches: Sequence[Batch]
     attempts: Sequence[int]
+    numbers: Sequence[ProducerNumber]
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """``count`` records of a partition are acknowledged (``error`` None) or given up, in the order they came."""
+    """``count`` records of a partition are acknowledged (``error`` None) or given up, in the order they came.
+
+    Those that are given up are in no log and come into none, unless they ``may_be_stored``.
+    """
 
     topic: str
     partition: int
@@ -72,6 +98,7 @@ class Settle:
     error: TidelogError | None
     base_offset: int = -1
     log_append_time_ms: int = -1
+    may_be_stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +108,9 @@ class AskMetadata:
     topics: frozenset[str]
 
 
-Command = Send | Settle | AskMetadata
+@dataclass(frozen=True, slots=True)
+class AskProducerId:
+    """Ask the cluster for a producer id, again until it gives or refuses one."""
+
+
+Command = Send | Settle | AskMetadata | AskProducerId

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, error_for
+from tidelog.records import RecordBatchBuilder
 
 RECORD_OVERHEAD = 36
 """No record adds more than this to its key, value and headers in a batch (five varints, two of 64 bits)."""
@@ -24,6 +25,9 @@ class AccumulatorLimits:
     propagation_max_ms: float
     """How long a topic may be unknown to the cluster before its records are given up."""
     retries: int
+    idempotent: bool = False
+    max_in_flight: int = 5
+    """The most batches of a partition in flight; not more than a leader remembers. One unless ``idempotent``."""
     overdue_ms: float = 1_000
     compression: str = "none"
     compression_level: int | None = None
@@ -49,3 +53,7 @@ class AccumulatorLimits:
                 f"queue.buffering.max.messages={self.max_messages} or "
                 f"queue.buffering.max.kbytes={self.max_bytes // 1024}"
             )
+
+    def is_full(self, builder: RecordBatchBuilder, more: int = 0) -> bool:
+        """Say whether a batch cannot take ``more`` bytes, or another record."""
+        return builder.count >= self.batch_num_messages or builder.size_in_bytes + more > self.batch_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import grpc
@@ -12,6 +12,7 @@ import grpc
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import UNKNOWN_OFFSET
 from tidelog.testing.fake.faults import Fault, Gate, error_message
+from tidelog.testing.fake.fetch_sessions import FakeSessions
 from tidelog.testing.fake.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog.testing.fake.partition import FakePartition, FoundOffset
 from tidelog.testing.fake.topics import NODE_ID, FakeTopic, TopicTable
@@ -64,6 +65,7 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
         self._gate = gate
         self._info = info
         self._producer_ids = itertools.count()
+        self._sessions = FakeSessions()
         self._stopping = False
 
     def stop(self) -> None:
@@ -197,15 +199,22 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
         self, request: log_service_pb2.FetchRequest, context: grpc.ServicerContext, fault: Fault
     ) -> log_service_pb2.FetchResponse:
         self._check_fetch(request)
+        if request.session.ends_wait:
+            # A wait of the fake is not worth to be ended: no client of it asks for more in the same session.
+            return log_service_pb2.FetchResponse(session_id=request.session.id)
         deadline = time.monotonic() + request.max_wait_ms / 1000
         context.add_callback(self._wake)
         with self._table.changed:
+            try:
+                session = self._sessions.begin(request)
+            except TidelogError as error:
+                return log_service_pb2.FetchResponse(error=error_message(error))
             while True:
-                reading = self._read_all(request, fault)
+                reading = self._read_all(session.topics(), request.max_bytes, fault)
                 wait_s = deadline - time.monotonic()
-                enough = reading.size >= request.min_bytes or reading.failed
+                enough = reading.size >= request.min_bytes or reading.failed or not session.asked
                 if enough or wait_s <= 0 or self._stopping or not context.is_active():
-                    return reading.response
+                    return self._sessions.finish(request, session, reading.response)
                 self._table.changed.wait(wait_s)
 
     def _check_fetch(self, request: log_service_pb2.FetchRequest) -> None:
@@ -221,12 +230,12 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
         with self._table.changed:
             self._table.changed.notify_all()
 
-    def _read_all(self, request: log_service_pb2.FetchRequest, fault: Fault) -> _Reading:
+    def _read_all(self, topics: Iterable[log_service_pb2.FetchTopic], max_bytes: int, fault: Fault) -> _Reading:
         reading = _Reading()
-        for topic in request.topics:
+        for topic in topics:
             result = reading.response.topics.add(name=topic.name)
             for item in topic.partitions:
-                result.partitions.append(self._read_one(topic, item, request.max_bytes, reading, fault))
+                result.partitions.append(self._read_one(topic, item, max_bytes, reading, fault))
         return reading
 
     def _read_one(

@@ -1,4 +1,10 @@
-"""Idempotent producers of a partition: which batch comes next, and which is there already (KIP-98)."""
+"""Idempotent producers of a partition: which batch comes next, and which is there already (KIP-98, KIP-360).
+
+The rules are the node's (`tidelog_node.log.producers`): a batch of the producer's epoch that is one of its last five is
+there already; an older epoch is refused; a newer one begins with sequence 0; in an epoch the sequences follow one
+another, 0 behind 2^31 - 1; a producer that is not known begins with any; and who has a transaction open writes in it.
+Markers of transactions, and producers that have been silent for a day, the fake has none.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +29,7 @@ class AppendResult:
 @dataclass(slots=True)
 class _Producer:
     epoch: int
+    in_transaction: bool
     batches: deque[tuple[int, int, AppendResult]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_BATCHES))
 
 
@@ -36,27 +43,19 @@ class Producers:
         """Return where the same batch was stored before, None for one that is to be appended.
 
         Raises:
-            TidelogError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+            TidelogError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
         known = self._by_id.get(header.producer_id)
         if header.producer_id == NO_PRODUCER_ID or known is None:
             return None
-        name, epoch, sequence = f"producer {header.producer_id}", header.producer_epoch, header.base_sequence
-        if epoch < known.epoch:
-            text = f"{name} sends epoch {epoch}, the log has {known.epoch}"
-            raise error_for(ErrorCode.INVALID_PRODUCER_EPOCH, text)
-        if epoch > known.epoch:
-            if sequence == 0:
-                return None
-            text = f"{name} begins epoch {epoch} (after {known.epoch}) with sequence {sequence}, expected 0"
-            raise error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
-        for first, last, result in known.batches:
-            if (first, last) == (sequence, _last_sequence(header)):
-                return result
-        expected = (known.batches[-1][1] + 1) % _SEQUENCES
-        if sequence != expected:
-            text = f"{name} in epoch {epoch} sends sequence {sequence}, expected {expected}"
-            raise error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        if header.producer_epoch == known.epoch:
+            for first, last, result in known.batches:
+                if (first, last) == (header.base_sequence, _last_sequence(header)):
+                    return result
+        _check_sequence(known, header)
+        if known.in_transaction and not header.is_transactional:
+            text = f"producer {header.producer_id} has a transaction open: it may not write outside of it"
+            raise error_for(ErrorCode.INVALID_TXN_STATE, text)
         return None
 
     def take(self, header: RecordBatchHeader, result: AppendResult) -> None:
@@ -65,8 +64,26 @@ class Producers:
             return
         producer = self._by_id.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
-            producer = self._by_id[header.producer_id] = _Producer(header.producer_epoch)
+            in_transaction = producer is not None and producer.in_transaction
+            producer = self._by_id[header.producer_id] = _Producer(header.producer_epoch, in_transaction)
+        producer.in_transaction |= header.is_transactional
         producer.batches.append((header.base_sequence, _last_sequence(header), result))
+
+
+def _check_sequence(known: _Producer, header: RecordBatchHeader) -> None:
+    name, epoch, sequence = f"producer {header.producer_id}", header.producer_epoch, header.base_sequence
+    if epoch < known.epoch:
+        text = f"{name} sends epoch {epoch}, the log has {known.epoch}"
+        raise error_for(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+    if epoch > known.epoch:
+        if sequence != 0:
+            text = f"{name} begins epoch {epoch} (after {known.epoch}) with sequence {sequence}, expected 0"
+            raise error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        return
+    expected = (known.batches[-1][1] + 1) % _SEQUENCES
+    if sequence != expected:
+        text = f"{name} in epoch {epoch} sends sequence {sequence}, expected {expected}"
+        raise error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
 
 def _last_sequence(header: RecordBatchHeader) -> int:

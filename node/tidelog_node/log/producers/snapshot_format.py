@@ -3,7 +3,9 @@
 ``version`` int16, ``crc`` uint32 (CRC-32C of all that follows it), the number of entries int32, the entries. An entry
 has the last batch of its producer. The section behind them has the older ones of the last five, so that they are known
 after a clean stop: ``TIDE``, its version int16, and to the end of the file for each batch, by ascending producer id and
-offset, producer id int64, last sequence int32, last offset int64, offset delta int32, timestamp int64.
+offset, producer id int64, last sequence int32, last offset int64, offset delta int32, timestamp int64. The last batch
+is in it too where its own timestamp is not the entry's, which is that of the append: a duplicate is answered with it.
+Version 1 had the older ones alone.
 
 Kafka (ProducerStateManager.readSnapshot) takes the CRC to the end of the file and reads no further than the entries: it
 passes over the section. A file of Kafka's has none, nor has one without older batches. A section of another version is
@@ -19,11 +21,12 @@ from itertools import pairwise
 
 from crc32c import crc32c
 
-from tidelog_node.log.producers.state import RETAINED_BATCHES, BatchMetadata, ProducerEntry
+from tidelog_node.log.producers.state import NO_TIME, RETAINED_BATCHES, BatchMetadata, ProducerEntry
 
 SNAPSHOT_VERSION = 1
 SECTION_MAGIC = b"TIDE"
-SECTION_VERSION = 1
+SECTION_VERSION = 2
+_KNOWN_SECTIONS = (1, SECTION_VERSION)
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
@@ -47,7 +50,7 @@ def encode_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
             entry.coordinator_epoch,
             entry.current_txn_first_offset,
         )
-    older = [_OLDER_BATCH.pack(entry.producer_id, *batch) for entry in entries for batch in entry.older_batches]
+    older = [_OLDER_BATCH.pack(entry.producer_id, *batch) for entry in entries for batch in _listed_batches(entry)]
     if older:
         body += _SECTION.pack(SECTION_MAGIC, SECTION_VERSION) + b"".join(older)
     return _PREFIX.pack(SNAPSHOT_VERSION, crc32c(body)) + bytes(body)
@@ -72,6 +75,10 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     return [_with_older_batches(entry, older.get(entry.producer_id, ())) for entry in entries]
 
 
+def _listed_batches(entry: ProducerEntry) -> tuple[BatchMetadata, ...]:
+    return entry.older_batches if entry.batch_timestamp == NO_TIME else entry.batches
+
+
 def _check_prefix(data: bytes) -> None:
     if len(data) < _ENTRIES_POSITION:
         raise ValueError(f"the snapshot has {len(data)} bytes, at least {_ENTRIES_POSITION} are needed")
@@ -89,7 +96,7 @@ def _older_batches(section: bytes) -> dict[int, tuple[BatchMetadata, ...]]:
     if len(section) < _SECTION.size or not section.startswith(SECTION_MAGIC):
         raise ValueError(f"the snapshot has {len(section)} bytes behind its entries that are no section of it")
     _, version = _SECTION.unpack_from(section)
-    if version != SECTION_VERSION:
+    if version not in _KNOWN_SECTIONS:
         return {}
     rows = section[_SECTION.size :]
     if len(rows) % _OLDER_BATCH.size:
@@ -103,7 +110,11 @@ def _older_batches(section: bytes) -> dict[int, tuple[BatchMetadata, ...]]:
 def _with_older_batches(entry: ProducerEntry, older: tuple[BatchMetadata, ...]) -> ProducerEntry:
     if not older:
         return entry
-    entry = replace(entry, older_batches=older)
+    *before, last = older
+    if last[:-1] == (entry.last_sequence, entry.last_offset, entry.offset_delta):
+        entry = replace(entry, older_batches=tuple(before), batch_timestamp=last.timestamp_ms)
+    else:
+        entry = replace(entry, older_batches=older)
     is_ascending = all(earlier.last_offset < later.base_offset for earlier, later in pairwise(entry.batches))
     is_sound = is_ascending and all(0 <= batch.base_offset <= batch.last_offset for batch in entry.batches)
     if entry.last_offset < 0 or len(entry.batches) > RETAINED_BATCHES or not is_sound:

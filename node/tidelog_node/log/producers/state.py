@@ -88,7 +88,8 @@ class ProducerEntry:
     Sequence and offset are those of its last batch, -1 when there is none. ``offset_delta`` is last minus first offset
     of that batch. ``last_timestamp`` is the last append's time: the later of the batch's max timestamp and the clock.
     ``current_txn_first_offset`` is -1 without an open transaction. ``older_batches`` are those of the last five
-    that came before the last one, in the same epoch, oldest first; Kafka's snapshots have none.
+    that came before the last one, in the same epoch, oldest first; Kafka's snapshots have none. ``batch_timestamp`` is
+    the last batch's own max timestamp where that is another than ``last_timestamp``, -1 where it is the same.
     """
 
     producer_id: int
@@ -100,13 +101,15 @@ class ProducerEntry:
     coordinator_epoch: int
     current_txn_first_offset: int
     older_batches: tuple[BatchMetadata, ...] = ()
+    batch_timestamp: int = NO_TIME
 
     @property
     def batches(self) -> tuple[BatchMetadata, ...]:
-        """The retained batches, oldest first; the last one has the time of the last append."""
+        """The retained batches, oldest first."""
         if self.last_offset < 0:
             return self.older_batches
-        last = BatchMetadata(self.last_sequence, self.last_offset, self.offset_delta, self.last_timestamp)
+        timestamp = self.last_timestamp if self.batch_timestamp == NO_TIME else self.batch_timestamp
+        last = BatchMetadata(self.last_sequence, self.last_offset, self.offset_delta, timestamp)
         return (*self.older_batches, last)
 
 
@@ -174,8 +177,7 @@ class ProducerState:
         """Take in a batch of the log, with its final offsets; the transaction that it ends, if any.
 
         That one stays open until :meth:`complete`. ``marker`` is that of a control batch; one whose marker was
-        compacted away has none and changes nothing. ``now_ms`` keeps producers of old timestamps from expiring at once;
-        -1 in a replay.
+        compacted away has none and changes nothing. ``now_ms`` keeps producers of old timestamps from expiring at once.
         """
         producer_id = header.producer_id
         if producer_id < 0 or (header.is_control and marker is None):
@@ -300,6 +302,7 @@ class _Producer:
 
     def entry(self, producer_id: int) -> ProducerEntry:
         last = self.batches[-1] if self.batches else None
+        is_of_its_time = last is None or last.timestamp_ms == self.last_timestamp
         return ProducerEntry(
             producer_id=producer_id,
             producer_epoch=self.epoch,
@@ -310,6 +313,7 @@ class _Producer:
             coordinator_epoch=self.coordinator_epoch,
             current_txn_first_offset=self.txn_first_offset,
             older_batches=self.batches[:-1],
+            batch_timestamp=NO_TIME if last is None or is_of_its_time else last.timestamp_ms,
         )
 
     def check_invariants(self) -> None:

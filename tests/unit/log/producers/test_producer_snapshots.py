@@ -41,7 +41,7 @@ BODY = bytes.fromhex(
 )  # fmt: skip
 OLDER_BATCHES = (BatchMetadata(2**31 - 1, 1000, 0, 1000), BatchMetadata(4, 1229, 4, -1))
 SECTION = bytes.fromhex(
-    "54494445" "0001"  # TIDE, the section's version
+    "54494445" "0002"  # TIDE, the section's version
     "0000000000000001" "7fffffff" "00000000000003e8" "00000000" "00000000000003e8"  # id, sequence, offset, delta, time
     "0000000000000001" "00000004" "00000000000004cd" "00000004" "ffffffffffffffff"
 )  # fmt: skip
@@ -98,8 +98,22 @@ def test_snapshot_with_older_batches_has_them_behind_kafkas_entries_in_both_dire
     assert decode_snapshot(SNAPSHOT_WITH_SECTION) == entries
 
 
+def test_snapshot_has_the_last_batch_s_own_time_where_it_is_another_than_the_append_s() -> None:
+    last = bytes.fromhex("0000000000000001" "00000009" "00000000000004d2" "00000004" "00000000000007d0")  # fmt: skip
+    for older, rows in (((), SECTION[:6]), (OLDER_BATCHES, SECTION)):
+        entries = [replace(ENTRIES[0], older_batches=older, batch_timestamp=2000), ENTRIES[1]]
+        assert encode_snapshot(entries) == with_crc(BODY + rows + last)
+        assert decode_snapshot(encode_snapshot(entries)) == entries
+        assert [batch.timestamp_ms for batch in entries[0].batches][-1] == 2000
+
+
+def test_snapshot_with_a_section_of_version_1_is_read() -> None:
+    section = SECTION[:5] + b"\1" + SECTION[6:]
+    assert decode_snapshot(with_crc(BODY + section)) == decode_snapshot(SNAPSHOT_WITH_SECTION)
+
+
 def test_snapshot_passes_over_a_section_of_another_version() -> None:
-    for version in (0, 2, 0x7FFF):
+    for version in (0, 3, 0x7FFF):
         for rows in (b"", b"\0", SECTION[6:]):
             section = SECTION[:4] + version.to_bytes(2, "big") + rows
             assert decode_snapshot(with_crc(BODY + section)) == ENTRIES

@@ -1,0 +1,53 @@
+"""The errors that the producer itself finds, with their sentences."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog.producer.core.batch import Batch
+from tidelog.producer.core.limits import AccumulatorLimits
+
+
+def fatal_error(code: ErrorCode, message: str) -> TidelogError:
+    """Return an error that says that the producer cannot be used any more."""
+    return TidelogError(KafkaError(code, message, fatal=True))
+
+
+def possibly_stored(error: TidelogError) -> TidelogError:
+    """Return the same error with a sentence that says so."""
+    text = f"{error.message}; the batch may be stored"
+    return type(error)(KafkaError(error.code, text, error.error.fatal()))
+
+
+def check_topic(topic: str) -> None:
+    """Refuse what cannot be a topic's name.
+
+    Raises:
+        TypeError: it is not text.
+        TidelogError: _INVALID_ARG.
+    """
+    if not isinstance(topic, str):
+        raise TypeError(f"topic must be text, not {type(topic).__name__}")
+    try:
+        topic.encode()
+    except UnicodeEncodeError as error:
+        raise error_for(ErrorCode._INVALID_ARG, f"topic {topic!r} is not valid: {error}") from error
+    if not topic:
+        raise error_for(ErrorCode._INVALID_ARG, 'topic "" is not valid: it is empty')
+
+
+def no_partition(topic: str, partition: int, count: int) -> TidelogError:
+    """Return the error of a record for a partition that its topic has not."""
+    return error_for(ErrorCode._UNKNOWN_PARTITION, f'topic "{topic}" has no partition {partition}, it has {count}')
+
+
+def timed_out(name: str, count: int, limits: AccumulatorLimits, batch: Batch | None) -> TidelogError:
+    """Return the error of ``count`` records whose time is over; ``batch`` is theirs, if they have one."""
+    reason = f"; the last error was {batch.last_error}" if batch and batch.last_error else ""
+    text = f"{name}: {count} records were not acknowledged within {limits.message_timeout_ms:g} ms{reason}"
+    return error_for(ErrorCode._MSG_TIMED_OUT, text)
+
+
+def silent_node(batch: Batch, leader: int) -> TidelogError:
+    """Return the error of an attempt that nobody waits for any longer, since another node leads now."""
+    text = f"node {batch.sent_to} did not answer, and node {leader} leads the partition now"
+    return error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{batch.topic}-{batch.partition}: {text}")

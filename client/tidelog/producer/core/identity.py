@@ -1,0 +1,47 @@
+"""The producer id that the cluster gave, and what each partition's numbers begin with; part of the accumulator."""
+
+from __future__ import annotations
+
+from tidelog.producer.core.batch import Batch
+from tidelog.producer.core.numbering import Numbering, ProducerIdAndEpoch
+from tidelog.producer.core.partition_queue import PartitionQueue
+
+
+class Identity:
+    """One producer's, from its first record on. ``fresh`` is the id for partitions that need one; None: ask for it."""
+
+    def __init__(self, max_in_flight: int, *, idempotent: bool) -> None:
+        self._max_in_flight = max_in_flight
+        self._idempotent = idempotent
+        self._numberings: dict[tuple[str, int], Numbering] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self.fresh: ProducerIdAndEpoch | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether a producer id is needed and not there."""
+        return self._idempotent and self.fresh is None
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """Return a partition's queue; its numbers go on where they were."""
+        if not self._idempotent:
+            return PartitionQueue(topic, partition)
+        numbering = self._numberings.setdefault((topic, partition), Numbering())
+        return PartitionQueue(topic, partition, numbering, self._max_in_flight)
+
+    def suffices(self, queue: PartitionQueue, batch: Batch) -> bool:
+        """Say whether the upcoming batch has, or gets, its number; an id that was used up there is given up."""
+        if not queue.needs_id(batch):
+            return True
+        assert queue.numbering is not None
+        if self.fresh is not None and not queue.numbering.accepts(self.fresh):
+            self.fresh = None
+        return self.fresh is not None
+
+    def learn_topic(self, topic: str, topic_id: bytes) -> None:
+        """Take a topic's id. With another one than before it is a new topic, whose leaders know no producer."""
+        if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+            self._topic_ids[topic] = topic_id
+            for (name, _), numbering in self._numberings.items():
+                if name == topic:
+                    numbering.doubt()

@@ -1,0 +1,221 @@
+"""The batches of one partition: which may be sent when, and what an answer to one means for the others.
+
+Without numbers (``enable.idempotence=false``) one batch is in flight, and the next one goes when it is settled. With
+numbers up to ``window`` are, and the rules are those of Kafka's TransactionManager, made stricter where Kafka allows a
+duplicate:
+
+1. Batches are numbered when they are first sent, in the order of produce(), and settled in that order.
+2. A batch that failed is sent again with its number. It follows others in flight only to a leader that has
+   acknowledged one of this epoch: any other may not know the producer, and would take a batch before its predecessor.
+3. A batch out of sequence waits until all before it have their outcome, and is sent alone then.
+4. A number is changed only when the first open batch is surely in no log and comes into none: every attempt was
+   refused; or it is out of sequence, though all before it were acknowledged, so that the leader has lost some. Then
+   those behind it cannot be in the log either. All of them get numbers of the next epoch, which fences the old one.
+5. A batch that is given up and may be stored leaves a gap. Those behind it keep their numbers: when the next one is
+   acknowledged there was none. New batches are numbered when no numbered one is left, in the next epoch: what is
+   still on its way of the old one is refused from then on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.producer.core.batch import Batch, Outcome
+from tidelog.producer.core.numbering import NO_NUMBER, Numbering, ProducerIdAndEpoch
+from tidelog.producer.core.refusals import OUT_OF_SEQUENCE
+
+
+class PartitionQueue:
+    """Made with the first batch that waits, dropped when it is empty; part of the accumulator.
+
+    ``sent`` are the batches that were sent, oldest first: in flight, to be sent again, or with an outcome and behind
+    one without. ``waiting`` come after them; the last one is open unless it is closed.
+    """
+
+    __slots__ = ("numbering", "partition", "sent", "topic", "waiting", "window")
+
+    def __init__(self, topic: str, partition: int, numbering: Numbering | None = None, window: int = 1) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.numbering = numbering
+        self.window = 1 if numbering is None else window
+        self.sent: deque[Batch] = deque()
+        self.waiting: deque[Batch] = deque()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits and nothing was sent."""
+        return not self.waiting and not self.sent
+
+    @property
+    def open_batch(self) -> Batch | None:
+        """The batch that records are appended to, or None."""
+        return self.waiting[-1] if self.waiting and not self.waiting[-1].closed else None
+
+    @property
+    def oldest(self) -> Batch:
+        """The first batch without an outcome; the queue is not empty."""
+        return self.sent[0] if self.sent else self.waiting[0]
+
+    @property
+    def longest_in_flight(self) -> Batch | None:
+        """The batch whose answer is awaited for the longest time."""
+        return next((batch for batch in self.sent if batch.in_flight), None)
+
+    def awaiting(self, batch_id: int, attempt: int) -> Batch | None:
+        """Return the batch whose answer is awaited to this attempt."""
+        for batch in self.sent:
+            if batch.batch_id == batch_id:
+                return batch if batch.in_flight and batch.attempts == attempt else None
+        return None
+
+    def upcoming(self) -> Batch | None:
+        """Return the batch that is sent next, as soon as time, window and leader allow it."""
+        for batch in self.sent:
+            if batch.outcome is None and not batch.in_flight:
+                return batch
+            if batch.outcome is not None and batch.outcome.error is not None:
+                return None
+        if not self.waiting or len(self.sent) >= self.window:
+            return None
+        must_wait = self.sent and self.numbering is not None and self.numbering.must_bump
+        return None if must_wait else self.waiting[0]
+
+    def may_send(self, batch: Batch, leader: int, now_ms: float) -> bool:
+        """Whether the upcoming batch may go to a leader now, as far as those before it are concerned."""
+        has_predecessor = False
+        for earlier in self.sent:
+            if earlier is batch:
+                break
+            if earlier.outcome is not None:
+                continue
+            if not earlier.in_flight or earlier.sent_to != leader:
+                return False
+            has_predecessor = True
+        if not has_predecessor:
+            return True
+        return not batch.goes_alone and self.numbering is not None and self.numbering.is_known_to(leader, now_ms)
+
+    def needs_id(self, batch: Batch) -> bool:
+        """Whether a batch cannot be sent without a new producer id."""
+        return self.numbering is not None and batch.number == NO_NUMBER and self.numbering.needs_id
+
+    def launch(self, batch: Batch, leader: int, now_ms: float, fresh: ProducerIdAndEpoch | None) -> None:
+        """Put the upcoming batch in flight, with a number if it has none."""
+        if self.waiting and self.waiting[0] is batch:
+            self.sent.append(self.waiting.popleft())
+            if self.numbering is not None:
+                batch.number = self.numbering.take(batch.count, fresh)
+        batch.closed = True
+        batch.in_flight = True
+        batch.goes_alone = False
+        batch.sent_to = leader
+        batch.sent_ms = now_ms
+
+    def acknowledge(self, batch: Batch, outcome: Outcome, now_ms: float) -> None:
+        """Note that the leader has a batch."""
+        batch.end_attempt()
+        batch.outcome = outcome
+        if self.numbering is not None and not self.numbering.must_bump:
+            self.numbering.confirm(batch.sent_to, now_ms)
+
+    def fail(self, batch: Batch, error: TidelogError, *, is_refused: bool, retries: int) -> bool:
+        """Note that an attempt failed; returns whether the batch is to be sent again.
+
+        ``is_refused`` says that the attempt has surely stored nothing.
+        """
+        batch.end_attempt()
+        batch.last_error = error
+        if not is_refused:
+            self._doubt(batch)
+        is_out_of_sequence = batch.number != NO_NUMBER and error.code in OUT_OF_SEQUENCE
+        if is_out_of_sequence and batch is not self.sent[0]:
+            batch.goes_alone = True
+            return True
+        batch.failures += 1
+        if is_out_of_sequence and batch.failures <= retries:
+            return self._resolve(batch, error)
+        if error.code.retriable and batch.failures <= retries:
+            return True
+        batch.outcome = Outcome(error)
+        if error.code is ErrorCode.INVALID_PRODUCER_EPOCH and self.numbering is not None:
+            self.numbering.give_up_id()
+        return False
+
+    def recall(self, error: TidelogError) -> None:
+        """Give up all attempts in flight; what becomes of them is not known."""
+        for batch in self.sent:
+            if batch.in_flight:
+                batch.end_attempt()
+                batch.failures += 1
+                batch.last_error = error
+                self._doubt(batch)
+
+    def give_up(self, batch: Batch, error: TidelogError) -> None:
+        """Give a batch an outcome without an answer; one in flight may be stored."""
+        if batch.in_flight:
+            batch.end_attempt()
+            self._doubt(batch)
+        batch.outcome = Outcome(error)
+
+    def drain(self) -> Iterator[Batch]:
+        """Take out the batches that have their outcome, up to the first one that has none."""
+        while self.sent and self.sent[0].outcome is not None:
+            batch = self.sent.popleft()
+            assert batch.outcome is not None
+            if batch.outcome.error is not None and self.numbering is not None:
+                self._close_gap(batch)
+            yield batch
+
+    def check_invariants(self) -> None:
+        """Assert the order of the batches, and that numbers follow one another without a gap."""
+        batches = [*self.sent, *self.waiting]
+        ids = [batch.batch_id for batch in batches]
+        assert ids == sorted(ids), f"{self.topic}-{self.partition}: batches out of order: {ids}"
+        assert all(batch.closed for batch in batches[:-1])
+        assert len(self.sent) <= self.window, len(self.sent)
+        assert not self.sent or self.sent[0].outcome is None, "the first batch has its outcome and is here"
+        for batch in self.waiting:
+            assert batch.number == NO_NUMBER
+            assert not batch.in_flight
+            assert not batch.may_be_stored
+        numbers = [batch.number for batch in self.sent]
+        if self.numbering is None:
+            assert all(number == NO_NUMBER for number in numbers)
+        elif self.sent:
+            assert len({number[:2] for number in numbers}) == 1, numbers
+
+    def _doubt(self, batch: Batch) -> None:
+        batch.may_be_stored = True
+        if self.numbering is not None:
+            self.numbering.doubt()
+
+    def _resolve(self, first: Batch, error: TidelogError) -> bool:
+        if any(batch.outcome is not None and batch.outcome.error is None for batch in self.sent):
+            # A later one is in the log: behind it this one would be out of order.
+            first.outcome = Outcome(error)
+            return False
+        if not first.may_be_stored or not first.follows_gap:
+            self._number_anew()
+        return True
+
+    def _close_gap(self, given_up: Batch) -> None:
+        assert self.numbering is not None
+        if not given_up.may_be_stored:
+            self._number_anew()
+        elif self.sent:
+            self.sent[0].follows_gap = True
+        else:
+            self.numbering.must_bump = True
+
+    def _number_anew(self) -> None:
+        assert self.numbering is not None
+        self.numbering.must_bump = True
+        kept = [batch for batch in self.sent if batch.outcome is not None]
+        for batch in reversed(self.sent):
+            if batch.outcome is None:
+                batch.forget_number()
+                self.waiting.appendleft(batch)
+        self.sent = deque(kept)

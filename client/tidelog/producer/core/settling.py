@@ -1,0 +1,26 @@
+"""What the shell is told of records that are settled."""
+
+from __future__ import annotations
+
+from tidelog.errors import TidelogError
+from tidelog.producer.core.batch import Batch, HeldRecord
+from tidelog.producer.core.events import Settle
+from tidelog.producer.core.faults import possibly_stored
+
+
+def settle_batch(batch: Batch) -> Settle:
+    """Return what became of a batch that has its outcome."""
+    assert batch.outcome is not None
+    error, base_offset, append_time_ms = batch.outcome
+    may_be_stored = error is not None and batch.may_be_stored
+    if error is not None and may_be_stored:
+        error = possibly_stored(error)
+    return Settle(
+        batch.topic, batch.partition, batch.count, batch.deliveries, error, base_offset, append_time_ms, may_be_stored
+    )
+
+
+def settle_held(topic: str, record: HeldRecord, error: TidelogError) -> Settle:
+    """Return that a record is given up that came into no batch."""
+    deliveries = [] if record.on_delivery is None else [record.delivery(0)]
+    return Settle(topic, record.partition, 1, deliveries, error)
