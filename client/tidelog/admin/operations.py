@@ -73,7 +73,8 @@ class Operations:
         futures: dict[K, Future[T]] = {key: Future() for key in keys}
         for future in futures.values():
             future.set_running_or_notify_cancel()
-        asyncio.run_coroutine_threadsafe(_settle(futures, ask), network_loop())
+        # The caller may take futures out of what it is given.
+        asyncio.run_coroutine_threadsafe(_settle(dict(futures), ask), network_loop())
         return futures
 
 

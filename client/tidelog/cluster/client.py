@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidelog.cluster.addresses import parse_bootstrap_servers
 from tidelog.cluster.backoff import Backoff
 from tidelog.cluster.connections import Connection, Connections
+from tidelog.cluster.epochs import EpochEnd, ask_epoch_ends
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
 from tidelog.cluster.offsets import OffsetAndTimestamp, OffsetLookup, TopicPartitionKey
 from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
@@ -50,6 +51,7 @@ class ClusterClient:
         self._connections = Connections(client_id)
         self._metadata = ClusterMetadata()
         self._answered_last: str | None = None
+        self._doubted: str | None = None
 
     @property
     def metadata(self) -> ClusterMetadata:
@@ -61,6 +63,14 @@ class ClusterClient:
         before = self._metadata
         self._metadata = before.with_leader(topic, partition, leader.leader_id, leader.leader_epoch)
         return self._metadata is not before
+
+    def doubt(self, node_id: int) -> None:
+        """Ask a node only after all others, until one of those has answered: it may not know that it leads no more.
+
+        A leader that the others cannot reach goes on to answer, and names itself whenever it is asked who leads.
+        """
+        broker = self._metadata.brokers.get(BrokerId(node_id))
+        self._doubted = self._doubted if broker is None else broker.address
 
     def metadata_error(self, topic: str, partition: int) -> TidelogError | None:
         """Return why a partition cannot be used by what is known: its topic's error, or that there is none such."""
@@ -169,6 +179,16 @@ class ClusterClient:
         timeout_s = (self.request_timeout_ms + request.max_wait_ms if timeout_ms is None else timeout_ms) / 1000
         return await self.connection(node_id).call(lambda c: c.log.Fetch(request, timeout=timeout_s))
 
+    async def end_of_epochs(
+        self, node_id: int, epochs: Mapping[TopicPartitionKey, tuple[int, int]]
+    ) -> dict[TopicPartitionKey, EpochEnd | TidelogError]:
+        """Ask a leader once where epochs end in its log; the values are (epoch, current leader epoch) (KIP-320).
+
+        Raises:
+            TidelogError: the call failed whole, or the node is not known.
+        """
+        return await ask_epoch_ends(self.connection(node_id), epochs, self.request_timeout_ms)
+
     def stub(self, node_id: int) -> LogServiceAsyncStub:
         """Return the LogService of a broker.
 
@@ -229,13 +249,21 @@ class ClusterClient:
         connection = self._connections.get(address)
         answer = await connection.call(lambda c: ask(c, timeout_s))
         self._answered_last = address
+        if not self._may_be_doubted(address):
+            self._doubted = None
         return answer
 
     def _addresses(self) -> list[str]:
         brokers = [broker.address for broker in self._metadata.brokers.values()]
         random.shuffle(brokers)
         first = [self._answered_last] if self._answered_last in (*brokers, *self.bootstrap_servers) else []
-        return list(dict.fromkeys(a for a in (*first, *brokers, *self.bootstrap_servers) if a))
+        addresses = dict.fromkeys(a for a in (*first, *brokers, *self.bootstrap_servers) if a)
+        return sorted(addresses, key=self._may_be_doubted)
+
+    def _may_be_doubted(self, address: str) -> bool:
+        # A bootstrap server may be the same node by another name.
+        known = {broker.address for broker in self._metadata.brokers.values()}
+        return self._doubted is not None and (address == self._doubted or address not in known)
 
     def _deadline(self, timeout_ms: float | None) -> float:
         return _now_ms() + (self.request_timeout_ms if timeout_ms is None else timeout_ms)

@@ -87,7 +87,11 @@ class OffsetLookup:
         by_topic: defaultdict[str, list[pb.ListOffsetsPartition]] = defaultdict(list)
         for topic, partition in partitions:
             timestamp_ms = self._missing[topic, partition]
-            by_topic[topic].append(pb.ListOffsetsPartition(index=partition, timestamp_ms=timestamp_ms))
+            item = pb.ListOffsetsPartition(index=partition, timestamp_ms=timestamp_ms)
+            known = self._client.metadata.partition(topic, partition)
+            if known is not None and known.leader_epoch >= 0:
+                item.current_leader_epoch = known.leader_epoch
+            by_topic[topic].append(item)
         return pb.ListOffsetsRequest(
             topics=[pb.ListOffsetsTopic(name=name, partitions=items) for name, items in by_topic.items()]
         )

@@ -339,6 +339,7 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "log.retention.minutes",
         "log.roll.hours",
         "log.roll.jitter.hours",
+        "max.incremental.fetch.session.cache.slots",
         "metadata.log.dir",
         "metadata.log.max.record.bytes.between.snapshots",
         "metadata.log.max.snapshot.interval.ms",
@@ -348,6 +349,7 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
         "queued.max.request.bytes",
+        "queued.max.response.bytes",
         "replica.fetch.backoff.ms",
         "replica.fetch.max.bytes",
         "replica.fetch.min.bytes",
@@ -355,6 +357,7 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "replica.fetch.wait.max.ms",
         "replica.high.watermark.checkpoint.interval.ms",
         "replica.lag.time.max.ms",
+        "replica.selector.class",
         "replica.socket.timeout.ms",
     )
 )

@@ -63,6 +63,11 @@ class ConsumerConfig(TrackingConfig):
     queued_max_messages_kbytes: int = setting(
         65_536, doc="Nothing more is fetched while so many KiB wait for poll().", check=between(1, 2_097_151)
     )
+    client_rack: str = setting(
+        "",
+        doc="Where the consumer is, as broker.rack says it of a node: it may be told to read from a replica near by in "
+        "place of the leader (replica.selector.class of the nodes).",
+    )
     allow_auto_create_topics: bool = setting(
         False, doc="Whether a topic that is not there may be created, if the nodes have auto.create.topics.enable."
     )

@@ -52,6 +52,7 @@ class Consumer:
             reset_timestamp_ms=self._config.reset_timestamp_ms,
             report_end=self._config.enable_partition_eof,
             overdue_ms=self._config.fetch_wait_max_ms + _OVERDUE_MS,
+            preferred_ms=self._config.metadata_max_age_ms,
         )
         self._positions = Positions(settings, self._cluster.backoff.wait_ms)
         awake = asyncio.Event()

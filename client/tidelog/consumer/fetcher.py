@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import assert_never
 
 from tidelog.cluster import ClusterClient
@@ -29,13 +29,19 @@ from tidelog.consumer.core import (
     Positions,
     Refused,
     Report,
+    Validate,
+    Validated,
+    ValidationFailed,
 )
+from tidelog.consumer.node_sessions import NodeSessions
 from tidelog.consumer.records import RecordQueue
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
 
 logger = logging.getLogger(__name__)
+
+_END_SESSION_MS = 200
 
 
 class Fetcher:
@@ -59,6 +65,7 @@ class Fetcher:
         self._queue = queue
         self._lock = lock
         self._awake = awake
+        self._sessions = NodeSessions(config)
         self._polls: dict[int, asyncio.Task[Fetched | FetchFailed]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wanted_topics: set[str] = set()
@@ -80,6 +87,13 @@ class Fetcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        ends = [self._end_session(node_id, request) for node_id, request in self._sessions.endings()]
+        await asyncio.gather(*ends)
+
+    async def _end_session(self, node_id: int, request: pb.FetchRequest) -> None:
+        # Only a courtesy: a node gives the place to another reader sooner or later.
+        with contextlib.suppress(TidelogError):
+            await self._cluster.fetch(node_id, request, timeout_ms=_END_SESSION_MS)
 
     async def _run(self) -> None:
         await step_when_due(self._step, self._awake, self._config.retry_backoff_max_ms, "the consumer's fetcher")
@@ -87,7 +101,7 @@ class Fetcher:
     def _step(self) -> float | None:
         with self._lock:
             now_ms = monotonic_ms()
-            commands = self._positions.poll(now_ms, self._leader_of)
+            commands = self._positions.poll(now_ms, self._leader_of, self._can_read)
             timer_ms = self._positions.next_timer_ms(now_ms)
         self._execute(commands)
         return timer_ms
@@ -96,6 +110,11 @@ class Fetcher:
         known = self._cluster.metadata.partition(topic, partition)
         leader = self._cluster.metadata.leader(topic, partition)
         return None if known is None or leader is None else (leader.node_id, known.leader_epoch)
+
+    def _can_read(self, topic: str, partition: int, node_id: int) -> bool:
+        known = self._cluster.metadata.partition(topic, partition)
+        is_replica = known is not None and node_id in known.replicas and node_id not in known.offline_replicas
+        return is_replica and node_id in self._cluster.metadata.brokers
 
     def _handle(self, events: Iterable[Event]) -> None:
         with self._lock:
@@ -113,6 +132,8 @@ class Fetcher:
                     self._polls[command.node_id].cancel()
                 case LookUp():
                     self._start_look_up(command)
+                case Validate():
+                    self._start(self._validate(command), f"validate-{command.node_id}")
                 case AskMetadata():
                     self._ask_metadata(command.topics)
                 case Deliver() | Report():
@@ -127,12 +148,20 @@ class Fetcher:
         task.add_done_callback(lambda done: self._poll_done(fetch, done))
 
     async def _poll_node(self, fetch: Fetch) -> Fetched | FetchFailed:
+        session = self._sessions.of(fetch.node_id)
         try:
-            response = await self._cluster.fetch(fetch.node_id, self._request(fetch.specs))
+            response = await self._cluster.fetch(fetch.node_id, session.request(fetch.specs))
         except TidelogError as error:
+            session.fail()
             return FetchFailed(fetch.node_id, fetch.specs, error)
+        except BaseException:
+            session.fail()
+            raise
+        if response.HasField("error"):
+            return FetchFailed(fetch.node_id, fetch.specs, session.refused(response.error))
         results = {(t.name, p.index): p for t in response.topics for p in t.partitions}
-        found = [self._result(spec, results.get((spec.topic, spec.partition))) for spec in fetch.specs]
+        is_incremental = session.take(response.session_id, results.keys())
+        found = [self._result(s, results.get((s.topic, s.partition)), is_incremental) for s in fetch.specs]
         return Fetched(fetch.node_id, found)
 
     def _poll_done(self, fetch: Fetch, task: asyncio.Task[Fetched | FetchFailed]) -> None:
@@ -149,24 +178,11 @@ class Fetcher:
         failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
         self._handle([FetchFailed(fetch.node_id, fetch.specs, failure)])
 
-    def _request(self, specs: Iterable[FetchSpec]) -> pb.FetchRequest:
-        topics: defaultdict[str, list[pb.FetchPartition]] = defaultdict(list)
-        for spec in specs:
-            item = pb.FetchPartition(
-                index=spec.partition,
-                fetch_offset=spec.offset,
-                partition_max_bytes=self._config.max_partition_fetch_bytes,
-                current_leader_epoch=spec.leader_epoch,
-            )
-            topics[spec.topic].append(item)
-        return pb.FetchRequest(
-            max_wait_ms=self._config.fetch_wait_max_ms,
-            min_bytes=self._config.fetch_min_bytes,
-            max_bytes=self._config.fetch_max_bytes,
-            topics=[pb.FetchTopic(name=name, partitions=items) for name, items in topics.items()],
-        )
-
-    def _result(self, spec: FetchSpec, result: pb.FetchPartitionResult | None) -> FetchedPartition:
+    def _result(
+        self, spec: FetchSpec, result: pb.FetchPartitionResult | None, is_incremental: bool
+    ) -> FetchedPartition:
+        if result is None and is_incremental:
+            return FetchedPartition(spec, is_unchanged=True)
         if result is None:
             text = f"the answer to a fetch says nothing of {spec.topic}-{spec.partition}"
             return FetchedPartition(spec, error=error_for(ErrorCode.NETWORK_EXCEPTION, text))
@@ -176,14 +192,44 @@ class Fetcher:
                 spec.topic, spec.partition, result.current_leader
             )
             return FetchedPartition(spec, error=error, leader_known=is_news)
-        return FetchedPartition(spec, result.records, result.high_watermark, result.log_start_offset)
+        return FetchedPartition(
+            spec,
+            result.records,
+            result.high_watermark,
+            result.log_start_offset,
+            preferred_node=result.preferred_read_replica if result.HasField("preferred_read_replica") else None,
+        )
 
     def _start_look_up(self, look_up: LookUp) -> None:
         # One by one, so that a partition that cannot be found does not hold up the others.
         for spec in look_up.specs:
-            task = asyncio.create_task(self._look_up(spec), name=f"offset-{spec.topic}-{spec.partition}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._look_up(spec), f"offset-{spec.topic}-{spec.partition}")
+
+    def _start(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _validate(self, command: Validate) -> None:
+        wanted = {(s.topic, s.partition): (s.offset_epoch, s.leader_epoch) for s in command.specs}
+        try:
+            found = await self._cluster.end_of_epochs(command.node_id, wanted)
+        except TidelogError as error:
+            self._handle([ValidationFailed(spec, error) for spec in command.specs])
+            return
+        except Exception as error:
+            logger.exception("validating positions at node %d failed", command.node_id)
+            failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
+            self._handle([ValidationFailed(spec, failure) for spec in command.specs])
+            return
+        events: list[Event] = []
+        for spec in command.specs:
+            end = found[spec.topic, spec.partition]
+            if isinstance(end, TidelogError):
+                events.append(ValidationFailed(spec, end))
+            else:
+                events.append(Validated(spec, end.leader_epoch, end.end_offset))
+        self._handle(events)
 
     async def _look_up(self, spec: LookUpSpec) -> None:
         self._handle([await self._look_up_one(spec)])
@@ -197,7 +243,7 @@ class Fetcher:
         except Exception as error:
             logger.exception("looking up an offset of %s-%d failed", spec.topic, spec.partition)
             return LookUpFailed(spec, error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}"))
-        return LookedUp(spec, found[key].offset)
+        return LookedUp(spec, found[key].offset, found[key].leader_epoch)
 
     def _refusals(self, topics: frozenset[str], failure: TidelogError | None) -> list[Refused]:
         with self._lock:

@@ -6,6 +6,7 @@ import grpc.aio
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """Above fetch.max.bytes (50 MiB) plus one oversized batch; what is larger is refused by gRPC itself."""
+_UNREAD_BYTES = 256 * 1024
 
 _COMMON: list[tuple[str, int | str]] = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -22,11 +23,11 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A restarted peer must be found again quickly.
+    # A restarted peer must be found again quickly: in a rolling restart it leads partitions a moment later.
     ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 200),
     # In spite of its name the time that one attempt to connect may take: a busy peer needs more than 50 ms.
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
     # Each channel its own connection: one busy peer's stream must not hold up another's.
     ("grpc.use_local_subchannel_pool", 1),
 ]
@@ -42,9 +43,15 @@ def open_channel(address: str, client_id: str = "") -> grpc.aio.Channel:
 
 
 def server_options() -> list[tuple[str, int | str]]:
-    """Return the options of a gRPC server: the same limits, and leave to ping every 5 s."""
+    """Return the options of a gRPC server: the same limits, and leave to ping every 5 s.
+
+    Of requests that are not read yet a server has ``_UNREAD_BYTES`` per call and no more. By itself gRPC lets a fast
+    connection send megabytes ahead, which no budget of the server would count.
+    """
     return [
         *_COMMON,
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
         # Two processes on one port is a mistake that must be seen, not load balancing.

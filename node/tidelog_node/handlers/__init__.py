@@ -17,7 +17,7 @@ from tidelog_node.handlers.list_offsets import list_offsets
 from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog_node.handlers.metadata import get_metadata
 from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
-from tidelog_node.handlers.produce import PendingProduce, begin_produce, produce
+from tidelog_node.handlers.produce import PendingProduce, begin_produce, produce, refuse_produce
 from tidelog_node.handlers.topics import (
     create_partitions,
     create_topics,
@@ -53,6 +53,7 @@ __all__ = [
     "list_topics",
     "offset_for_leader_epoch",
     "produce",
+    "refuse_produce",
     "unregister_broker",
     "update_features",
 ]

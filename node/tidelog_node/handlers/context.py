@@ -6,7 +6,7 @@ A handler is a function of a request and this context. Nothing in it knows which
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidelog.config import DynamicBrokerConfig
@@ -14,7 +14,10 @@ from tidelog.config.settings import SettingInfo
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
+from tidelog_node.handlers.fetch_sessions import FetchSessions
+from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
+from tidelog_node.replication import ReplicaSelector
 
 LeaderHint = common_pb2.LeaderIdAndEpoch
 DEFAULT_TIMEOUT_MS = 30_000
@@ -136,6 +139,9 @@ class NodeContext:
     settings: NodeSettings
     producer_ids: ProducerIds
     topic_creator: TopicCreator | None = None
+    replica_selector: ReplicaSelector = field(default_factory=ReplicaSelector)
+    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
+    response_budget: ResponseBudget = field(default_factory=ResponseBudget)
 
     def partition(self, topic: str, index: int) -> Partition:
         """Return a partition that this node holds.
@@ -154,7 +160,13 @@ class NodeContext:
         raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
 
     def current_leader(self, topic: str, index: int) -> LeaderHint | None:
-        """Return who leads a partition as far as this node knows (KIP-951)."""
+        """Return who leads a partition as far as this node knows (KIP-951).
+
+        A replica of it knows before the image of all is published (KafkaApis.getCurrentLeader).
+        """
+        partition = self.partitions.get(topic, index)
+        if partition is not None:
+            return LeaderHint(leader_id=partition.state.leader_id, leader_epoch=partition.state.leader_epoch)
         registration = self.metadata.image.partition(topic, index)
         if registration is None:
             return None

@@ -109,6 +109,16 @@ async def begin_produce(context: NodeContext, request: pb.ProduceRequest) -> Pen
     return pending
 
 
+def refuse_produce(request: pb.ProduceRequest, error: TidelogError) -> pb.ProduceResponse:
+    """Return the answer to a request of which nothing is appended, for the same reason everywhere."""
+    response = pb.ProduceResponse()
+    for topic in request.topics:
+        results = response.topics.add(name=topic.name)
+        for item in topic.partitions:
+            results.partitions.add(index=item.index, error=error_message(error), base_offset=-1, log_append_time_ms=-1)
+    return response
+
+
 async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.ProduceResponse:
     """Append and wait for the outcome."""
     pending = await begin_produce(context, request)

@@ -29,7 +29,9 @@ _OBSOLETE = (
 """The partition is not there or not on this node any more."""
 
 _Key = tuple[TopicId, int]
-_Batch = dict[_Key, DirectoryId]
+_Word = tuple[DirectoryId, bool]
+"""The directory, and whether the log is what it was before the replica was said to be lost."""
+_Batch = dict[_Key, _Word]
 
 
 class AssignmentController(Protocol):
@@ -52,9 +54,12 @@ class DirectoryAssignments:
         self._waiting: _Batch = {}
         self._has_work = asyncio.Event()
 
-    def submit(self, topic_id: TopicId, index: int, directory: DirectoryId) -> None:
-        """Queue where a replica is, in place of what was to be said of it before."""
-        self._waiting[topic_id, index] = directory
+    def submit(self, topic_id: TopicId, index: int, directory: DirectoryId, *, keeps_log: bool = False) -> None:
+        """Queue where a replica is, in place of what was to be said of it before.
+
+        ``keeps_log``: if it was said to be lost, its log is what it was all the same.
+        """
+        self._waiting[topic_id, index] = (directory, keeps_log)
         self._has_work.set()
 
     async def run(self) -> None:
@@ -79,14 +84,14 @@ class DirectoryAssignments:
                 backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
 
     def _request(self, batch: _Batch) -> pb.AssignReplicasToDirsRequest:
-        directories: dict[DirectoryId, pb.DirectoryAssignment] = {}
-        topics: dict[tuple[DirectoryId, TopicId], pb.DirectoryAssignmentTopic] = {}
-        for (topic_id, index), directory_id in batch.items():
-            if directory_id not in directories:
-                directories[directory_id] = pb.DirectoryAssignment(directory_id=directory_id)
-            if (directory_id, topic_id) not in topics:
-                topics[directory_id, topic_id] = directories[directory_id].topics.add(topic_id=topic_id)
-            topics[directory_id, topic_id].partitions.append(index)
+        directories: dict[_Word, pb.DirectoryAssignment] = {}
+        topics: dict[tuple[_Word, TopicId], pb.DirectoryAssignmentTopic] = {}
+        for (topic_id, index), word in batch.items():
+            if word not in directories:
+                directories[word] = pb.DirectoryAssignment(directory_id=word[0], keeps_logs=word[1])
+            if (word, topic_id) not in topics:
+                topics[word, topic_id] = directories[word].topics.add(topic_id=topic_id)
+            topics[word, topic_id].partitions.append(index)
         return pb.AssignReplicasToDirsRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch(), directories=directories.values()
         )
@@ -95,13 +100,13 @@ class DirectoryAssignments:
         """Drop what is settled; returns whether everything of the batch is."""
         is_done = True
         results = {(TopicId(t.topic_id), r.index): r for t in response.topics for r in t.partitions}
-        for key, directory_id in batch.items():
+        for key, word in batch.items():
             result = results.get(key)
             is_refused = result is None or result.HasField("error")
             if result is not None and is_refused and ErrorCode.of(result.error.code) not in _OBSOLETE:
                 logger.warning("The controller refused the directory of a replica: %s", result.error.message)
             if result is None or (is_refused and ErrorCode.of(result.error.code) not in _OBSOLETE):
                 is_done = False
-            elif self._waiting.get(key) == directory_id:
+            elif self._waiting.get(key) == word:
                 del self._waiting[key]
         return is_done

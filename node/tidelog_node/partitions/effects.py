@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerId, LeaderEpoch
-from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
 from tidelog_node.replication.commands import ProposeIsr
 
 if TYPE_CHECKING:
@@ -32,9 +32,13 @@ class PartitionEffects(Protocol):
         """The partition's log is offline."""
         ...
 
+    def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
+        """The partition's log is as it was, and cannot grow."""
+        ...
+
 
 class DiskWatch:
-    """Reports a log that went offline, or whose disk failed; the error goes on to the caller."""
+    """Reports a log that went offline, or whose disk failed or is full; the error goes on to the caller."""
 
     __slots__ = ("_effects", "_partition")
 
@@ -46,6 +50,10 @@ class DiskWatch:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, TidelogError):
+            return
         failure = self._partition.log.failure
-        if isinstance(error, TidelogError) and (failure is not None or is_disk_failure(error)):
+        if failure is not None or is_disk_failure(error):
             self._effects.storage_failed(self._partition, failure or error)
+        elif is_out_of_space(error):
+            self._effects.disk_is_full(self._partition, error)

@@ -1,9 +1,13 @@
 """Copies the logs of all partitions that one other node leads: one task, one long poll at a time.
 
 The fetch of an offset acknowledges everything below it, so the next fetch leaves as soon as the last answer is in the
-logs. A partition with an error waits alone, longer each time; the others go on. A new partition interrupts the
-poll, which then leaves again with it. While the node's limit is exceeded, throttled partitions that are not in sync
-are left out (KIP-73); they are when they have reached the leader's high watermark.
+logs. The partitions are those of a fetch session: a request names what has changed, and so costs what has changed
+(KIP-227). What is asked of a partition is worked out again when it was answered, and in turns of all, a few with each
+poll, since its log's start moves by retention as well. A partition with an error waits alone, longer each time; the
+others go on. For a new partition the leader is asked to end the poll, which then leaves again with it. While the node's
+limit is exceeded, throttled partitions that are not in sync are left out (KIP-73); they are when they have reached
+the leader's high watermark. Those that end below it, and are not throttled, are read ahead for a while
+(:mod:`.catch_up`).
 """
 
 from __future__ import annotations
@@ -11,17 +15,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
+from tidelog.cluster.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog.ids import NO_EPOCH, BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.partitions.catch_up import CatchUp
 from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.fetched_partition import FetchedPartition, WantedRecords
 from tidelog_node.partitions.foundings import found_all
 from tidelog_node.partitions.partition import Partition
-from tidelog_node.partitions.throttles import ReplicationThrottle
+from tidelog_node.partitions.throttles import ReplicationThrottle, ThrottledSides
 from tidelog_node.partitions.transport import ReplicaTransport
 from tidelog_node.replication import EpochEnd
 
@@ -30,6 +38,8 @@ logger = logging.getLogger(__name__)
 _FIRST_BACKOFF_MS = 20
 _THROTTLED_LOOK_MS = 500
 """The limit may be raised or taken away at any time, also while a fetcher waits for it."""
+_LOOKED_AT_PER_POLL = 16
+"""So many partitions are asked in each poll whether something about them is different, though nothing was fetched."""
 _REDIRECTED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -37,6 +47,9 @@ _REDIRECTED = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
 """What a leader answers while the two nodes' metadata differ: expected, and soon over."""
+
+
+_SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +64,15 @@ class FetcherSettings:
     timeout_ms: int = 30_000
 
 
-@dataclass(slots=True)
-class _Fetched:
-    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with errors in a row.
-
-    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync``: it had all that was committed.
-    """
-
-    partition: Partition
-    leader_epoch: LeaderEpoch
-    pause_until_ms: int = 0
-    backoff_ms: int = 0
-    failing_with: ErrorCode | None = None
-    is_in_sync: bool = False
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether it waits while the node's limit is exceeded."""
-        return self.partition.throttled.follower and not self.is_in_sync
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    fetched: _Fetched
-    offset: int
+Key: TypeAlias = tuple[str, int]
 
 
 class LeaderFetcher:
-    """The fetcher of one leader. ``run`` is its task; ``add`` and ``remove`` are called on the same loop."""
+    """The fetcher of one leader. ``run`` is its task; ``add`` and ``remove`` are called on the same loop.
+
+    ``_idle`` are partitions that are not fetched for now: after an error, or since the limit is exceeded.
+    ``_limited`` are those that wait while it is; both are few.
+    """
 
     def __init__(
         self,
@@ -99,50 +93,65 @@ class LeaderFetcher:
         self._settings = settings
         self._clock = clock
         self._throttle = throttle
-        self._partitions: dict[Partition, _Fetched] = {}
-        self._held_back: dict[Partition, _Fetched] = {}
+        self._session: FetchSessionHandler[Key, WantedRecords] = FetchSessionHandler()
+        self._partitions: dict[Partition, FetchedPartition] = {}
+        self._held_back: dict[Partition, FetchedPartition] = {}
+        self._idle: dict[Partition, FetchedPartition] = {}
+        self._limited: dict[Partition, FetchedPartition] = {}
+        self._turns: deque[FetchedPartition] = deque()
         self._added = asyncio.Event()
+        self._catch_up = CatchUp(self._read_ahead, self._take_back, settings.partition_max_bytes, cluster_id, clock)
         self._failures = 0
+        self._session_errors = 0
 
     def add(self, partition: Partition, leader_epoch: LeaderEpoch, *, is_held_back: bool = False) -> None:
         """Copy ``partition`` in ``leader_epoch``: from now on, or from :meth:`begin_held_back` on."""
         self.remove(partition)
         if is_held_back:
-            self._held_back[partition] = _Fetched(partition, leader_epoch)
+            self._held_back[partition] = FetchedPartition(partition, leader_epoch)
         else:
-            self._partitions[partition] = _Fetched(partition, leader_epoch)
-            self._added.set()
+            self._begin(FetchedPartition(partition, leader_epoch))
 
     def begin_held_back(self) -> None:
         """Copy what was held back, all of it with one new poll."""
-        if self._held_back:
-            self._partitions |= self._held_back
-            self._held_back = {}
-            self._added.set()
+        held_back, self._held_back = self._held_back, {}
+        for fetched in held_back.values():
+            self._begin(fetched)
 
     def remove(self, partition: Partition) -> None:
         """Copy it no more; an answer under way is ignored."""
-        self._partitions.pop(partition, None)
-        self._held_back.pop(partition, None)
+        for partitions in (self._partitions, self._held_back, self._idle, self._limited):
+            partitions.pop(partition, None)
+        self._catch_up.remove(partition)
+        self._session.forget(_key(partition))
 
     async def run(self) -> None:
         """Fetch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._catch_up.run(), name=f"catch-up-with-node-{self.leader_id}")
+            await self._poll_again_and_again()
+
+    async def _poll_again_and_again(self) -> None:
         while True:
             self._added.clear()
-            sent = self._ready()
-            if not sent:
+            self._look_at_some()
+            if not len(self._session):
                 await self._wait_for_work()
                 continue
             try:
-                response = await self._poll(sent)
-                if response is not None:
-                    await self._take(response, sent)
-                    self._failures = 0
+                await self._poll()
+                self._failures = 0
             except TidelogError as error:
                 await self._back_off(error)
             except Exception as error:
                 logger.exception("Fetching from node %d failed", self.leader_id)
                 await self._back_off(TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+
+    def _begin(self, fetched: FetchedPartition) -> None:
+        self._partitions[fetched.partition] = fetched
+        self._turns.append(fetched)
+        self._ask_for(fetched)
+        self._added.set()
 
     async def _wait_for_work(self) -> None:
         pauses = self._pauses()
@@ -151,22 +160,75 @@ class LeaderFetcher:
             async with asyncio.timeout(max(1, min(pauses)) / 1000 if pauses else None):
                 await self._added.wait()
 
-    async def _poll(self, sent: dict[tuple[str, int], _Sent]) -> pb.FetchResponse | None:
-        """Return the leader's answer, None when a new partition came first."""
+    async def _poll(self) -> None:
+        """Send one request and take its answer.
+
+        Raises:
+            TidelogError: the call failed whole, or the leader does not know the session: the next request is full.
+        """
+        address = self._leader_address()
+        asked = self._session.build()
+        try:
+            response = await self._call(address, self._request(asked))
+        except BaseException:
+            self._session.take_failure()
+            raise
+        if response is None:
+            self._session.take_failure()
+            return
+        if response.HasField("error"):
+            self._take_session_error(TidelogError(ErrorCode.of(response.error.code), response.error.message))
+            return
+        results = {(topic.name, r.index): r for topic in response.topics for r in topic.partitions}
+        if self._session.take_answer(response.session_id, results.keys()):
+            self._session_errors = 0 if not asked.is_full else self._session_errors
+            await self._take(results)
+        else:
+            raise TidelogError(ErrorCode.NETWORK_EXCEPTION, "the answer does not fit the fetch session")
+
+    def _leader_address(self) -> str:
         address = self._address(self.leader_id)
         if address is None:
             raise TidelogError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {self.leader_id} is not registered")
+        return address
+
+    async def _call(self, address: str, request: pb.FetchRequest) -> pb.FetchResponse | None:
+        """Return the leader's answer; when a partition is added meanwhile the leader is asked to wait no longer.
+
+        A request without a session that waits is given up then: None. One that does not is answered soon anyhow: given
+        up for each of many partitions that come one by one, it would bring nothing of all others meanwhile.
+        """
         timeout_s = (self._settings.max_wait_ms + self._settings.timeout_ms) / 1000
+        if not request.max_wait_ms:
+            return await self._transport.fetch(address, request, timeout_s)
         name = f"fetch-from-{self.leader_id}"
-        fetch = asyncio.create_task(self._transport.fetch(address, self._request(sent), timeout_s), name=name)
-        added = asyncio.create_task(self._added.wait(), name=f"{name}-added")
+        fetch = asyncio.create_task(self._transport.fetch(address, request, timeout_s), name=name)
+        tasks: list[asyncio.Task[Any]] = [fetch]
         try:
-            await asyncio.wait((fetch, added), return_when=asyncio.FIRST_COMPLETED)
-            return fetch.result() if fetch.done() else None
+            is_full = request.session.epoch == FULL_EPOCH
+            added = self._added.wait() if is_full else self._end_wait(address, request)
+            tasks.append(asyncio.create_task(added, name=f"{name}-added"))
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return None if is_full and not fetch.done() else await fetch
         finally:
-            fetch.cancel()
-            added.cancel()
-            await asyncio.gather(fetch, added, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _end_wait(self, address: str, request: pb.FetchRequest) -> None:
+        await self._added.wait()
+        session = pb.FetchSession(id=request.session.id, epoch=request.session.epoch, ends_wait=True)
+        nudge = pb.FetchRequest(replica=request.replica, cluster_id=self._cluster_id, session=session)
+        # Of no use when it is lost: the poll ends by itself then.
+        with contextlib.suppress(TidelogError):
+            await self._transport.fetch(address, nudge, self._settings.timeout_ms / 1000)
+
+    def _take_session_error(self, error: TidelogError) -> None:
+        self._session.take_error(error.code)
+        self._session_errors += 1
+        if error.code not in _SESSION_ERRORS or self._session_errors > 1:
+            raise error
+        logger.debug("Node %d begins a new fetch session: %s", self.leader_id, error)
 
     async def _back_off(self, error: TidelogError) -> None:
         if self._failures == 0:
@@ -174,58 +236,84 @@ class LeaderFetcher:
         self._failures += 1
         await asyncio.sleep(min(_FIRST_BACKOFF_MS << min(self._failures, 10), self._settings.max_backoff_ms) / 1000)
 
-    def _ready(self) -> dict[tuple[str, int], _Sent]:
-        now_ms = self._clock.monotonic_ms()
-        is_exceeded = self._throttle.is_exceeded
-        return {
-            (p.topic, p.index): _Sent(fetched, p.log.log_end_offset)
-            for p, fetched in self._partitions.items()
-            if fetched.pause_until_ms <= now_ms and not (is_exceeded and fetched.is_limited)
-        }
+    def _look_at_some(self) -> None:
+        """Work out again what to ask for: of all that wait, of all that are limited, and of a few others in turn."""
+        self._limited = {p: f for p, f in self._limited.items() if f.is_limited}
+        for fetched in [*self._idle.values(), *self._limited.values()]:
+            self._ask_for(fetched)
+        left = min(len(self._partitions), _LOOKED_AT_PER_POLL)
+        while left:
+            fetched = self._turns.popleft()
+            # Those that were removed, or added anew, have no turn any more.
+            if self._partitions.get(fetched.partition) is fetched:
+                self._turns.append(fetched)
+                self._ask_for(fetched)
+                left -= 1
+
+    def _ask_for(self, fetched: FetchedPartition) -> None:
+        """Fetch a partition from its log's end on with the next request, or leave it out while it has to wait."""
+        partition = fetched.partition
+        if partition in self._catch_up:
+            return
+        if fetched.is_limited:
+            self._limited[partition] = fetched
+        is_held = fetched.is_limited and self._throttle.is_exceeded
+        if is_held or fetched.pause_until_ms > self._clock.monotonic_ms():
+            self._idle[partition] = fetched
+            self._session.forget(_key(partition))
+            return
+        self._idle.pop(partition, None)
+        log = partition.log
+        wanted = WantedRecords(
+            fetched, log.log_end_offset, self._max_bytes(fetched), log.latest_epoch, log.log_start_offset
+        )
+        self._session.want(_key(partition), wanted)
+
+    def _max_bytes(self, fetched: FetchedPartition) -> int:
+        most = self._settings.partition_max_bytes
+        return min(self._throttle.transfer_bytes // max(len(self._limited), 1), most) if fetched.is_limited else most
 
     def _pauses(self) -> list[int]:
-        """Return in how many milliseconds each partition is to be looked at again; 0 or less: now."""
+        """Return in how many milliseconds each partition that waits is to be looked at again; 0 or less: now."""
         now_ms, throttled_ms = self._clock.monotonic_ms(), min(self._throttle.wait_ms(), _THROTTLED_LOOK_MS)
-        return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._partitions.values()]
+        return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._idle.values()]
 
-    def _request(self, sent: dict[tuple[str, int], _Sent]) -> pb.FetchRequest:
+    def _request(self, asked: SessionRequest[Key, WantedRecords]) -> pb.FetchRequest:
         topics: dict[str, pb.FetchTopic] = {}
-        limited = sum(item.fetched.is_limited for item in sent.values())
-        limited_bytes = min(self._throttle.transfer_bytes // max(limited, 1), self._settings.partition_max_bytes)
-        for item in sent.values():
-            partition = item.fetched.partition
+        for wanted in asked.wanted.values():
+            partition = wanted.fetched.partition
             topic = topics.get(partition.topic)
             if topic is None:
                 topic = topics[partition.topic] = pb.FetchTopic(name=partition.topic, topic_id=partition.topic_id)
-            latest_epoch = partition.log.latest_epoch
-            topic.partitions.append(
-                pb.FetchPartition(
-                    index=partition.index,
-                    fetch_offset=item.offset,
-                    partition_max_bytes=(
-                        limited_bytes if item.fetched.is_limited else self._settings.partition_max_bytes
-                    ),
-                    current_leader_epoch=item.fetched.leader_epoch,
-                    last_fetched_epoch=None if latest_epoch == NO_EPOCH else latest_epoch,
-                    log_start_offset=partition.log.log_start_offset,
-                )
+            topic.partitions.add(
+                index=partition.index,
+                fetch_offset=wanted.offset,
+                partition_max_bytes=wanted.max_bytes,
+                current_leader_epoch=wanted.fetched.leader_epoch,
+                last_fetched_epoch=None if wanted.last_fetched_epoch == NO_EPOCH else wanted.last_fetched_epoch,
+                log_start_offset=wanted.log_start_offset,
             )
         return pb.FetchRequest(
             replica=self._identity(),
-            max_wait_ms=self._wait_ms(),
+            # A new session is to be there soon, so that its polls can be ended when there is more to fetch.
+            max_wait_ms=0 if asked.is_full and not self._session.was_refused else self._wait_ms(),
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_max_bytes,
             topics=topics.values(),
             cluster_id=self._cluster_id,
+            session=pb.FetchSession(id=asked.session_id, epoch=asked.epoch),
+            forgotten_topics=[pb.ForgottenTopic(name=name, partitions=[index]) for name, index in asked.forgotten],
         )
 
     def _wait_ms(self) -> int:
         """A poll ends in time for the partitions that are paused."""
         return min([self._settings.max_wait_ms, *(pause_ms for pause_ms in self._pauses() if pause_ms > 0)])
 
-    async def _take(self, response: pb.FetchResponse, sent: dict[tuple[str, int], _Sent]) -> None:
-        answered = [(sent.get((topic.name, r.index)), r) for topic in response.topics for r in topic.partitions]
-        await found_all(item.fetched.partition for item, result in answered if item is not None and result.records)
+    async def _take(self, results: dict[Key, pb.FetchPartitionResult]) -> None:
+        answered = [(self._session.sent(key), result) for key, result in results.items()]
+        # Each look at the records copies them.
+        new = [(i.fetched.partition, r) for i, r in answered if i and not i.fetched.partition.log.is_founded]
+        await found_all(partition for partition, result in new if result.records)
         for item, result in answered:
             if item is None or self._partitions.get(item.fetched.partition) is not item.fetched:
                 continue
@@ -233,10 +321,15 @@ class LeaderFetcher:
                 await self._take_partition(item, result)
             except TidelogError as error:
                 self._pause(item.fetched, error)
-            if result.records:
-                self._move_to_end(item.fetched)
+            except Exception as error:
+                # One bad partition never stops a fetcher.
+                text = "Fetching %s from node %d failed for a reason that has no name"
+                logger.exception(text, item.fetched.partition, self.leader_id)
+                self._pause(item.fetched, TidelogError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            if self._partitions.get(item.fetched.partition) is item.fetched:
+                self._ask_for(item.fetched)
 
-    async def _take_partition(self, item: _Sent, result: pb.FetchPartitionResult) -> None:
+    async def _take_partition(self, item: WantedRecords, result: pb.FetchPartitionResult) -> None:
         fetched, partition = item.fetched, item.fetched.partition
         if result.HasField("error"):
             error = TidelogError(ErrorCode.of(result.error.code), result.error.message)
@@ -255,8 +348,25 @@ class LeaderFetcher:
         fetched.is_in_sync = partition.log.log_end_offset >= result.high_watermark
         if partition.throttled.follower and result.records:
             self._throttle.record(len(result.records))
+        if partition.log.log_end_offset > item.offset and self._may_read_ahead(fetched):
+            self._session.forget(_key(partition))
+            self._catch_up.add(partition, fetched.leader_epoch)
 
-    def _pause(self, fetched: _Fetched, error: TidelogError) -> None:
+    def _may_read_ahead(self, fetched: FetchedPartition) -> bool:
+        if fetched.is_in_sync or not self._catch_up.is_running:
+            return False
+        partition = fetched.partition
+        is_throttled_there = ThrottledSides.of(partition.log.config, partition.index, self.leader_id).leader
+        return not (partition.throttled.follower or is_throttled_there)
+
+    async def _read_ahead(self, request: pb.FetchRequest) -> pb.FetchResponse:
+        return await self._transport.fetch(self._leader_address(), request, self._settings.timeout_ms / 1000)
+
+    def _take_back(self, partition: Partition) -> None:
+        self._ask_for(self._partitions[partition])
+        self._added.set()
+
+    def _pause(self, fetched: FetchedPartition, error: TidelogError) -> None:
         """Leave a partition alone for a while; of failures in a row for one reason only the first is worth a line."""
         is_news = error.code not in _REDIRECTED and error.code is not fetched.failing_with
         level = logging.WARNING if is_news else logging.DEBUG
@@ -267,95 +377,6 @@ class LeaderFetcher:
         end_ms, grid_ms = self._clock.monotonic_ms() + fetched.backoff_ms, max(1, fetched.backoff_ms // 2)
         fetched.pause_until_ms = -(-end_ms // grid_ms) * grid_ms
 
-    def _move_to_end(self, fetched: _Fetched) -> None:
-        """A partition that got records comes last in the next request, so that none starves behind it."""
-        if self._partitions.pop(fetched.partition, None) is not None:
-            self._partitions[fetched.partition] = fetched
 
-
-class FetcherPool:
-    """The fetchers of a node by leader, started when needed and ended when they have nothing to do."""
-
-    def __init__(
-        self,
-        tasks: asyncio.TaskGroup,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch],
-        address: Callable[[BrokerId], str | None],
-        cluster_id: str,
-        transport: ReplicaTransport,
-        settings: FetcherSettings,
-        clock: Clock,
-        throttle: ReplicationThrottle,
-    ) -> None:
-        self._tasks = tasks
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
-        self._address = address
-        self._cluster_id = cluster_id
-        self._transport = transport
-        self._settings = settings
-        self._clock = clock
-        self._throttle = throttle
-        self._leader_of: dict[Partition, BrokerId] = {}
-        self._led: Counter[BrokerId] = Counter()
-        self._running: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
-        self._holds_back = False
-
-    def hold_back(self) -> None:
-        """Let partitions that are started wait for :meth:`go_on`: many are, and each would interrupt a poll."""
-        self._holds_back = True
-
-    def go_on(self) -> None:
-        """Copy what was held back."""
-        self._holds_back = False
-        for fetcher, _ in self._running.values():
-            fetcher.begin_held_back()
-
-    def start(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy a partition from ``leader_id``, and from nobody else."""
-        if self._leader_of.get(partition, leader_id) != leader_id:
-            self.stop(partition)
-        if partition not in self._leader_of:
-            self._leader_of[partition] = leader_id
-            self._led[leader_id] += 1
-        self._fetcher(leader_id).add(partition, leader_epoch, is_held_back=self._holds_back)
-
-    def stop(self, partition: Partition) -> None:
-        """Copy a partition no more."""
-        leader_id = self._leader_of.pop(partition, None)
-        if leader_id is None:
-            return
-        fetcher, task = self._running[leader_id]
-        fetcher.remove(partition)
-        self._led[leader_id] -= 1
-        if not self._led[leader_id]:
-            task.cancel()
-            del self._running[leader_id]
-
-    def stop_all(self) -> None:
-        """End every fetcher."""
-        for _, task in self._running.values():
-            task.cancel()
-        self._running.clear()
-        self._leader_of.clear()
-        self._led.clear()
-
-    def _fetcher(self, leader_id: BrokerId) -> LeaderFetcher:
-        if leader_id not in self._running:
-            fetcher = LeaderFetcher(
-                leader_id,
-                self._identity,
-                self._address,
-                self._cluster_id,
-                self._transport,
-                self._settings,
-                self._clock,
-                self._throttle,
-            )
-            task = self._tasks.create_task(fetcher.run(), name=f"fetcher-of-node-{leader_id}")
-            self._running[leader_id] = (fetcher, task)
-        return self._running[leader_id][0]
-
-    def _identity(self) -> pb.ReplicaState:
-        return pb.ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch())
+def _key(partition: Partition) -> Key:
+    return partition.topic, partition.index

@@ -43,10 +43,9 @@ async def flush_logs(registry: PartitionRegistry, interval_ms: Interval) -> None
     """Put the logs on the disk whose ``flush.ms`` is over, one after the other in a thread, until cancelled."""
 
     async def flush(partition: Partition) -> None:
-        if partition.needs_flush():
-            await partition.flush()
+        await partition.flush()
 
-    await _Round(registry, "Flushing", flush).repeat(interval_ms)
+    await _Round(registry, "Flushing", flush, lambda partition: partition.needs_flush()).repeat(interval_ms)
 
 
 async def delete_expired_segments(registry: PartitionRegistry, interval_ms: int) -> None:
@@ -66,10 +65,12 @@ async def remove_deleted_files(registry: PartitionRegistry, interval_ms: Interva
     """Give back the space of files whose ``file.delete.delay.ms`` is over, in a thread, until cancelled."""
 
     async def remove(partition: Partition) -> None:
-        if partition.log.condemned_count:
-            await partition.remove_condemned()
+        await partition.remove_condemned()
 
-    await _Round(registry, "Removing the deleted files of", remove).repeat(interval_ms)
+    def is_due(partition: Partition) -> bool:
+        return partition.log.condemned_count > 0
+
+    await _Round(registry, "Removing the deleted files of", remove, is_due).repeat(interval_ms)
 
 
 async def expire_producers(registry: PartitionRegistry, interval_ms: int) -> None:
@@ -111,12 +112,19 @@ async def _pause(interval_ms: Interval) -> None:
 
 
 class _Round:
-    """One thing that is done to every partition, again and again."""
+    """One thing that is done, again and again, to every partition for which it ``is_due``."""
 
-    def __init__(self, registry: PartitionRegistry, action: str, do: Callable[[Partition], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        registry: PartitionRegistry,
+        action: str,
+        do: Callable[[Partition], Awaitable[None]],
+        is_due: Callable[[Partition], bool] = lambda partition: True,
+    ) -> None:
         self._registry = registry
         self._action = action
         self._do = do
+        self._is_due = is_due
         self._failing: WeakSet[Partition] = WeakSet()
 
     async def repeat(self, interval_ms: Interval) -> None:
@@ -124,7 +132,8 @@ class _Round:
             await _pause(interval_ms)
             slices = TimeSlices()
             for partition in self._registry:
-                if _is_held(self._registry, partition) and partition.log.failure is None:
+                is_usable = _is_held(self._registry, partition) and partition.log.failure is None
+                if is_usable and self._is_due(partition):
                     await self._apply(partition)
                 if slices.is_over:
                     await slices.give_way()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerId, DirectoryId, LeaderEpoch, TopicId
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
-from tidelog_node.partitions.fetcher import FetcherPool
+from tidelog_node.partitions.fetcher_pool import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication.commands import ProposeIsr
@@ -17,10 +17,18 @@ _MANY_CHANGES = 64
 
 
 class NodeEffects:
-    """The ``PartitionEffects`` of one node. ``on_storage_failure`` is told a partition whose disk refused."""
+    """The ``PartitionEffects`` of one node.
 
-    def __init__(self, on_storage_failure: Callable[[Partition, TidelogError], None]) -> None:
+    ``on_storage_failure`` is told a partition whose disk refused, ``on_full_disk`` one whose disk has only no room.
+    """
+
+    def __init__(
+        self,
+        on_storage_failure: Callable[[Partition, TidelogError], None],
+        on_full_disk: Callable[[Partition, TidelogError], None],
+    ) -> None:
         self._on_storage_failure = on_storage_failure
+        self._on_full_disk = on_full_disk
         self._fetchers: FetcherPool | None = None
         self._isr_changes: IsrChanges | None = None
         self._assignments: DirectoryAssignments | None = None
@@ -50,10 +58,14 @@ class NodeEffects:
         """A log's disk failed."""
         self._on_storage_failure(partition, error)
 
-    def assign(self, topic_id: TopicId, index: int, directory: DirectoryId) -> None:
-        """Tell the controller in which log directory a replica is."""
+    def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
+        """A log cannot grow."""
+        self._on_full_disk(partition, error)
+
+    def assign(self, topic_id: TopicId, index: int, directory: DirectoryId, *, keeps_log: bool = False) -> None:
+        """Tell the controller in which log directory a replica is; with ``keeps_log``, that it was never lost."""
         if self._assignments is not None:
-            self._assignments.submit(topic_id, index, directory)
+            self._assignments.submit(topic_id, index, directory, keeps_log=keeps_log)
 
     @contextlib.contextmanager
     def few_interruptions(self, changes: int) -> Iterator[None]:

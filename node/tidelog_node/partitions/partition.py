@@ -47,7 +47,10 @@ from tidelog_node.replication.commands import (
 from tidelog_node.replication.events import (
     EligibleBrokersChanged,
     Event,
+    FetchLeaseEnded,
     FollowerFetched,
+    IsrChangeAccepted,
+    IsrChangeRefused,
     LogDiverged,
     LogOutOfRange,
     MinIsrChanged,
@@ -59,6 +62,15 @@ from tidelog_node.replication.events import (
 from tidelog_quorum.metadata import PartitionRegistration, TopicConfig
 
 logger = logging.getLogger(__name__)
+
+_TOLD_WITH_THE_NEXT_FETCH = (
+    RegistrationChanged,
+    EligibleBrokersChanged,
+    MinIsrChanged,
+    IsrChangeAccepted,
+    IsrChangeRefused,
+)
+"""A fetch after one of them may find another leader, be refused, or let its follower join the ISR."""
 
 
 class Partition:
@@ -172,17 +184,27 @@ class Partition:
             return read_for_consumer(self.log, request, leader.high_watermark)
 
     def read_as_replica(self, request: ReadRequest) -> ReadResult:
-        """Read for a consumer of the same rack up to this replica's own high watermark (KIP-392).
+        """Read for a consumer up to this follower's own high watermark (KIP-392).
 
         Raises:
             TidelogError: as :meth:`read_as_leader`; OFFSET_NOT_AVAILABLE for an offset that the leader may have.
         """
         self.state.check_leader_epoch(request.leader_epoch)
-        if request.fetch_offset > self.high_watermark:
-            text = f"{self}: offset {request.fetch_offset} is above this replica's high watermark {self.high_watermark}"
+        if request.fetch_offset > self.log.log_end_offset:
+            text = f"{self}: offset {request.fetch_offset} is above this replica's log end {self.log.log_end_offset}"
             raise error_for(ErrorCode.OFFSET_NOT_AVAILABLE, text)
         with self._watching_disk():
             return read_for_consumer(self.log, request, self.high_watermark)
+
+    def snapshot(self, request: ReadRequest) -> ReadResult:
+        """Return the offsets of this leader without records, for a consumer that is sent to another replica.
+
+        Raises:
+            TidelogError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        """
+        self.state.check_leader_epoch(request.leader_epoch)
+        high_watermark = self.state.require_leader().high_watermark
+        return ReadResult(b"", high_watermark, self.log.last_stable_offset(high_watermark), self.log.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int, leader_epoch: LeaderEpoch | None) -> tuple[int, int]:
         """Return the leader's largest epoch not above ``epoch`` and its end; (-1, -1) when not known (KIP-320).
@@ -298,7 +320,10 @@ class Partition:
         """Delete the segments whose time is over or that are beyond the size; returns their files' names."""
         async with self.disk:
             with self._watching_disk():
-                return self.log.delete_expired(self._clock.wall_ms(), self.high_watermark)
+                deleted = self.log.delete_expired(self._clock.wall_ms(), self.high_watermark)
+        if deleted:
+            self.waiters.mark_readers()
+        return deleted
 
     async def remove_condemned(self) -> int:
         """Remove from the disk, in a thread, files that were deleted ``file.delete.delay.ms`` ago; returns how many."""
@@ -347,17 +372,26 @@ class Partition:
         with self._watching_disk():
             for command in self.state.step(event, self._clock.monotonic_ms()):
                 self._execute(command)
+        if isinstance(event, _TOLD_WITH_THE_NEXT_FETCH):
+            self.waiters.mark_readers()
         self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
+
+    def end_lease(self, follower: FollowerIdentity) -> None:
+        """Do not count the fetches of a follower's session as fetches of this partition until it is read again."""
+        if follower.lease is not None:
+            self.step(FetchLeaseEnded(follower.replica_id, follower.lease))
 
     def _execute(self, command: Command) -> None:
         match command:
             case AdvanceHighWatermark():
                 self.waiters.complete_producers(self.state.leader)
+                self.waiters.log_end.mark()
                 self.waiters.high_watermark.wake()
             case ProposeIsr():
                 self._effects.propose_isr(self, command)
             case AdvanceLogStart():
                 self.log.advance_log_start_offset(command.offset)
+                self.waiters.mark_readers()
             case AssignEpochStart():
                 self.log.assign_epoch_start(command.leader_epoch, command.offset)
                 self.waiters.wake_readers()
@@ -372,9 +406,11 @@ class Partition:
             case TruncateTo():
                 self._note_truncation(command.offset)
                 self.log.truncate_to(command.offset)
+                self.waiters.mark_readers()
             case RestartLogAt():
                 self._note_truncation(min(command.offset, self.log.log_start_offset))
                 self.log.truncate_fully_and_start_at(command.offset)
+                self.waiters.mark_readers()
             case _:
                 assert_never(command)
 
@@ -391,9 +427,17 @@ class Partition:
         with self._watching_disk():
             result = read_for_follower(self.log, request, leader.high_watermark)
         self.step(
-            FollowerFetched(follower.replica_id, follower.replica_epoch, request.fetch_offset, request.log_start_offset)
+            FollowerFetched(
+                follower.replica_id,
+                follower.replica_epoch,
+                request.fetch_offset,
+                request.log_start_offset,
+                follower.lease,
+            )
         )
-        return dataclasses.replace(result, high_watermark=self.high_watermark)
+        # Of records that are not committed the mere passing of time may change that: a fetch later may find it so.
+        has_all = result.has_all and self.high_watermark == self.log.log_end_offset
+        return dataclasses.replace(result, high_watermark=self.high_watermark, has_all=has_all)
 
     def _abandon(self, reason: str, code: ErrorCode) -> None:
         self._effects.stop_fetching(self)

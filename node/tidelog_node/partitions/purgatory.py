@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from typing import Protocol
 
 from tidelog.errors import TidelogError
 from tidelog_node.replication import LeaderState
@@ -45,51 +46,44 @@ class OffsetWaiters:
             _settle(self._waiting.pop()[2], error)
 
 
-class ReadWaiter:
-    """One fetch request that waits for any of its partitions; ``dirty`` are those to look at again."""
+class Reader(Protocol):
+    """Who reads partitions again and again, and has to look at one when it has changed."""
 
-    __slots__ = ("_future", "dirty")
+    def wake(self, topic: str, index: int) -> None:
+        """The partition has something new: look at it now."""
+        ...
 
-    def __init__(self) -> None:
-        self.dirty: set[int] = set()
-        self._future: asyncio.Future[None] | None = None
-
-    def wake(self, position: int) -> None:
-        """Say that the partition at ``position`` of the request has changed."""
-        self.dirty.add(position)
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def wait(self, timeout_s: float) -> bool:
-        """Wait until something is dirty; returns whether it is."""
-        if not self.dirty and timeout_s > 0:
-            self._future = asyncio.get_running_loop().create_future()
-            await asyncio.wait((self._future,), timeout=timeout_s)
-            self._future = None
-        return bool(self.dirty)
+    def mark(self, topic: str, index: int) -> None:
+        """Something about the partition is different: look at it with the next fetch."""
+        ...
 
 
 class ReadWaiters:
-    """The fetch requests that wait for one kind of change of one partition."""
+    """The readers that care for one kind of change of one partition, each with the partition's name."""
 
     def __init__(self) -> None:
-        self._waiting: set[tuple[ReadWaiter, int]] = set()
+        self._waiting: set[tuple[Reader, str, int]] = set()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, waiter: ReadWaiter, position: int) -> None:
-        """Wake ``waiter`` at each change until it is discarded."""
-        self._waiting.add((waiter, position))
+    def add(self, reader: Reader, topic: str, index: int) -> None:
+        """Tell ``reader`` of each change until it is discarded."""
+        self._waiting.add((reader, topic, index))
 
-    def discard(self, waiter: ReadWaiter, position: int) -> None:
-        """Wake it no more."""
-        self._waiting.discard((waiter, position))
+    def discard(self, reader: Reader, topic: str, index: int) -> None:
+        """Tell it no more."""
+        self._waiting.discard((reader, topic, index))
 
     def wake(self) -> None:
-        """Tell everybody."""
-        for waiter, position in self._waiting:
-            waiter.wake(position)
+        """Tell everybody to look now."""
+        for reader, topic, index in self._waiting:
+            reader.wake(topic, index)
+
+    def mark(self) -> None:
+        """Tell everybody to look with the next fetch."""
+        for reader, topic, index in self._waiting:
+            reader.mark(topic, index)
 
 
 class PartitionWaiters:
@@ -130,6 +124,11 @@ class PartitionWaiters:
         """Let every reader look again."""
         self.log_end.wake()
         self.high_watermark.wake()
+
+    def mark_readers(self) -> None:
+        """Let every reader look again with its next fetch."""
+        self.log_end.mark()
+        self.high_watermark.mark()
 
 
 def _settle(future: asyncio.Future[None], error: TidelogError | None) -> None:

@@ -9,15 +9,16 @@ from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.records import iter_headers
 from tidelog_node.log import PartitionLog
 from tidelog_node.log.transaction_index import AbortedTransaction
-from tidelog_node.replication import EpochEnd, find_divergence
+from tidelog_node.replication import EpochEnd, FetchLease, find_divergence
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerIdentity:
-    """Which replica fetches, and in which registration."""
+    """Which replica fetches, in which registration, and in which session if any."""
 
     replica_id: BrokerId
     replica_epoch: BrokerEpoch
+    lease: FetchLease | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class ReadResult:
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: EpochEnd | None = None
+    has_all: bool = False
+    """Whether the same fetch finds nothing else until the partition changes."""
 
 
 def read_for_consumer(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult:
@@ -63,7 +66,8 @@ def read_for_consumer(log: PartitionLog, request: ReadRequest, high_watermark: i
     limit = last_stable if request.is_read_committed else high_watermark
     records = _read(log, request, limit)
     aborted = _aborted(log, request.fetch_offset, records) if request.is_read_committed else None
-    return ReadResult(records, high_watermark, last_stable, log.log_start_offset, aborted)
+    has_all = request.fetch_offset >= limit
+    return ReadResult(records, high_watermark, last_stable, log.log_start_offset, aborted, has_all=has_all)
 
 
 def read_for_follower(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult:
@@ -73,7 +77,8 @@ def read_for_follower(log: PartitionLog, request: ReadRequest, high_watermark: i
         TidelogError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
     """
     records = _read(log, request, log.log_end_offset)
-    return ReadResult(records, high_watermark, log.last_stable_offset(high_watermark), log.log_start_offset)
+    last_stable, has_all = log.last_stable_offset(high_watermark), request.fetch_offset == log.log_end_offset
+    return ReadResult(records, high_watermark, last_stable, log.log_start_offset, has_all=has_all)
 
 
 def find_log_divergence(log: PartitionLog, request: ReadRequest) -> EpochEnd | None:

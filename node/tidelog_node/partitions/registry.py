@@ -27,8 +27,9 @@ from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.condemned_folders import CondemnedFolders
 from tidelog_node.partitions.descriptions import LogDirectoryDescription, describe
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
-from tidelog_node.partitions.fetcher import FetcherPool
+from tidelog_node.partitions.fetcher_pool import FetcherPool
 from tidelog_node.partitions.foundings import Foundings
+from tidelog_node.partitions.full_disks import FullDisks
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.loading import FoundPartition, PartitionKey
 from tidelog_node.partitions.log_directories import LogDirectories
@@ -93,7 +94,8 @@ class PartitionRegistry:
         self._preferred: dict[PartitionKey, Path] = {}
         self._image = MetadataImage()
         self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
-        self._effects = NodeEffects(self._storage_failed)
+        self._effects = NodeEffects(self._storage_failed, self._step_back)
+        self._full_disks = FullDisks(directories, self._effects)
         self._on_directory_failure: Callable[[], None] | None = None
         self._changing = asyncio.Lock()
 
@@ -189,9 +191,10 @@ class PartitionRegistry:
         return await describe(self._directories, self, self.relocations)
 
     async def retry_full(self) -> None:
-        """Open the replicas again that a full disk has refused, every few seconds until cancelled."""
+        """Look every few seconds, until cancelled, whether disks that were full have room for their replicas again."""
         while True:
             await asyncio.sleep(_RETRY_S)
+            await self._full_disks.look()
             for key, offline in self._offline.retried():
                 # One by one, so that an image need not wait for all of many.
                 async with self._changing:
@@ -245,6 +248,11 @@ class PartitionRegistry:
         else:
             self.fail_directory(partition.log.directory.parent, error)
 
+    def _step_back(self, partition: Partition, error: TidelogError) -> None:
+        """A log cannot grow for want of space, but is as it was."""
+        if self._partitions.get((partition.topic, partition.index)) is partition:
+            self._full_disks.step_back(partition, error)
+
     def _founding_failed(self, partition: Partition, error: TidelogError) -> None:
         """As when a log cannot be created: tried again, unless the disk itself has failed."""
         if is_disk_failure(error):
@@ -294,6 +302,7 @@ class PartitionRegistry:
         if partition is None or partition.topic_id != topic_id:
             return
         del self._partitions[key]
+        self._full_disks.forget(partition)
         path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
             self.condemned.add(await partition.delete(is_gone=is_gone), delay_ms)
@@ -339,8 +348,12 @@ class PartitionRegistry:
                 raise
             self._refuse_for_a_while(partition, error)
             return
+        if self._full_disks.stays_back(partition, registration):
+            return
         directory = self._directories.holding(key)
-        if directory is not None and registration.directory_of(self.broker_id) != directory.id:
+        if directory is not None and registration.directory_of(self.broker_id) == directory.id:
+            self._full_disks.note_place(partition)
+        elif directory is not None:
             self._assign(partition, directory)
 
     async def _open(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
@@ -403,6 +416,7 @@ class PartitionRegistry:
 
     def _take_offline(self, key: PartitionKey, partition: Partition, offline: OfflineReplica) -> None:
         del self._partitions[key]
+        self._full_disks.forget(partition)
         self._offline.put(key, offline)
         partition.go_offline(offline.error)
         self._offline.close_soon(partition.log, offline.error, partition.disk)
@@ -417,7 +431,8 @@ class PartitionRegistry:
             self._effects.assign(offline.topic_id, key[1], LOST_DIRECTORY)
 
     def _assign(self, partition: Partition, directory: LogDirectory) -> None:
-        self._effects.assign(partition.topic_id, partition.index, directory.id)
+        keeps_log = self._full_disks.keeps_log(partition)
+        self._effects.assign(partition.topic_id, partition.index, directory.id, keeps_log=keeps_log)
 
     def _note_moved(self, partition: Partition, target: LogDirectory, condemned: Path) -> None:
         self._directories.forget(condemned.parent / f"{partition.topic}-{partition.index}")

@@ -2,9 +2,12 @@
 
 from tidelog_node.replication.commands import Command
 from tidelog_node.replication.events import Event
+from tidelog_node.replication.fetch_session import FetchSession, FetchSessionCache, FetchSpec
 from tidelog_node.replication.follower import FollowerState
 from tidelog_node.replication.leader import LeaderState
+from tidelog_node.replication.progress import FetchLease
 from tidelog_node.replication.quota import ReplicationQuota, is_throttled
+from tidelog_node.replication.replica_selector import ReplicaSelector, ReplicaView
 from tidelog_node.replication.state import PartitionState
 from tidelog_node.replication.truncation import EpochEnd, find_divergence, truncation_offset
 
@@ -12,9 +15,15 @@ __all__ = [
     "Command",
     "EpochEnd",
     "Event",
+    "FetchLease",
+    "FetchSession",
+    "FetchSessionCache",
+    "FetchSpec",
     "FollowerState",
     "LeaderState",
     "PartitionState",
+    "ReplicaSelector",
+    "ReplicaView",
     "ReplicationQuota",
     "find_divergence",
     "is_throttled",

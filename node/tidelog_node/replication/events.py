@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_node.replication.progress import FetchLease
 from tidelog_node.replication.truncation import EpochEnd
 
 
@@ -56,6 +57,16 @@ class FollowerFetched:
     replica_epoch: BrokerEpoch
     fetch_offset: int
     log_start_offset: int
+    lease: FetchLease | None = None
+    """Of the session that the fetch belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLeaseEnded:
+    """The next fetch of the follower's session is none of this partition as it is, or is looked at by itself."""
+
+    replica_id: BrokerId
+    lease: FetchLease
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,7 @@ Event: TypeAlias = (
     | MinIsrChanged
     | RecordsAppended
     | FollowerFetched
+    | FetchLeaseEnded
     | TimePassed
     | IsrChangeAccepted
     | IsrChangeRefused

@@ -22,12 +22,18 @@ The rules, and where they come from:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.replication.commands import AdvanceHighWatermark, Command, ProposeIsr
-from tidelog_node.replication.events import FollowerFetched, IsrChangeAccepted, IsrChangeRefused, RegistrationChanged
+from tidelog_node.replication.events import (
+    FetchLeaseEnded,
+    FollowerFetched,
+    IsrChangeAccepted,
+    IsrChangeRefused,
+    RegistrationChanged,
+)
 from tidelog_node.replication.isr import CommittedIsr, IsrState, PendingExpand, PendingIsr, PendingShrink
 from tidelog_node.replication.progress import NEVER_MS, NO_BROKER_EPOCH, FollowerProgress
 
@@ -97,6 +103,8 @@ class LeaderState:
     def record_append(self, log_end_offset: int, now_ms: int) -> list[Command]:
         """Take in the leader's own append."""
         assert log_end_offset >= self.log_end_offset, f"{log_end_offset} < {self.log_end_offset}"
+        for progress in self.followers.values():
+            progress.end_lease()
         self.log_end_offset = log_end_offset
         return self.advance(now_ms)
 
@@ -105,9 +113,15 @@ class LeaderState:
         self.check_follower(event.replica_id, event.replica_epoch)
         progress = self.followers[event.replica_id]
         progress.record_fetch(
-            event.fetch_offset, event.log_start_offset, event.replica_epoch, self.log_end_offset, now_ms
+            event.fetch_offset, event.log_start_offset, event.replica_epoch, self.log_end_offset, now_ms, event.lease
         )
         return [*self._maybe_expand(event.replica_id), *self.advance(now_ms)]
+
+    def end_lease(self, event: FetchLeaseEnded) -> None:
+        """Count no later fetch of the session as one of this partition."""
+        progress = self.followers.get(event.replica_id)
+        if progress is not None and progress.lease is event.lease:
+            progress.end_lease()
 
     def check_follower(self, replica_id: BrokerId, replica_epoch: BrokerEpoch) -> None:
         """Raise when a fetch does not come from a follower of this partition in its latest registration.
@@ -172,6 +186,13 @@ class LeaderState:
         self.high_watermark = reached
         return [AdvanceHighWatermark(reached)]
 
+    def in_sync_followers(self, fetch_offset: int) -> Iterator[tuple[BrokerId, FollowerProgress]]:
+        """Yield the followers from which a consumer may read from ``fetch_offset`` on (KIP-392)."""
+        for replica_id, progress in self.followers.items():
+            has_offset = progress.log_start_offset <= fetch_offset <= progress.log_end_offset
+            if has_offset and replica_id in self.isr.members:
+                yield replica_id, progress
+
     def check_enough_replicas(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS when an acks=all write must not be appended."""
         if self.is_under_min_isr:
@@ -234,6 +255,8 @@ class LeaderState:
         assert self.local_id not in self.followers
         assert self.local_id in self.isr.members, self.isr
         assert self.isr.members <= self.isr.maximal
+        for replica_id, progress in self.followers.items():
+            assert progress.lease is None or progress.log_end_offset == self.log_end_offset, (replica_id, progress)
         if isinstance(self.isr, PendingShrink):
             assert self.local_id not in self.isr.leaving
         if isinstance(self.isr, PendingExpand):

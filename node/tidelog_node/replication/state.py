@@ -25,6 +25,7 @@ from tidelog_node.replication.commands import (
 from tidelog_node.replication.events import (
     EligibleBrokersChanged,
     Event,
+    FetchLeaseEnded,
     FollowerFetched,
     IsrChangeAccepted,
     IsrChangeRefused,
@@ -39,7 +40,7 @@ from tidelog_node.replication.events import (
 from tidelog_node.replication.follower import FollowerState
 from tidelog_node.replication.leader import LeaderState
 
-_LeaderEvent = RecordsAppended | FollowerFetched | TimePassed | IsrChangeAccepted | IsrChangeRefused
+_LeaderEvent = RecordsAppended | FollowerFetched | FetchLeaseEnded | TimePassed | IsrChangeAccepted | IsrChangeRefused
 _FollowerEvent = RecordsReplicated | LogDiverged | LogOutOfRange
 
 
@@ -160,6 +161,9 @@ class PartitionState:
         match event:
             case FollowerFetched():
                 return leader.record_fetch(event, now_ms)
+            case FetchLeaseEnded():
+                leader.end_lease(event)
+                return []
             case RecordsAppended():
                 return leader.record_append(event.log_end_offset, now_ms)
             case TimePassed():

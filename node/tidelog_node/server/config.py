@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidelog.config import any_of, at_least, between, not_empty, one_of, setting
 from tidelog.config.broker import DynamicBrokerConfig
 from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
+from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
 
 _SECOND_MS = 1_000
 _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
@@ -69,7 +70,26 @@ class NodeConfig(DynamicBrokerConfig):
         50 * 1024**2, check=between(1024, 100 * 1024**2), doc="The most records of one fetch response, in bytes."
     )
     queued_max_request_bytes: int = setting(
-        128 * 1024**2, check=at_least(1), doc="The bytes of produce requests under way at which no more are read."
+        128 * 1024**2,
+        check=at_least(1),
+        doc="The bytes of produce requests under way, those that wait for acks included, at which no more are read. "
+        "A quarter as much may wait; further requests are refused with THROTTLING_QUOTA_EXCEEDED, which producers send "
+        "again. What a connection's next request takes, about 2 MiB, is on top.",
+    )
+    queued_max_response_bytes: int = setting(
+        256 * 1024**2,
+        check=at_least(1024**2),
+        doc="The memory of fetch responses under way, in bytes, those that wait for slow readers included; a response "
+        "takes twice its size. Consumers get three quarters of it at most.",
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        1_000, check=at_least(0), doc="How many fetch sessions of followers and consumers the node keeps."
+    )
+    replica_selector_class: str = setting(
+        LEADER_SELECTOR,
+        check=one_of(*SELECTORS),
+        doc="Which replica consumers are sent to: the leader, or with RackAwareReplicaSelector one in their own "
+        "rack (client.rack). With or without the package.",
     )
     log_flush_scheduler_interval_ms: int = setting(
         1_000, check=at_least(1), doc="How often the node looks which logs are to be put on the disk."

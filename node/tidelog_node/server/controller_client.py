@@ -62,10 +62,15 @@ class ControllerClient:
         return await self._call_controller(lambda s, t: s.RegisterBroker(request, timeout=t), timeout_s)
 
     async def broker_heartbeat(
-        self, request: controller_service_pb2.BrokerHeartbeatRequest, timeout_s: float
+        self,
+        request: controller_service_pb2.BrokerHeartbeatRequest,
+        timeout_s: float,
+        attempt_timeout_s: float | None = None,
     ) -> controller_service_pb2.BrokerHeartbeatResponse:
-        """Show that this node lives."""
-        return await self._call_controller(lambda s, t: s.BrokerHeartbeat(request, timeout=t), timeout_s)
+        """Show that this node lives; a controller that is silent for ``attempt_timeout_s`` is passed over."""
+        return await self._call_controller(
+            lambda s, t: s.BrokerHeartbeat(request, timeout=t), timeout_s, attempt_timeout_s
+        )
 
     async def alter_partition(
         self, request: controller_service_pb2.AlterPartitionRequest
@@ -160,9 +165,13 @@ class ControllerClient:
         self._channels.clear()
 
     async def _call_controller(
-        self, call: Callable[[ControllerServiceAsyncStub, float], Awaitable[R]], timeout_s: float
+        self,
+        call: Callable[[ControllerServiceAsyncStub, float], Awaitable[R]],
+        timeout_s: float,
+        attempt_timeout_s: float | None = None,
     ) -> R:
-        return await self._call(lambda c, t: call(ControllerServiceStub(c), t), timeout_s, _ATTEMPT_TIMEOUT_S)
+        attempt_s = _ATTEMPT_TIMEOUT_S if attempt_timeout_s is None else attempt_timeout_s
+        return await self._call(lambda c, t: call(ControllerServiceStub(c), t), timeout_s, attempt_s)
 
     async def _call_admin(self, call: Callable[[AdminServiceAsyncStub, float], Awaitable[R]], timeout_s: float) -> R:
         return await self._call(lambda c, t: call(AdminServiceStub(c), t), timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)

@@ -25,6 +25,9 @@ from tidelog_quorum.metadata import SUPPORTED_FEATURES
 logger = logging.getLogger(__name__)
 
 _CALL_TIMEOUT_S = 4.0
+_HEARTBEATS_PER_ATTEMPT = 3
+_SHORTEST_ATTEMPT_S = 0.5
+_LONGEST_ATTEMPT_S = 2.0
 _RETRY_S = 0.25
 _SHUTDOWN_HEARTBEAT_S = 0.1
 _TRY_TO_REGISTER = (
@@ -69,6 +72,9 @@ class BrokerLifecycle:
             ],
         )
         self._interval_s = heartbeat_interval_ms / 1000
+        # A session is some heartbeats long: that at the next leader must not end while a silent one is waited for.
+        attempt_s = _HEARTBEATS_PER_ATTEMPT * self._interval_s
+        self._attempt_s = min(max(attempt_s, _SHORTEST_ATTEMPT_S), _LONGEST_ATTEMPT_S)
         self._controller = controller
         self._reported_offset = reported_offset
         self._offline_log_dirs = offline_log_dirs
@@ -144,7 +150,7 @@ class BrokerLifecycle:
             offline_log_dirs=self._offline_log_dirs(),
         )
         try:
-            response = await self._controller.broker_heartbeat(request, _CALL_TIMEOUT_S)
+            response = await self._controller.broker_heartbeat(request, _CALL_TIMEOUT_S, self._attempt_s)
         except TidelogError as error:
             if request.want_shut_down and (is_transient(error) or error.code in _REGISTER_AGAIN):
                 self._stop_without_handover(error)

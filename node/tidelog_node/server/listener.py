@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -16,7 +17,7 @@ from tidelog.transport import abort_with
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
-from tidelog.v1.log_service_pb2_grpc import LogServiceServicer
+from tidelog.v1.log_service_pb2_grpc import LogServiceServicer, add_LogServiceServicer_to_server
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
 from tidelog_node.server.budget import ByteBudget
@@ -25,39 +26,64 @@ logger = logging.getLogger(__name__)
 Q = TypeVar("Q")
 R = TypeVar("R")
 _Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+_Read: TypeAlias = Callable[[], Awaitable[Any]]
 
 _MAX_PIPELINED = 1_000
+_REQUEST_BYTES = 4 * 1024
+"""What a produce request under way takes beside its records: messages, tasks, futures."""
+_LOG_SERVICE = "tidelog.v1.LogService"
 
 
 class LogService(LogServiceServicer):
-    """What clients and followers ask. ``budget`` bounds the produce requests of all connections together."""
+    """What clients and followers ask. ``budget`` bounds the produce requests of all connections together.
+
+    The context's ``response_budget`` bounds the fetch responses.
+    """
 
     def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
         self._context = context
         self._budget = budget
 
     async def Produce(self, request: pb.ProduceRequest, context: _Context) -> pb.ProduceResponse:  # noqa: N802, D102
-        size = request.ByteSize()
-        await self._budget.take(size)
-        try:
-            return await _answer(context, handlers.produce, self._context, request)
-        finally:
-            self._budget.give_back(size)
+        return await _answer(context, self._produce, self._context, request)
 
     async def ProduceStream(  # noqa: N802, D102
         self, request_iterator: AsyncIterator[pb.ProduceStreamRequest], context: _Context
     ) -> AsyncIterator[pb.ProduceStreamResponse]:
         stream = _ProduceStream(self._context, self._budget)
         try:
-            async with contextlib.aclosing(stream.run(request_iterator)) as responses:
+            async with contextlib.aclosing(stream.run(context.read)) as responses:
                 async for response in responses:
                     yield response
         except Exception as error:
             logger.exception("A stream of produce requests failed for a reason that has no name")
             await abort_with(context, _unnamed(error))
 
+    async def _produce(self, context: NodeContext, request: pb.ProduceRequest) -> pb.ProduceResponse:
+        size = _REQUEST_BYTES + request.ByteSize()
+        await self._budget.take(size)
+        try:
+            return await handlers.produce(context, request)
+        finally:
+            self._budget.give_back(size)
+
     async def Fetch(self, request: pb.FetchRequest, context: _Context) -> pb.FetchResponse:  # noqa: N802, D102
         return await _answer(context, handlers.fetch, self._context, request)
+
+    async def fetch_serialized(self, request: pb.FetchRequest, context: _Context) -> bytes:
+        """Answer Fetch with the bytes of its response, counted until the last of them has left.
+
+        Serialized here, so that the response itself need not stay until then.
+        """
+        serialized = (await self.Fetch(request, context)).SerializeToString()
+        budget, size = self._context.response_budget, len(serialized)
+        budget.take(size)
+
+        def left(_: _Context) -> None:
+            budget.give_back(size)
+
+        context.add_done_callback(left)  # type: ignore[arg-type]  # the stub wants a class where a function does
+        return serialized
 
     async def ListOffsets(  # noqa: N802, D102
         self, request: pb.ListOffsetsRequest, context: _Context
@@ -93,6 +119,16 @@ class LogService(LogServiceServicer):
         self, request: pb.InitProducerIdRequest, context: _Context
     ) -> pb.InitProducerIdResponse:
         return await _answer(context, handlers.init_producer_id, self._context, request)
+
+
+def add_log_service(service: LogService, server: grpc.aio.Server) -> None:
+    """Let ``server`` serve it."""
+    fetch: grpc.RpcMethodHandler[pb.FetchRequest, bytes] = grpc.unary_unary_rpc_method_handler(
+        service.fetch_serialized, request_deserializer=pb.FetchRequest.FromString, response_serializer=None
+    )
+    add_LogServiceServicer_to_server(service, server)
+    # The last handler that is registered for a method answers it.
+    server.add_registered_method_handlers(_LOG_SERVICE, {"Fetch": fetch})
 
 
 class AdminService(AdminServiceServicer):
@@ -177,7 +213,8 @@ class _ProduceStream:
 
     A task reads and appends; each request's wait is a task of its own; the stream's generator sends what they put
     into the queue. No more is read while the node's budget is used up, or the stream's own bound: a request has its
-    place until its response is sent, so that responses which a client does not take cannot pile up.
+    place until its response is sent, so that responses which a client does not take cannot pile up. A request that was
+    read when too many others wait for the budget is refused, and leaves the memory.
     """
 
     def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
@@ -186,10 +223,9 @@ class _ProduceStream:
         self._responses: asyncio.Queue[pb.ProduceStreamResponse | None] = asyncio.Queue()
         self._places = asyncio.Semaphore(_MAX_PIPELINED)
 
-    async def run(
-        self, requests: AsyncIterator[pb.ProduceStreamRequest]
-    ) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
-        reader = asyncio.create_task(self._read(requests), name="produce-stream")
+    async def run(self, read: _Read) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
+        """Yield the responses to what ``read`` returns, a request at a time, until it returns EOF."""
+        reader = asyncio.create_task(self._read(read), name="produce-stream")
         try:
             while (response := await self._responses.get()) is not None:
                 yield response
@@ -199,20 +235,29 @@ class _ProduceStream:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
 
-    async def _read(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
+    async def _read(self, read: _Read) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                async for item in requests:
+                # gRPC's own iterator, and a loop over it, would hold the last request until the next one comes.
+                while isinstance(item := await read(), pb.ProduceStreamRequest):
                     await self._places.acquire()
-                    size = item.ByteSize()
-                    await self._budget.take(size)
-                    pending = await self._begin(item.request, size)
-                    name = f"produce-{item.correlation_id}"
-                    task = tasks.create_task(self._complete(item.correlation_id, pending), name=name)
-                    # Not by the task itself: one that is cancelled before its first step runs no line of its own.
-                    task.add_done_callback(partial(self._end, pending, size))
+                    await self._take(item, tasks)
+                    del item
         finally:
             self._responses.put_nowait(None)
+
+    async def _take(self, item: pb.ProduceStreamRequest, tasks: asyncio.TaskGroup) -> None:
+        size = _REQUEST_BYTES + item.ByteSize()
+        try:
+            await self._budget.take(size)
+        except TidelogError as error:
+            response = handlers.refuse_produce(item.request, error)
+            self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=item.correlation_id, response=response))
+            return
+        pending = await self._begin(item.request, size)
+        task = tasks.create_task(self._complete(item.correlation_id, pending), name=f"produce-{item.correlation_id}")
+        # Not by the task itself: one that is cancelled before its first step runs no line of its own.
+        task.add_done_callback(partial(self._end, pending, size))
 
     async def _begin(self, request: pb.ProduceRequest, size: int) -> handlers.PendingProduce:
         try:

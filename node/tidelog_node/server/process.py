@@ -23,8 +23,9 @@ from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.transport import server_options
 from tidelog.transport.binding import bind_port
 from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
-from tidelog.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from tidelog_node.handlers import NodeContext
+from tidelog_node.handlers.fetch_sessions import FetchSessions
+from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import (
     LogDirectories,
     MetadataCache,
@@ -34,7 +35,8 @@ from tidelog_node.partitions import (
 )
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
-from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
+from tidelog_node.partitions.fetcher import FetcherSettings
+from tidelog_node.partitions.fetcher_pool import FetcherPool
 from tidelog_node.partitions.housekeeping import (
     delete_expired_segments,
     expire_producers,
@@ -46,13 +48,15 @@ from tidelog_node.partitions.housekeeping import (
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.transport import GrpcReplicaTransport
+from tidelog_node.replication import ReplicaSelector
+from tidelog_node.server.allocator import keep_freed_memory
 from tidelog_node.server.budget import ByteBudget
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.lifecycle import BrokerLifecycle
-from tidelog_node.server.listener import AdminService, LogService
+from tidelog_node.server.listener import AdminService, LogService, add_log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_node.server.open_files import raise_open_files_limit
 from tidelog_node.server.producer_ids import ProducerIdManager
@@ -87,6 +91,7 @@ async def serve(properties: dict[str, str]) -> None:
     )
     try:
         raise_open_files_limit()
+        keep_freed_memory()
         await Node(settings, server, port, directories).run(stop)
     finally:
         directories.close(clean=False)
@@ -251,9 +256,12 @@ class Node:
             self._settings,
             self._producer_ids,
             self._topic_creation if self._config.auto_create_topics_enable else None,
+            ReplicaSelector(self._config.replica_selector_class),
+            FetchSessions(self._config.max_incremental_fetch_session_cache_slots),
+            ResponseBudget(self._config.queued_max_response_bytes),
         )
         budget = ByteBudget(self._config.queued_max_request_bytes)
-        add_LogServiceServicer_to_server(LogService(context, budget), self._server)
+        add_log_service(LogService(context, budget), self._server)
         add_AdminServiceServicer_to_server(AdminService(context), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)

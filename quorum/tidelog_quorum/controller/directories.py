@@ -4,7 +4,7 @@ The broker decides where its replicas are; the controller only needs to know, in
 directory fails. An assignment to a directory that is offline, or lost, does just that; one to a directory that is
 online may make a replica eligible that was not, and so end a time without a leader. A replica that gets another
 directory while its own is offline is a new and empty one: where the ELR is in use it is no member of it any more, nor
-of the ISR (KIP-966).
+of the ISR (KIP-966). Unless the broker says that a lost one has kept its log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from tidelog.config import TopicConfig
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import DirectoryId, TopicId, topic_id_text
+from tidelog.ids import LOST_DIRECTORY, DirectoryId, TopicId, topic_id_text
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.elections import NOBODY, rules_of, settled
@@ -37,27 +37,27 @@ def assign_replicas_to_directories(
     _check_request(request)
     records: list[MetadataRecord] = []
     results: dict[TopicId, pb.DirectoryAssignmentTopicResult] = {}
-    for directory, topic_id, index in _assignments(request):
+    for directory, keeps_log, topic_id, index in _assignments(request):
         result = results.setdefault(topic_id, pb.DirectoryAssignmentTopicResult(topic_id=topic_id))
         try:
-            records += _assign(image, own, broker, directory, image.topic_by_id(topic_id), topic_id, index)
+            records += _assign(image, own, broker, directory, keeps_log, image.topic_by_id(topic_id), topic_id, index)
             result.partitions.append(pb.DirectoryAssignmentResult(index=index))
         except TidelogError as error:
             result.partitions.append(pb.DirectoryAssignmentResult(index=index, error=error_message(error)))
     return Result(records, pb.AssignReplicasToDirsResponse(topics=results.values()))
 
 
-def _assignments(request: pb.AssignReplicasToDirsRequest) -> Iterator[tuple[DirectoryId, TopicId, int]]:
+def _assignments(request: pb.AssignReplicasToDirsRequest) -> Iterator[tuple[DirectoryId, bool, TopicId, int]]:
     for directory in request.directories:
         for topic in directory.topics:
             for index in topic.partitions:
-                yield DirectoryId(directory.directory_id), TopicId(topic.topic_id), index
+                yield DirectoryId(directory.directory_id), directory.keeps_logs, TopicId(topic.topic_id), index
 
 
 def _check_request(request: pb.AssignReplicasToDirsRequest) -> None:
     if any(len(d.directory_id) != ID_BYTES for d in request.directories):
         raise error_for(ErrorCode.INVALID_REQUEST, f"log directory ids must have {ID_BYTES} bytes")
-    named = [(topic_id, index) for _, topic_id, index in _assignments(request)]
+    named = [(topic_id, index) for _, _, topic_id, index in _assignments(request)]
     if len(named) != len(set(named)):
         raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} names a partition twice")
 
@@ -67,6 +67,7 @@ def _assign(
     own: TopicConfig,
     broker: BrokerRegistration,
     directory: DirectoryId,
+    keeps_log: bool,
     topic: TopicImage | None,
     topic_id: TopicId,
     index: int,
@@ -82,13 +83,14 @@ def _assign(
     present = partition.directory_of(broker.broker_id)
     if present == directory:
         return []
+    is_whole = broker.has_online(present) or (present == LOST_DIRECTORY and keeps_log)
     change = settled(
         image.brokers,
         rules_of(image, topic.name, own),
         topic_id,
         index,
         partition,
-        unclean_shutdown=NOBODY if broker.has_online(present) else frozenset({broker.broker_id}),
+        unclean_shutdown=NOBODY if is_whole else frozenset({broker.broker_id}),
         directories={broker.broker_id: directory},
     )
     return [] if change is None else [change]

@@ -1,4 +1,4 @@
-"""AdminClient.create_topics when answers are lost."""
+"""AdminClient.create_topics when answers are lost, or its futures taken away."""
 
 from __future__ import annotations
 
@@ -41,3 +41,9 @@ def test_create_topics_fails_when_asked_again_for_a_topic_that_somebody_else_cre
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         admin.create_topics([NewTopic("a", 2, 1)])["a"].result(20)
     assert cluster.calls("CreateTopics") == 2
+
+
+def test_create_topics_ends_futures_that_were_taken_out_of_its_answer(admin: AdminClient) -> None:
+    futures = admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)])
+    taken = [futures.popitem()[1], futures.popitem()[1]]
+    assert [future.result(20) for future in taken] == [None, None]

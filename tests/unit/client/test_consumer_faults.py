@@ -198,3 +198,33 @@ def test_consumer_refuses_what_is_not_assigned_or_invalid_and_use_after_close(cl
     consumer.close()
     with pytest.raises(KafkaException, match="_DESTROY"):
         consumer.poll(0)
+
+
+def test_consumer_goes_on_in_a_new_session_after_every_error_of_one(cluster: FakeCluster) -> None:
+    with make(cluster, max_partition_fetch_bytes=200, fetch_wait_max_ms=50) as consumer:
+        consumer.assign(BOTH)
+        seen = consumer.consume(30, 20)
+        sessions = cluster._log_servicer._sessions  # type: ignore[union-attr]
+        for _ in range(5):
+            with cluster._table.changed:
+                sessions._sessions.clear()
+            seen += consumer.consume(10, 20)
+        for session in sessions._sessions.values():
+            session.epoch += 7
+        seen += consumer.consume(120, 20)
+    for partition in (0, 1):
+        assert [m.offset() for m in seen if m.partition() == partition] == list(range(100))
+    assert not sessions._sessions, "a consumer ends its sessions"
+
+
+def test_consumer_asks_the_leader_of_a_new_epoch_whether_it_has_what_was_read(cluster: FakeCluster) -> None:
+    with make(cluster, max_partition_fetch_bytes=200) as consumer:
+        consumer.assign(BOTH[:1])
+        seen = consumer.consume(30, 20)
+        assert cluster.calls("OffsetForLeaderEpoch") == 0
+        for epoch in (1, 2):
+            cluster.fail_next("OffsetForLeaderEpoch", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            cluster.elect_leader("t", 0)
+            seen += consumer.consume(35, 20)
+            assert cluster.calls("OffsetForLeaderEpoch") >= 2 * epoch
+    assert [m.offset() for m in seen] == list(range(100))

@@ -26,7 +26,12 @@ from tidelog.consumer.core import (
     PositionSettings,
     Refused,
     Report,
+    Validate,
+    Validated,
+    ValidationFailed,
+    ValidationSpec,
 )
+from tidelog.consumer.core.positions import LeaderOf
 from tidelog.errors import ErrorCode, error_for
 from tidelog.records import RecordBatchBuilder, assign_offsets, iter_headers
 
@@ -210,6 +215,165 @@ def test_positions_ignore_the_answer_of_a_partition_that_an_error_has_stopped() 
     assert [spec.partition for spec in fetch_of(positions.poll(3, leader)).specs] == [1]
 
 
+def moved(epoch: int, node_id: int = 2) -> LeaderOf:
+    return lambda topic, partition: (node_id, epoch)
+
+
+def after_three_records(settings: PositionSettings = SETTINGS) -> Positions:
+    """Return positions at offset 3 of a partition, read in leader epoch 4, that find leader epoch 5."""
+    positions = make(0, settings)
+    fetch = fetch_of(positions.poll(0, leader))
+    records = bytearray(batch(0, 3))
+    assign_offsets(records, 0, 4)
+    positions.handle(Fetched(1, [FetchedPartition(fetch.specs[0], bytes(records), 3, 0)]), 1)
+    positions.released(len(records))
+    return positions
+
+
+def validation_of(positions: Positions, now_ms: float = 2) -> ValidationSpec:
+    [validate] = positions.poll(now_ms, moved(5))
+    assert isinstance(validate, Validate)
+    assert validate.node_id == 2
+    [spec] = validate.specs
+    assert (spec.offset_epoch, spec.leader_epoch) == (4, 5)
+    assert positions.poll(now_ms, moved(5)) == [], "nothing is fetched before the answer"
+    return spec
+
+
+def test_positions_go_on_when_the_new_leader_has_what_was_read() -> None:
+    positions = after_three_records()
+    assert positions.handle(Validated(validation_of(positions), 4, 3), 3) == []
+    fetch = fetch_of(positions.poll(3, moved(5)))
+    assert (fetch.specs[0].offset, fetch.specs[0].leader_epoch) == (3, 5)
+    positions.handle(Fetched(2, [FetchedPartition(fetch.specs[0], is_unchanged=True)]), 4)
+    assert fetch_of(positions.poll(4, moved(5))), "validated once"
+
+
+def test_positions_go_back_to_where_a_truncated_log_leaves_what_was_read() -> None:
+    positions = after_three_records()
+    positions.consumed("t", 0, 3)
+    generation = positions.state("t", 0).generation  # type: ignore[union-attr]
+    assert positions.handle(Validated(validation_of(positions), 3, 1), 3) == []
+    assert not positions.is_current("t", 0, generation), "what is queued is not in the log any more"
+    assert fetch_of(positions.poll(3, moved(5))).specs[0].offset == 1
+
+
+def test_positions_never_go_forward_by_a_truncation() -> None:
+    positions = after_three_records()
+    positions.consumed("t", 0, 1)
+    positions.handle(Validated(validation_of(positions), 3, 2), 3)
+    assert fetch_of(positions.poll(3, moved(5))).specs[0].offset == 1
+
+
+def test_positions_reset_when_the_new_leader_knows_no_epoch_as_old() -> None:
+    positions = after_three_records()
+    positions.handle(Validated(validation_of(positions), -1, -1), 3)
+    [look_up] = positions.poll(3, moved(5))
+    assert isinstance(look_up, LookUp)
+
+
+@pytest.mark.parametrize("end", [(3, 1), (-1, -1)])
+def test_positions_report_a_truncated_log_when_reset_is_error(end: tuple[int, int]) -> None:
+    positions = after_three_records(PositionSettings(queue_bytes=10_000, reset_timestamp_ms=None, report_end=False))
+    [report] = positions.handle(Validated(validation_of(positions), *end), 3)
+    assert isinstance(report, Report)
+    assert (report.error.code, report.offset) == (ErrorCode._LOG_TRUNCATION, 3)
+    assert positions.poll(3, moved(5)) == []
+
+
+def test_positions_validate_again_after_an_error_and_with_the_next_leader() -> None:
+    positions = after_three_records()
+    error = error_for(ErrorCode.FENCED_LEADER_EPOCH, "old")
+    assert positions.handle(ValidationFailed(validation_of(positions), error), 3) == [AskMetadata(frozenset(["t"]))]
+    [validate] = positions.poll(13, moved(6, 3))
+    assert isinstance(validate, Validate)
+    assert (validate.node_id, validate.specs[0].leader_epoch) == (3, 6)
+    assert positions.next_timer_ms(13) is None
+    assert positions.poll(99_999, moved(6, 3)) == [], "it has a deadline of its own"
+
+
+def test_positions_without_a_record_have_nothing_to_validate() -> None:
+    positions = make(7)
+    fetch = fetch_of(positions.poll(0, leader))
+    positions.handle(FetchFailed(1, fetch.specs, error_for(ErrorCode._TRANSPORT, "gone")), 1)
+    assert fetch_of(positions.poll(11, moved(5))).specs[0].offset == 7
+
+
+def preferring(now_ms: float = 0) -> Positions:
+    """Return positions that the leader has sent from node 1 to node 3."""
+    positions = make(5)
+    fetch = fetch_of(positions.poll(now_ms, leader))
+    positions.handle(Fetched(1, [FetchedPartition(fetch.specs[0], b"", 9, 0, preferred_node=3)]), now_ms)
+    return positions
+
+
+def test_positions_read_from_the_preferred_replica_for_a_while() -> None:
+    positions = preferring()
+    fetch = fetch_of(positions.poll(1, leader))
+    assert (fetch.node_id, fetch.specs[0].leader_epoch) == (3, 4)
+    positions.handle(Fetched(3, [FetchedPartition(fetch.specs[0], is_unchanged=True)]), 2)
+    assert fetch_of(positions.poll(300_000, leader)).node_id == 1, "the leader is asked again"
+
+
+def not_3(topic: str, partition: int, node_id: int) -> bool:
+    return node_id != 3
+
+
+def test_positions_leave_a_preferred_replica_that_the_metadata_has_no_more() -> None:
+    positions = preferring()
+    fetch = fetch_of(positions.poll(1, leader))
+    positions.handle(Fetched(3, [FetchedPartition(fetch.specs[0], is_unchanged=True)]), 2)
+    assert fetch_of(positions.poll(3, leader, not_3)).node_id == 1
+
+
+def test_positions_ask_for_metadata_where_the_leader_names_a_replica_that_it_does_not_have() -> None:
+    """The leader would name it again and again, without a record."""
+    positions = preferring()
+    assert positions.poll(1, leader, not_3) == [AskMetadata(frozenset(["t"]))]
+    assert positions.poll(2, leader, not_3) == []
+    assert positions.next_timer_ms(2) == 11
+    assert fetch_of(positions.poll(11, leader, not_3)).node_id == 1
+
+
+def test_positions_leave_the_preferred_replica_with_the_leader() -> None:
+    assert fetch_of(preferring().poll(1, moved(5))).node_id == 2
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, None],
+)
+def test_positions_go_back_to_the_leader_after_an_error_of_the_preferred_replica(code: ErrorCode | None) -> None:
+    positions = preferring()
+    fetch = fetch_of(positions.poll(1, leader))
+    if code is None:
+        positions.handle(FetchFailed(3, fetch.specs, error_for(ErrorCode._TRANSPORT, "gone")), 2)
+    else:
+        results = [FetchedPartition(fetch.specs[0], error=error_for(code, "not here"))]
+        commands = positions.handle(Fetched(3, results), 2)
+        assert (AskMetadata(frozenset(["t"])) in commands) == (code is not ErrorCode.OFFSET_OUT_OF_RANGE)
+    again = fetch_of(positions.poll(20, leader))
+    assert (again.node_id, again.specs[0].offset) == (1, 5), "no offset is reset for it"
+
+
+def test_positions_go_back_to_the_leader_from_a_preferred_replica_that_does_not_answer() -> None:
+    positions = preferring()
+    fetch = fetch_of(positions.poll(0, leader))
+    assert Interrupt(3) in positions.poll(1_500, leader)
+    positions.handle(FetchFailed(3, fetch.specs, None), 1_501)
+    assert fetch_of(positions.poll(1_501, leader)).node_id == 1
+
+
+def test_positions_do_not_reset_for_a_late_answer_of_a_replica_that_was_given_up() -> None:
+    positions = preferring()
+    fetch = fetch_of(positions.poll(0, leader))
+    assert Interrupt(3) in positions.poll(1_500, leader)
+    error = error_for(ErrorCode.OFFSET_OUT_OF_RANGE, "not here")
+    positions.handle(Fetched(3, [FetchedPartition(fetch.specs[0], error=error)]), 1_501)
+    again = fetch_of(positions.poll(1_501, leader))
+    assert (again.node_id, again.specs[0].offset) == (1, 5)
+
+
 class PositionsMachine(RuleBasedStateMachine):
     """Leaders that move, answers that come late or never, seeks and pauses at any moment.
 
@@ -229,6 +393,7 @@ class PositionsMachine(RuleBasedStateMachine):
         self.fetches: dict[int, Fetch] = {}
         self.interrupted: set[int] = set()
         self.look_ups: list[LookUpSpec] = []
+        self.validations: list[ValidationSpec] = []
         self.queue: list[Deliver] = []
         self.expected: dict[int, int] = {}
 
@@ -250,6 +415,8 @@ class PositionsMachine(RuleBasedStateMachine):
                     self.look_ups.extend(command.specs)
                 case Deliver():
                     self.queue.append(command)
+                case Validate():
+                    self.validations.extend(command.specs)
                 case AskMetadata() | Report():
                     pass
 
@@ -282,8 +449,13 @@ class PositionsMachine(RuleBasedStateMachine):
         self.do(self.positions.handle(FetchFailed(node_id, fetch.specs, None), self.now_ms))
 
     def result(self, node_id: int, spec: FetchSpec, data: st.DataObject) -> FetchedPartition:
-        if self.leaders[spec.partition] != node_id:
-            return FetchedPartition(spec, error=error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"))
+        if self.leaders[spec.partition] != node_id and data.draw(st.booleans()):
+            codes = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            return FetchedPartition(spec, error=error_for(data.draw(st.sampled_from(codes)), "not here"))
+        if data.draw(st.integers(0, 4)) == 0:
+            return FetchedPartition(spec, b"", self.END, 0, preferred_node=3)
+        if data.draw(st.integers(0, 4)) == 0:
+            return FetchedPartition(spec, is_unchanged=True)
         base = spec.offset - spec.offset % 4
         count = data.draw(st.integers(0, 2))
         records = b"".join(batch(o, 4) for o in range(base, min(base + 4 * count, self.END), 4))
@@ -295,6 +467,14 @@ class PositionsMachine(RuleBasedStateMachine):
         spec = self.look_ups.pop()
         error = error_for(ErrorCode.REQUEST_TIMED_OUT, "slow")
         event = LookUpFailed(spec, error) if fails else LookedUp(spec, 0)
+        self.do(self.positions.handle(event, self.now_ms))
+
+    @precondition(lambda self: self.validations)
+    @rule(fails=st.booleans())
+    def validate(self, fails: bool) -> None:
+        spec = self.validations.pop()
+        error = error_for(ErrorCode.FENCED_LEADER_EPOCH, "moved")
+        event = ValidationFailed(spec, error) if fails else Validated(spec, 0, self.END)
         self.do(self.positions.handle(event, self.now_ms))
 
     @precondition(lambda self: self.queue)

@@ -144,13 +144,19 @@ class Driver:
         response: pb.BrokerHeartbeatResponse = self.do(self.controller.handle_broker_heartbeat, request)
         return response
 
-    def assign(self, broker_id: int, directory: bytes, name: str = "t", index: int = 0) -> ErrorCode | None:
+    def assign(
+        self, broker_id: int, directory: bytes, name: str = "t", index: int = 0, *, keeps_logs: bool = False
+    ) -> ErrorCode | None:
         """Say where a broker's replica is; returns the partition's error."""
         topic = pb.DirectoryAssignmentTopic(topic_id=self.image.topics[name].topic_id, partitions=[index])
         request = pb.AssignReplicasToDirsRequest(
             broker_id=broker_id,
             broker_epoch=self.image.brokers[broker_id].broker_epoch,  # type: ignore[index]
-            directories=[pb.DirectoryAssignment(directory_id=directory_on(broker_id, directory), topics=[topic])],
+            directories=[
+                pb.DirectoryAssignment(
+                    directory_id=directory_on(broker_id, directory), topics=[topic], keeps_logs=keeps_logs
+                )
+            ],
         )
         response = self.do(self.controller.handle_assign_replicas_to_dirs, request)
         result = response.topics[0].partitions[0]

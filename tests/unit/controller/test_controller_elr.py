@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import LOST_DIRECTORY
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import CONFIG_RESOURCE_TYPE_BROKER
 from tidelog_quorum.controller import configs
@@ -74,6 +75,28 @@ def test_elr_survives_a_clean_restart(elr: Any) -> None:
     assert elr.elr_state() == (-1, (), (1, 2), (1,))
     elr.heartbeat(2)
     assert elr.state() == (2, (2,))
+
+
+@pytest.mark.parametrize(("keeps_logs", "eligible"), [(True, (1,)), (False, ())], ids=["full-disk", "new-log"])
+def test_elr_keeps_who_was_lost_only_where_it_has_kept_its_log(
+    elr: Any, keeps_logs: bool, eligible: tuple[int, ...]
+) -> None:
+    elr.alter(1, [1, 2])
+    elr.assign(1, LOST_DIRECTORY)
+    assert elr.elr_state() == (2, (2,), (1,), ())
+    elr.assign(1, GOOD, keeps_logs=keeps_logs)
+    assert elr.elr_state() == (2, (2,), eligible, ())
+
+
+def test_elr_member_on_a_full_disk_leads_when_it_has_room_and_the_last_of_the_isr_has_crashed(elr: Any) -> None:
+    elr.alter(1, [1, 2])
+    elr.assign(1, LOST_DIRECTORY)
+    fence(elr, 2)
+    elr.restart(2, clean=False)
+    elr.heartbeat(2)
+    assert elr.elr_state() == (-1, (), (1,), (2,)), "what 2 has after its crash is not all that is committed"
+    elr.assign(1, GOOD, keeps_logs=True)
+    assert elr.elr_state() == (1, (1,), (), ())
 
 
 def test_elr_loses_who_was_not_shut_down_cleanly(elr: Any) -> None:

@@ -19,7 +19,8 @@ from tidelog_node.partitions import (
     ReplicationThrottles,
     SystemClock,
 )
-from tidelog_node.partitions.fetcher import FetcherPool, FetcherSettings
+from tidelog_node.partitions.fetcher import FetcherSettings
+from tidelog_node.partitions.fetcher_pool import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_quorum.metadata import (

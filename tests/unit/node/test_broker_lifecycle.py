@@ -3,6 +3,7 @@ import contextlib
 import logging
 
 import pytest
+from disk_node import until
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import controller_service_pb2 as pb
@@ -16,6 +17,7 @@ class FakeController:
     def __init__(self):
         self.registrations = []
         self.heartbeats = []
+        self.attempts_s = []
         self.errors = {"register": [], "heartbeat": []}
         self.epoch = 10
         self.known_epoch = None
@@ -29,9 +31,10 @@ class FakeController:
         self.known_epoch = self.epoch
         return pb.RegisterBrokerResponse(broker_epoch=self.epoch)
 
-    async def broker_heartbeat(self, request, timeout_s):
+    async def broker_heartbeat(self, request, timeout_s, attempt_timeout_s):
         await asyncio.sleep(0)
         self.heartbeats.append(request)
+        self.attempts_s.append(attempt_timeout_s)
         self._fail("heartbeat")
         if request.broker_epoch != self.known_epoch:
             raise error_for(ErrorCode.STALE_BROKER_EPOCH, "there is no such registration")
@@ -50,12 +53,21 @@ class FakeController:
 
 
 class Running:
-    def __init__(self, controller, tasks):
+    def __init__(self, controller, tasks, heartbeat_ms):
         self.offset = 0
         self.epochs_told = []
         self.offline = []
         self.lifecycle = BrokerLifecycle(
-            1, "c", ("127.0.0.1", 1), "", [b"d" * 16], -1, 20, controller, lambda: self.offset, lambda: self.offline
+            1,
+            "c",
+            ("127.0.0.1", 1),
+            "",
+            [b"d" * 16],
+            -1,
+            heartbeat_ms,
+            controller,
+            lambda: self.offset,
+            lambda: self.offline,
         )
         self.task = tasks.create_task(self.lifecycle.run(self.on_registered), name="lifecycle")
 
@@ -64,9 +76,9 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(controller):
+async def running(controller, heartbeat_ms=20):
     async with asyncio.TaskGroup() as tasks:
-        node = Running(controller, tasks)
+        node = Running(controller, tasks, heartbeat_ms)
         try:
             yield node
         finally:
@@ -233,5 +245,19 @@ def test_node_that_is_told_to_hurry_and_to_end_at_the_same_time_ends(wait_for):
             node.task.cancel()
             await asyncio.wait({node.task}, timeout=1)
             assert node.task.cancelled()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("heartbeat_ms", "attempt_s"), [(20, 0.5), (300, 0.9), (2_000, 2.0)])
+def test_heartbeat_waits_for_a_silent_controller_no_longer_than_for_a_few_heartbeats(heartbeat_ms, attempt_s):
+    """Else the sessions of all nodes end at a leader that was elected because the one before was paused."""
+
+    async def run():
+        controller = FakeController()
+        async with running(controller, heartbeat_ms) as node:
+            node.offset = 1_000
+            await until(lambda: controller.attempts_s)
+        assert controller.attempts_s[0] == pytest.approx(attempt_s)
 
     asyncio.run(run())

@@ -113,6 +113,15 @@ def test_call_passes_over_a_controller_that_is_gone_or_silent(monkeypatch):
     asyncio.run(run())
 
 
+def test_heartbeat_passes_over_a_silent_controller_as_soon_as_it_is_told_to():
+    async def run():
+        async with controllers(hangs, leads) as (client, services, _), asyncio.timeout(1.5):
+            assert (await client.broker_heartbeat(REQUEST, 5, 0.2)).is_caught_up
+            assert [service.calls for service in services] == [1, 1]
+
+    asyncio.run(run())
+
+
 def test_call_finds_the_leader_from_a_bootstrap_controller_and_learns_the_voters():
     async def run():
         async with controllers(follows(lambda: leader), leads) as (_, services, voters):

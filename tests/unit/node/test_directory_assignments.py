@@ -19,6 +19,7 @@ class FakeController:
     def __init__(self):
         self.requests = []
         self.assigned = {}
+        self.kept = {}
         self.failures = []
         self.refusals = {}
 
@@ -35,6 +36,7 @@ class FakeController:
                     code = self.refusals.pop((topic.topic_id, index), None)
                     if code is None:
                         self.assigned[topic.topic_id, index] = directory.directory_id
+                        self.kept[topic.topic_id, index] = directory.keeps_logs
                         result.partitions.add(index=index)
                     else:
                         result.partitions.add(index=index).error.code = code.code
@@ -65,6 +67,18 @@ def test_assignments_of_many_replicas_are_one_request(wait_for):
             A: [(T, [0, 2]), (U, [0])],
             B: [(T, [1])],
         }
+
+    asyncio.run(run())
+
+
+def test_replica_that_keeps_its_log_is_told_apart_from_one_in_the_same_directory_that_does_not(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as assignments:
+            assignments.submit(T, 0, A, keeps_log=True)
+            assignments.submit(T, 1, A)
+            await wait_for(lambda: controller.kept == {(T, 0): True, (T, 1): False})
+        assert set(controller.assigned.values()) == {A}
 
     asyncio.run(run())
 

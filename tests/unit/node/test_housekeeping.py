@@ -1,15 +1,19 @@
-"""What a node does to its partitions by the clock gives way to requests, however many partitions there are."""
+"""What a node does to its partitions by the clock: it gives way to requests, and says once what goes wrong."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+from pathlib import Path
 
 import pytest
 from disk_node import DiskNode, until
+from log_batches import produced_batch
 from memory_disk import MemoryFiles
 
 from tidelog_node.partitions import Partition
 from tidelog_node.partitions.housekeeping import flush_logs, watch_lag
+from tidelog_quorum.metadata import TopicConfig
 
 MANY = 100
 
@@ -43,3 +47,32 @@ def test_round_over_many_partitions_gives_way_between_them(monkeypatch: pytest.M
         await node.close()
 
     asyncio.run(run())
+
+
+def test_flush_that_fails_again_and_again_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    tries = []
+
+    def no_room_for_epochs(operation: str, path: Path) -> int | None:
+        if operation != "open" or not path.name.startswith("leader-epoch-checkpoint"):
+            return None
+        tries.append(path)
+        return errno.ENOSPC
+
+    async def run() -> None:
+        disk = MemoryFiles()
+        node = DiskNode(disk, config=TopicConfig(flush_ms=20))
+        await node.create()
+        node.partition().append(produced_batch(b"x"), needs_all_replicas=False)
+        disk.fail = no_room_for_epochs
+        task = asyncio.create_task(flush_logs(node.registry, lambda: 1), name="housekeeping")
+        await until(lambda: len(tries) >= 3)
+        task.cancel()
+        await until(task.done)
+        disk.fail = lambda operation, path: None
+        await node.close()
+
+    asyncio.run(run())
+    assert [record.message for record in caplog.records if "Flushing t-0 failed" in record.message] == [
+        "Flushing t-0 failed: KAFKA_STORAGE_ERROR: Writing /a/t-0/leader-epoch-checkpoint failed: "
+        "[Errno 28] injected ENOSPC"
+    ]

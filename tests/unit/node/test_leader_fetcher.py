@@ -37,3 +37,50 @@ def test_fetcher_that_gets_a_partition_and_is_ended_at_the_same_time_ends(cluste
             assert ended_at_once
 
     asyncio.run(run())
+
+
+def test_fetcher_forgets_the_turns_of_partitions_that_were_added_anew(cluster_of):
+    """Each election adds a partition again; its log would be kept with every one of them."""
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            clock = SystemClock()
+            throttle = ReplicationThrottles(clock).follower
+            settings = FetcherSettings()
+            identity = pb.ReplicaState
+            fetcher = LeaderFetcher(2, identity, lambda _: None, "", cluster.transport, settings, clock, throttle)
+            partition = cluster.partition(1)
+            for epoch in range(100):
+                fetcher.add(partition, epoch)
+            fetcher._look_at_some()
+            assert [turn.leader_epoch for turn in fetcher._turns] == [99]
+
+    asyncio.run(run())
+
+
+def test_fetcher_does_not_give_up_a_full_fetch_for_each_partition_that_comes(cluster_of, wait_for):
+    """It would copy nothing for as long as partitions come one by one, faster than the leader answers."""
+
+    async def run():
+        async with cluster_of(1, 2) as cluster:
+            plain, full, may_answer = cluster.transport.fetch, [], asyncio.Event()
+
+            async def fetch(address, request, timeout_s):
+                if request.session.epoch == 0:
+                    full.append(request)
+                    await may_answer.wait()
+                return await plain(address, request, timeout_s)
+
+            cluster.transport.fetch = fetch
+            await cluster.create_topic(replicas=(1, 2))
+            await wait_for(lambda: full)
+            await cluster.create_topic("u", replicas=(1, 2), topic_id=b"u" * 16)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            may_answer.set()
+            await cluster.produce(1, b"a")
+            await wait_for(lambda: cluster.partition(2).high_watermark == 1)
+            assert len(full) == 1
+
+    asyncio.run(run())

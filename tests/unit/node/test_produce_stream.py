@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import gc
+import sys
 import threading
 
 import grpc.aio
@@ -8,7 +9,7 @@ import pytest
 
 from tidelog.config.process import run_process
 from tidelog.errors import ErrorCode
-from tidelog.transport import open_channel, server_options
+from tidelog.transport import error_from_rpc, open_channel, server_options
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub, add_LogServiceServicer_to_server
 from tidelog_node.server import listener
@@ -28,9 +29,16 @@ class Requests:
         return self
 
     async def __anext__(self):
+        request = await self.read()
+        if request is grpc.aio.EOF:
+            raise StopAsyncIteration
+        return request
+
+    async def read(self):
+        """As a server's context has it."""
         await asyncio.sleep(0)
         if self.taken >= self.limit:
-            raise StopAsyncIteration
+            return grpc.aio.EOF
         self.taken += 1
         return pb.ProduceStreamRequest(correlation_id=self.taken, request=self.request)
 
@@ -62,7 +70,7 @@ def test_stream_reads_no_more_while_its_client_takes_no_responses(
             await cluster.create_topic(replicas=(1,))
             requests = Requests(make_produce_request(make_batch(b"a")))
             service = LogService(cluster.nodes[1].context, ByteBudget(1 << 20))
-            responses = service.ProduceStream(requests, None)
+            responses = service.ProduceStream(None, requests)
             assert (await anext(responses)).correlation_id == 1
             await asyncio.sleep(0.1)
 
@@ -93,9 +101,13 @@ def test_stream_that_breaks_gives_back_what_its_requests_took(cluster_of, make_b
 def test_stream_that_fails_before_a_request_began_to_wait_gives_back_what_it_took(
     cluster_of, make_batch, make_produce_request, caplog
 ):
-    async def requests():
-        yield pb.ProduceStreamRequest(correlation_id=1, request=make_produce_request(make_batch(b"a")))
-        raise ConnectionError
+    requests = Requests(make_produce_request(make_batch(b"a")), limit=1)
+
+    async def read():
+        request = await requests.read()
+        if request is grpc.aio.EOF:
+            raise ConnectionError
+        return request
 
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
@@ -104,7 +116,7 @@ def test_stream_that_fails_before_a_request_began_to_wait_gives_back_what_it_too
             budget = ByteBudget(1 << 20)
             stream = listener._ProduceStream(cluster.nodes[1].context, budget)
             with pytest.raises(ExceptionGroup):
-                await anext(stream.run(requests()))
+                await anext(stream.run(read))
             assert cluster.partition(1).log.log_end_offset == 1
             assert budget.taken == 0
 
@@ -161,6 +173,93 @@ def test_stream_tells_all_its_waiting_requests_when_leadership_moves(
 
             assert {r.error.code for r in results} == {ErrorCode.NOT_LEADER_OR_FOLLOWER.code}
             assert {r.base_offset for r in results} == {-1}
+
+    asyncio.run(run())
+
+
+def test_request_that_waits_for_acks_counts_until_it_is_answered_or_given_up(
+    cluster_of, make_batch, make_produce_request, wait_for
+):
+    async def run():
+        async with cluster_of(1, 2, min_isr=2) as cluster:
+            await cluster.create_topic(replicas=(1, 2))
+            cluster.transport.cut_off.add(2)
+            budget = ByteBudget(1 << 20)
+            async with serving(cluster.nodes[1].context, budget) as stub:
+                request = make_produce_request(make_batch(b"a" * 10_000))
+                given_up, answered = stub.Produce(request), stub.Produce(request)
+                await wait_for(lambda: cluster.partition(1).log.log_end_offset == 2)
+                assert budget.taken > 20_000
+                given_up.cancel()
+                await wait_for(lambda: 10_000 < budget.taken < 20_000)
+                cluster.transport.cut_off.clear()
+                assert (await answered).topics[0].partitions[0].error.code == 0
+                await wait_for(lambda: budget.taken == 0)
+
+    asyncio.run(run())
+
+
+def test_stream_that_is_idle_holds_no_request(cluster_of, make_batch, make_produce_request, wait_for):
+    """A thousand producers that once sent a large batch would else hold a thousand of them, outside of any budget."""
+    held = []
+
+    class Once(Requests):
+        async def read(self):
+            if self.taken:
+                await asyncio.Event().wait()
+            request = await super().read()
+            held.append(request)
+            return request
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            service = LogService(cluster.nodes[1].context, ByteBudget(1 << 20))
+            responses = service.ProduceStream(None, Once(make_produce_request(make_batch(b"a"))))
+            assert (await anext(responses)).correlation_id == 1
+            # Beside the list and the argument here.
+            await wait_for(lambda: sys.getrefcount(held[0]) == 2)
+            await responses.aclose()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_request_is_refused_when_too_many_wait_and_is_taken_when_sent_again(
+    cluster_of, make_batch, make_produce_request, wait_for, is_stream
+):
+    """What waits is in memory: many producers at once must not take a node past its budget."""
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            budget = ByteBudget(20_000, waiting_limit=20_000)
+            async with serving(cluster.nodes[1].context, budget) as stub:
+                request = make_produce_request(make_batch(b"a" * 10_000))
+
+                async def send():
+                    if not is_stream:
+                        return await stub.Produce(request)
+                    call = stub.ProduceStream(Requests(request, limit=1))
+                    return (await call.read()).response
+
+                await budget.take(20_000)
+                waiting = asyncio.create_task(send())
+                await wait_for(lambda: budget.waiting > 10_000)
+                if is_stream:
+                    [refused] = (await send()).topics[0].partitions
+                    assert (refused.error.code, refused.base_offset) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED.code, -1)
+                else:
+                    with pytest.raises(grpc.aio.AioRpcError) as raised:
+                        await send()
+                    error = error_from_rpc(raised.value)
+                    assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+                    assert error.code.retriable
+                assert cluster.partition(1).log.log_end_offset == 0
+                budget.give_back(20_000)
+                answers = [await waiting, await send()]
+                assert [a.topics[0].partitions[0].base_offset for a in answers] == [0, 1]
+                await wait_for(lambda: budget.taken == budget.waiting == 0)
 
     asyncio.run(run())
 

@@ -17,9 +17,14 @@ from tidelog.consumer.core.events import (
     LookUpSpec,
     Refused,
     Report,
+    Validate,
+    Validated,
+    ValidationFailed,
+    ValidationSpec,
 )
 from tidelog.consumer.core.partition import PartitionState
-from tidelog.consumer.core.positions import Positions, PositionSettings
+from tidelog.consumer.core.positions import Positions
+from tidelog.consumer.core.settings import PositionSettings
 
 __all__ = [
     "AskMetadata",
@@ -41,4 +46,8 @@ __all__ = [
     "Positions",
     "Refused",
     "Report",
+    "Validate",
+    "Validated",
+    "ValidationFailed",
+    "ValidationSpec",
 ]

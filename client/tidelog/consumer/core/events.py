@@ -30,8 +30,22 @@ class LookUpSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ValidationSpec:
+    """Ask where ``offset_epoch`` ends in the log of the leader of ``leader_epoch``."""
+
+    topic: str
+    partition: int
+    generation: int
+    offset_epoch: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """One partition of an answer; ``leader_known`` says that it named a newer leader."""
+    """One partition of an answer; ``leader_known`` says that it named a newer leader.
+
+    ``is_unchanged``: the answer says nothing of it, as all is as it was. ``preferred_node`` is where to read from.
+    """
 
     spec: FetchSpec
     records: bytes = b""
@@ -39,6 +53,8 @@ class FetchedPartition:
     log_start_offset: int = -1
     error: TidelogError | None = None
     leader_known: bool = False
+    is_unchanged: bool = False
+    preferred_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +76,11 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """The offset that was asked for."""
+    """The offset that was asked for, and the leader epoch of the record there; -1 when it is not known."""
 
     spec: LookUpSpec
     offset: int
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +88,23 @@ class LookUpFailed:
     """The offset was not found."""
 
     spec: LookUpSpec
+    error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """The leader's largest epoch not above the one asked for, and where it ends; -1 and -1 when it knows none."""
+
+    spec: ValidationSpec
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationFailed:
+    """Nobody told where the epoch ends."""
+
+    spec: ValidationSpec
     error: TidelogError
 
 
@@ -83,12 +117,12 @@ class Refused:
     error: TidelogError
 
 
-Event = Refused | Fetched | FetchFailed | LookedUp | LookUpFailed
+Event = Refused | Fetched | FetchFailed | LookedUp | LookUpFailed | Validated | ValidationFailed
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Long-poll these partitions at the node that leads them."""
+    """Long-poll these partitions at the node that leads them, or that is to be read from in its place."""
 
     node_id: int
     specs: Sequence[FetchSpec]
@@ -106,6 +140,14 @@ class LookUp:
     """Ask for these offsets."""
 
     specs: Sequence[LookUpSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """Ask a leader where these epochs end."""
+
+    node_id: int
+    specs: Sequence[ValidationSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +179,4 @@ class Report:
     error: TidelogError
 
 
-Command = Fetch | Interrupt | LookUp | AskMetadata | Deliver | Report
+Command = Fetch | Interrupt | LookUp | Validate | AskMetadata | Deliver | Report

@@ -13,12 +13,17 @@ Rules:
 6. A fetch that takes longer than ``overdue_ms`` makes the metadata be asked for, again and again. When it names
    another leader for one of the partitions the poll is interrupted: a paused node holds them up no longer than the
    cluster takes to replace it.
+7. A partition whose leader or leader epoch has changed is not fetched before the new leader has told where the epoch of
+   the last record ends in its log. Ends it below the position, the log was truncated, and reading goes on there; with
+   ``auto.offset.reset=error`` that is reported, as _LOG_TRUNCATION (KIP-320).
+8. Where the leader names a replica to read from, it is read from that one (KIP-392): until ``preferred_ms`` have
+   passed, any error comes from there, also OFFSET_OUT_OF_RANGE, it is overdue, or the metadata has it no longer.
+   Where the metadata does not have it yet, the metadata is asked for before the leader is asked again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from tidelog.consumer.core.events import (
@@ -26,21 +31,25 @@ from tidelog.consumer.core.events import (
     Command,
     Deliver,
     Event,
-    Fetch,
     Fetched,
     FetchedPartition,
     FetchFailed,
     FetchSpec,
-    Interrupt,
     LookedUp,
     LookUp,
     LookUpFailed,
     LookUpSpec,
     Refused,
     Report,
+    Validate,
+    Validated,
+    ValidationFailed,
+    ValidationSpec,
 )
-from tidelog.consumer.core.partition import PartitionState
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.consumer.core.node_polls import NodePolls
+from tidelog.consumer.core.partition import CanRead, PartitionState
+from tidelog.consumer.core.settings import PositionSettings
+from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
 from tidelog.records import iter_headers
 
 Key = tuple[str, int]
@@ -49,19 +58,7 @@ LeaderOf = Callable[[str, int], tuple[int, int] | None]
 """Node id and leader epoch of a partition, or None when not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionSettings:
-    """The settings that the positions decide by; ``reset_timestamp_ms`` None reports an error instead."""
-
-    queue_bytes: int
-    reset_timestamp_ms: int | None
-    report_end: bool
-    overdue_ms: float = 1_500
-    """Above the time that a node may wait for records."""
-
-
-_OUTAGES = frozenset({ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCode._RESOLVE})
-_REPORTED = _OUTAGES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_REPORTED = OUTAGES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """Retried, but the application is told when they begin: it may be waiting for what never comes."""
 
 
@@ -72,8 +69,7 @@ class Positions:
         self._settings = settings
         self._backoff_ms = backoff_ms
         self._partitions: dict[Key, PartitionState] = {}
-        self._busy_nodes: set[int] = set()
-        self._interrupted: set[int] = set()
+        self._polls = NodePolls()
         self._generation = 0
         self._served = 0
         self._is_full = False
@@ -153,12 +149,13 @@ class Positions:
         """``size`` bytes of what was delivered are gone: consumed or dropped."""
         self.queued_bytes -= size
 
-    def poll(self, now_ms: float, leader_of: LeaderOf) -> list[Command]:
-        """Return what is due: offsets to look up, nodes to fetch from, topics to ask for."""
+    def poll(self, now_ms: float, leader_of: LeaderOf, can_read: CanRead = lambda *_: True) -> list[Command]:
+        """Return what is due: offsets to look up, positions to validate, nodes to fetch from, topics to ask for."""
         limit = self._settings.queue_bytes
         self._is_full = self.queued_bytes >= (limit / 2 if self._is_full else limit)
         look_ups: list[LookUpSpec] = []
         fetches: dict[int, list[tuple[PartitionState, FetchSpec]]] = {}
+        validations: dict[int, list[ValidationSpec]] = {}
         unknown: set[str] = set()
         moved: set[int] = set()
         for state in sorted(self._partitions.values(), key=lambda s: s.served_at):
@@ -171,31 +168,49 @@ class Positions:
                 state.busy = True
                 look_ups.append(LookUpSpec(state.topic, state.partition, state.generation, state.look_up_ms))
             elif not state.paused and not self._is_full:
-                self._plan_fetch(state, leader_of, fetches, unknown)
+                leader = leader_of(state.topic, state.partition)
+                if leader is None or state.fetch_offset is None:
+                    unknown.add(state.topic)
+                    continue
+                state.follow_leader(leader)
+                if state.must_validate:
+                    validations.setdefault(leader[0], []).append(state.validation(leader[1]))
+                elif (node_id := state.read_from(leader[0], now_ms, can_read)) is not None:
+                    fetches.setdefault(node_id, []).append((state, state.fetch_spec(leader[1])))
+                else:
+                    state.not_before_ms = now_ms + self._backoff_ms(1)
+                    unknown.add(state.topic)
         commands: list[Command] = [LookUp(look_ups)] if look_ups else []
-        commands += [c for node_id in moved for c in self._interrupt(node_id)]
-        commands += [c for node_id, wanted in fetches.items() for c in self._fetch(node_id, wanted, now_ms)]
+        commands += [Validate(node_id, specs) for node_id, specs in validations.items()]
+        commands += [c for node_id in moved for c in self._polls.interrupt(node_id)]
+        commands += [c for node_id, wanted in fetches.items() for c in self._polls.begin(node_id, wanted, now_ms)]
         return [*commands, AskMetadata(frozenset(unknown))] if unknown else commands
 
     def next_timer_ms(self, now_ms: float) -> float | None:
         """Return when :meth:`poll` is next due by the clock; None when only an event can change anything."""
         states = [s for s in self._partitions.values() if not s.stopped]
         waiting = [s.not_before_ms for s in states if not s.busy]
-        overdue = [s.asked_ms + self._settings.overdue_ms for s in states if s.busy and s.fetch_offset is not None]
+        asked = [s.asked_ms for s in states if s.busy and s.fetch_offset is not None and not s.must_validate]
+        overdue = [asked_ms + self._settings.overdue_ms for asked_ms in asked]
         return min((due for due in (*waiting, *overdue) if due > now_ms), default=None)
 
     def handle(self, event: Event, now_ms: float) -> Sequence[Command]:
         """Take what happened and return what follows; the caller polls afterwards."""
         match event:
             case Fetched():
-                self._free(event.node_id)
+                self._polls.end(event.node_id)
                 return [c for result in event.results for c in self._take(result, now_ms)]
             case FetchFailed():
-                self._free(event.node_id)
+                self._polls.end(event.node_id)
                 return self._fetch_failed(event, now_ms)
             case LookedUp():
                 self._looked_up(event)
                 return []
+            case Validated():
+                return self._validated(event)
+            case ValidationFailed():
+                state = self._current(event.spec)
+                return [] if state is None else self._back_off(state, event.error, now_ms)
             case LookUpFailed():
                 state = self._current(event.spec)
                 return [] if state is None else self._back_off(state, event.error, now_ms)
@@ -208,7 +223,7 @@ class Positions:
     def check_invariants(self) -> None:
         """Assert the invariants of each partition, and that the queue's size is never negative."""
         assert self.queued_bytes >= 0
-        assert self._interrupted <= self._busy_nodes
+        self._polls.check_invariants()
         for key, state in self._partitions.items():
             assert key == (state.topic, state.partition)
             assert state.generation <= self._generation
@@ -228,53 +243,22 @@ class Positions:
             return self._reset(state, error_for(ErrorCode._AUTO_OFFSET_RESET, f"{name} has no offset to start from"))
         return []
 
-    def _plan_fetch(
-        self,
-        state: PartitionState,
-        leader_of: LeaderOf,
-        fetches: dict[int, list[tuple[PartitionState, FetchSpec]]],
-        unknown: set[str],
-    ) -> None:
-        leader = leader_of(state.topic, state.partition)
-        if leader is None or state.fetch_offset is None:
-            unknown.add(state.topic)
-            return
-        node_id, epoch = leader
-        spec = FetchSpec(state.topic, state.partition, state.generation, state.fetch_offset, epoch)
-        fetches.setdefault(node_id, []).append((state, spec))
-
     def _watch_fetch(
         self, state: PartitionState, now_ms: float, leader_of: LeaderOf, moved: set[int], unknown: set[str]
     ) -> None:
-        if state.fetch_offset is None or state.asked_ms + self._settings.overdue_ms > now_ms:
+        if state.fetch_offset is None or state.must_validate or state.asked_ms + self._settings.overdue_ms > now_ms:
             return
         leader = leader_of(state.topic, state.partition)
-        if leader is None or leader[0] == state.asked_node:
+        if state.preferred_node == state.asked_node:
+            state.preferred_node = None
+            moved.add(state.asked_node)
+            unknown.add(state.topic)
+        elif leader is None or leader[0] == state.asked_node:
             unknown.add(state.topic)
         else:
             moved.add(state.asked_node)
 
-    def _fetch(self, node_id: int, wanted: list[tuple[PartitionState, FetchSpec]], now_ms: float) -> list[Command]:
-        if node_id in self._busy_nodes:
-            return self._interrupt(node_id)
-        self._busy_nodes.add(node_id)
-        for state, _ in wanted:
-            state.busy = True
-            state.asked_node = node_id
-            state.asked_ms = now_ms
-        return [Fetch(node_id, [spec for _, spec in wanted])]
-
-    def _interrupt(self, node_id: int) -> list[Command]:
-        if node_id in self._interrupted:
-            return []
-        self._interrupted.add(node_id)
-        return [Interrupt(node_id)]
-
-    def _free(self, node_id: int) -> None:
-        self._busy_nodes.discard(node_id)
-        self._interrupted.discard(node_id)
-
-    def _current(self, spec: FetchSpec | LookUpSpec) -> PartitionState | None:
+    def _current(self, spec: FetchSpec | LookUpSpec | ValidationSpec) -> PartitionState | None:
         state = self._partitions.get((spec.topic, spec.partition))
         if state is None or state.generation != spec.generation:
             return None
@@ -285,12 +269,14 @@ class Positions:
         states = [s for s in map(self._current, event.specs) if s is not None]
         if event.error is None:
             return []
+        for state in states:
+            state.preferred_node = None
         return [c for state in states for c in self._back_off(state, event.error, now_ms)]
 
     def _looked_up(self, event: LookedUp) -> None:
         state = self._current(event.spec)
         if state is not None:
-            state.start_at(event.offset)
+            state.start_at(event.offset, event.leader_epoch)
             state.attempts = 0
             state.reported = None
 
@@ -299,26 +285,60 @@ class Positions:
         if state is None:
             return []
         if result.error is not None:
+            if not state.is_from_leader:
+                return self._read_from_leader(state, result.error, now_ms)
             if result.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return self._reset(state, result.error)
             return self._back_off(state, result.error, now_ms, leader_known=result.leader_known)
         state.attempts = 0
         state.reported = None
-        state.high_watermark = result.high_watermark
-        state.log_start_offset = result.log_start_offset
+        if result.preferred_node is not None:
+            state.preferred_node = result.preferred_node
+            state.preferred_until_ms = now_ms + self._settings.preferred_ms
+        if not result.is_unchanged:
+            state.high_watermark = result.high_watermark
+            state.log_start_offset = result.log_start_offset
         return [*self._deliver(state, result), *self._report_end(state)]
+
+    def _read_from_leader(self, state: PartitionState, error: TidelogError, now_ms: float) -> Sequence[Command]:
+        state.preferred_node = None
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return []
+        commands = self._back_off(state, error, now_ms)
+        return [*commands, AskMetadata(frozenset([state.topic]))]
+
+    def _validated(self, event: Validated) -> Sequence[Command]:
+        state = self._current(event.spec)
+        if state is None or state.fetch_offset is None:
+            return []
+        state.attempts, state.reported, state.must_validate = 0, None, False
+        if event.epoch >= 0 and event.end_offset >= state.fetch_offset:
+            return []
+        name = f"{state.topic}-{state.partition}"
+        text = f"{name}: offset {state.fetch_offset} after leader epoch {event.spec.offset_epoch} is not in the log"
+        text += f" any more: epoch {event.epoch} ends at {event.end_offset}"
+        error = error_for(ErrorCode._LOG_TRUNCATION, text)
+        if self._settings.reset_timestamp_ms is None:
+            return self._report_and_halt(state, error)
+        state.restart(self._next_generation())
+        if event.epoch < 0:
+            return self._reset(state, error)
+        state.truncate_to(event.end_offset, event.epoch)
+        return []
 
     def _deliver(self, state: PartitionState, result: FetchedPartition) -> Sequence[Command]:
         if not result.records:
             return []
         assert state.fetch_offset is not None
         offset = state.fetch_offset
-        next_offset = max((h.next_offset for _, h in iter_headers(result.records)), default=-1)
+        headers = [header for _, header in iter_headers(result.records)]
+        next_offset = max((h.next_offset for h in headers), default=-1)
         if next_offset <= offset:
             name = f"{state.topic}-{state.partition}"
             text = f"{name}: {len(result.records)} bytes were fetched at offset {offset}, but no record from there on"
             return self._report_and_halt(state, error_for(ErrorCode.CORRUPT_MESSAGE, text))
         state.fetch_offset = next_offset
+        state.offset_epoch = max(h.partition_leader_epoch for h in headers)
         self._served += 1
         state.served_at = self._served
         self.queued_bytes += len(result.records)
@@ -343,7 +363,7 @@ class Positions:
     def _back_off(
         self, state: PartitionState, error: TidelogError, now_ms: float, *, leader_known: bool = False
     ) -> Sequence[Command]:
-        if not error.code.retriable and error.code not in _OUTAGES:
+        if not error.code.retriable and error.code not in OUTAGES:
             return self._report_and_halt(state, error)
         state.attempts += 1
         state.not_before_ms = now_ms + (0 if leader_known else self._backoff_ms(state.attempts))

@@ -1,0 +1,18 @@
+"""The settings that a consumer's decisions depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionSettings:
+    """The settings that the positions decide by; ``reset_timestamp_ms`` None reports an error instead."""
+
+    queue_bytes: int
+    reset_timestamp_ms: int | None
+    report_end: bool
+    overdue_ms: float = 1_500
+    """Above the time that a node may wait for records."""
+    preferred_ms: float = 300_000
+    """How long another replica than the leader is read from before the leader is asked again."""

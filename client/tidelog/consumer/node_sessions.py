@@ -1,0 +1,94 @@
+"""The consumer's fetch sessions, one per node: requests from specs, and what the answers mean for the session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
+
+from tidelog.cluster.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSessionHandler
+from tidelog.consumer.config import ConsumerConfig
+from tidelog.consumer.core import FetchSpec
+from tidelog.errors import TidelogError, error_for
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog.v1.common_pb2 import Error
+
+_Key: TypeAlias = tuple[str, int]
+
+
+class NodeSession:
+    """The session with one node. Each :meth:`request` is followed by one of the other methods."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._handler: FetchSessionHandler[_Key, FetchSpec] = FetchSessionHandler()
+        self._is_full = True
+        self._errors = 0
+
+    @property
+    def id(self) -> int:
+        """The node's number of it, 0 when there is none."""
+        return self._handler.session_id
+
+    def request(self, specs: Sequence[FetchSpec]) -> pb.FetchRequest:
+        """Return the request that fetches these partitions and no others."""
+        wanted = {(spec.topic, spec.partition): spec for spec in specs}
+        self._handler.keep_only(wanted.keys())
+        for key, spec in wanted.items():
+            self._handler.want(key, spec)
+        asked = self._handler.build()
+        self._is_full = asked.is_full
+        topics: defaultdict[str, list[pb.FetchPartition]] = defaultdict(list)
+        for spec in asked.wanted.values():
+            item = pb.FetchPartition(
+                index=spec.partition,
+                fetch_offset=spec.offset,
+                partition_max_bytes=self._config.max_partition_fetch_bytes,
+                current_leader_epoch=spec.leader_epoch if spec.leader_epoch >= 0 else None,
+            )
+            topics[spec.topic].append(item)
+        return pb.FetchRequest(
+            max_wait_ms=self._config.fetch_wait_max_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=self._config.fetch_max_bytes,
+            rack_id=self._config.client_rack,
+            topics=[pb.FetchTopic(name=name, partitions=items) for name, items in topics.items()],
+            session=pb.FetchSession(id=asked.session_id, epoch=asked.epoch),
+            forgotten_topics=[pb.ForgottenTopic(name=name, partitions=[index]) for name, index in asked.forgotten],
+        )
+
+    def take(self, session_id: int, answered: Collection[_Key]) -> bool:
+        """Take an answer; returns whether partitions that it leaves out are as they were."""
+        self._errors = 0
+        return self._handler.take_answer(session_id, answered) and not self._is_full
+
+    def fail(self) -> None:
+        """The request or its answer was lost."""
+        self._handler.take_failure()
+
+    def refused(self, error: Error) -> TidelogError | None:
+        """Take the node's error of the session; returns None when the next request can leave at once."""
+        refusal = error_for(error.code, error.message)
+        self._handler.take_error(refusal.code)
+        self._errors += 1
+        return None if self._errors == 1 else refusal
+
+
+class NodeSessions:
+    """The sessions of one consumer, made when a node is asked first."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._by_node: dict[int, NodeSession] = {}
+
+    def of(self, node_id: int) -> NodeSession:
+        """Return the session with a node."""
+        if node_id not in self._by_node:
+            self._by_node[node_id] = NodeSession(self._config)
+        return self._by_node[node_id]
+
+    def endings(self) -> Iterator[tuple[int, pb.FetchRequest]]:
+        """Yield each node with a session, and the request that ends it."""
+        for node_id, session in self._by_node.items():
+            if session.id != NO_SESSION:
+                yield node_id, pb.FetchRequest(session=pb.FetchSession(id=session.id, epoch=FINAL_EPOCH))

@@ -1,0 +1,238 @@
+"""The fetch sessions of a node with their waiting requests: who is told when one of their partitions changes.
+
+The rules of sessions are in :mod:`tidelog_node.replication.fetch_session`; this is what ties them to partitions. A
+request without a session has one of its own, which ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog.v1.common_pb2 import Error
+from tidelog_node.partitions import FollowerIdentity, Partition
+from tidelog_node.partitions.purgatory import ReadWaiters
+from tidelog_node.replication import FetchSession, FetchSessionCache, FetchSpec
+from tidelog_node.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, MAX_EPOCH, PartitionKey
+
+DEFAULT_SLOTS = 1_000
+
+
+class OpenSession:
+    """A session and the partitions that it is registered with; ends with :meth:`close`, on the event loop."""
+
+    def __init__(self, state: FetchSession, *, wants_high_watermark: bool = False) -> None:
+        """``wants_high_watermark``: a follower that serves consumers is to learn at once what is committed."""
+        self.state = state
+        self.wants_high_watermark = wants_high_watermark
+        self.is_read_committed = False
+        self.hurried_epoch = FINAL_EPOCH
+        self._held: dict[PartitionKey, tuple[Partition, ReadWaiters]] = {}
+        self._future: asyncio.Future[None] | None = None
+        self._turn = 0
+        self._looked_at: dict[PartitionKey, None] = {}
+
+    @property
+    def follower(self) -> FollowerIdentity | None:
+        """Who reads, None for a consumer."""
+        replica = self.state.replica
+        return None if replica is None else FollowerIdentity(*replica, self.state.lease)
+
+    def wake(self, topic: str, index: int) -> None:
+        """A partition has something new: the request that waits looks at it."""
+        self.state.mark((topic, index))
+        self.hurry()
+
+    def mark(self, topic: str, index: int) -> None:
+        """A partition is different: it is looked at before the next answer."""
+        self.state.mark((topic, index))
+        if self.wants_high_watermark:
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Let the request that waits look again."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def begin(self) -> int:
+        """Return the number of a new request; one that still waits has no say any more, and is woken.
+
+        What a request has looked at that was not answered is to be looked at again: nobody heard of what it found.
+        """
+        self._turn += 1
+        self._keep(self._looked_at)
+        self.hurry()
+        return self._turn
+
+    def is_turn_of(self, number: int) -> bool:
+        """Return whether no later request came, and the session has not ended."""
+        return number == self._turn
+
+    def take_changed(self) -> list[PartitionKey]:
+        """Return the partitions to look at."""
+        keys = self.state.take_changed()
+        self._looked_at.update(dict.fromkeys(keys))
+        return keys
+
+    def finish(self, number: int, unfinished: Iterable[PartitionKey]) -> None:
+        """A request is answered, unless it has no say; ``unfinished`` are to be looked at with the next one."""
+        if self.is_turn_of(number):
+            self._keep(unfinished)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait until something is to be looked at; returns whether it came before the time was over."""
+        if timeout_s <= 0:
+            return False
+        future = self._future = asyncio.get_running_loop().create_future()
+        try:
+            return bool((await asyncio.wait((future,), timeout=timeout_s))[0])
+        finally:
+            # A later request of the session may wait already.
+            if self._future is future:
+                self._future = None
+
+    def hold(self, key: PartitionKey, partition: Partition) -> None:
+        """Be told of what happens to a partition, and no more of another one that had its name."""
+        held = self._held.get(key)
+        if held is not None and held[0] is partition:
+            return
+        self.let_go(key)
+        waiters = partition.waiters.log_end if self.state.is_privileged else partition.waiters.high_watermark
+        waiters.add(self, *key)
+        self._held[key] = (partition, waiters)
+
+    def let_go(self, key: PartitionKey) -> None:
+        """Be told no more of a partition."""
+        held = self._held.pop(key, None)
+        if held is not None:
+            held[1].discard(self, *key)
+
+    def end_leases(self, keys: Iterable[PartitionKey]) -> None:
+        """Let no fetch count as one of these partitions until they are read again."""
+        follower = self.follower
+        for key in keys:
+            held = self._held.get(key)
+            if held is not None and follower is not None:
+                held[0].end_lease(follower)
+
+    def close(self) -> None:
+        """Be told of nothing any more; a request that waits is woken."""
+        self.begin()
+        for key in list(self._held):
+            self.let_go(key)
+
+    def _keep(self, keys: Iterable[PartitionKey]) -> None:
+        for key in keys:
+            self.state.mark(key)
+        self._looked_at.clear()
+
+
+class FetchSessions:
+    """All sessions of a node. Used on the event loop's thread. ``open_session`` makes them."""
+
+    def __init__(
+        self,
+        slots: int = DEFAULT_SLOTS,
+        draw_id: Callable[[], int] = lambda: random.SystemRandom().randint(1, MAX_EPOCH),
+        open_session: Callable[[FetchSession], OpenSession] = OpenSession,
+    ) -> None:
+        self.cache = FetchSessionCache(slots, draw_id)
+        self._open_session = open_session
+        self._open: dict[int, OpenSession] = {}
+
+    def begin(self, request: pb.FetchRequest, now_ms: int) -> OpenSession:
+        """Return the session that a request goes on with, or one of its own.
+
+        Raises:
+            TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
+        """
+        replica = _replica(request)
+        asked = request.session
+        if not request.HasField("session") or asked.epoch in (FULL_EPOCH, FINAL_EPOCH):
+            self._close(asked.id)
+            session = self._open_session(FetchSession(replica, now_ms))
+            session.state.update(_specs(request), ())
+        else:
+            state = self.cache.resume(asked.id, asked.epoch, replica, now_ms)
+            session = self._open[state.id]
+            self._update(session, request)
+            self.cache.touch(state, now_ms)
+        session.state.lease.last_fetch_ms = now_ms
+        return session
+
+    def finish(self, session: OpenSession, wants_slot: bool, now_ms: int) -> int:
+        """Return the id that a request's answer tells, 0 when the session has ended; one that is new may get a slot."""
+        state = session.state
+        if state.id in self._open:
+            if state.partitions:
+                return state.id
+            self._close(state.id)
+            return 0
+        if wants_slot and state.partitions:
+            is_admitted, gone = self.cache.admit(state, now_ms)
+            for old in gone:
+                self._open.pop(old.id).close()
+            if is_admitted:
+                self._open[state.id] = session
+                return state.id
+        return 0
+
+    def abandon(self, session: OpenSession) -> None:
+        """End a session that has no slot; does nothing to others."""
+        if session.state.id not in self._open:
+            session.close()
+
+    def end_wait(self, session_id: int, epoch: int) -> None:
+        """Let the request of this epoch wait no longer, also when it is only on its way."""
+        session = self._open.get(session_id)
+        if session is not None:
+            session.hurried_epoch = epoch
+            session.hurry()
+
+    def _update(self, session: OpenSession, request: pb.FetchRequest) -> None:
+        state = session.state
+        named = _specs(request)
+        forgotten = [(t.name, index) for t in request.forgotten_topics for index in t.partitions]
+        session.end_leases([*named, *forgotten, *state.changed])
+        for key in state.update(named, forgotten):
+            session.let_go(key)
+
+    def _close(self, session_id: int) -> None:
+        if self.cache.remove(session_id) is not None:
+            self._open.pop(session_id).close()
+
+
+def session_error(error: TidelogError) -> pb.FetchResponse:
+    """Return the answer to a request whose session cannot be gone on with."""
+    return pb.FetchResponse(error=Error(code=error.code.code, message=error.message))
+
+
+def superseded(session_id: int) -> TidelogError:
+    """Return the error of a request whose session went on, or ended, while it waited."""
+    text = f"fetch session {session_id} went on without this request"
+    return error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH, text)
+
+
+def _replica(request: pb.FetchRequest) -> tuple[BrokerId, BrokerEpoch] | None:
+    if not request.HasField("replica"):
+        return None
+    return BrokerId(request.replica.replica_id), BrokerEpoch(request.replica.replica_epoch)
+
+
+def _specs(request: pb.FetchRequest) -> Mapping[PartitionKey, FetchSpec]:
+    return {(topic.name, p.index): _spec(topic.topic_id, p) for topic in request.topics for p in topic.partitions}
+
+
+def _spec(topic_id: bytes, item: pb.FetchPartition) -> FetchSpec:
+    return FetchSpec(
+        topic_id,
+        item.fetch_offset,
+        item.partition_max_bytes,
+        LeaderEpoch(item.current_leader_epoch) if item.HasField("current_leader_epoch") else None,
+        LeaderEpoch(item.last_fetched_epoch) if item.HasField("last_fetched_epoch") else None,
+        item.log_start_offset,
+    )

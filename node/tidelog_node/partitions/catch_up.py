@@ -1,0 +1,218 @@
+"""Copies what is committed of partitions that are far behind, beside a fetcher's session: reads before the appends.
+
+A follower's fetch acknowledges all below its offset, so it cannot leave before the last answer is in the log: leader
+and follower would work in turns. Here the next read leaves before the append. It is no follower's fetch but what any
+consumer may ask, with the leader's epoch: it acknowledges nothing and gives only what is committed, which no leader
+takes back. So it is for partitions that end below the high watermark, as none in an ISR does, and it keeps the long
+poll of the others free of their bytes.
+
+The leader hears of a follower by its own fetches alone. After some bytes, after a second, at the high watermark and
+after any error a partition is given back to the session, whose fetch says how far it has come, or hears what is wrong.
+One read is under way at a time; while a leader does not answer it, the partitions that wait are given back as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tidelog.errors import TidelogError
+from tidelog.ids import LeaderEpoch
+from tidelog.records import parse_header
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+_MOST_BYTES = 64 * 1024 * 1024
+_LONGEST_MS = 1_000
+_STEPS_TO_LEAVE = 3
+"""The event loop's steps until a call that was begun is with gRPC, which sends it while the loop is busy."""
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A partition that is read ahead: from ``next_offset`` on, as long as it is behind and the turn is not over."""
+
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    next_offset: int
+    end_ms: int
+    bytes_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The answer to a read from ``offset`` on, and whether the next one of the partition is planned."""
+
+    turn: _Turn
+    offset: int
+    records: bytes
+    result: pb.FetchPartitionResult
+    goes_on: bool
+
+
+class CatchUp:
+    """Part of one leader's fetcher, on its loop; ``run`` is a task.
+
+    ``read(request)`` asks the leader and raises TidelogError. ``give_back(partition)`` is called when one is fetched by
+    the session again, unless it was removed.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[pb.FetchRequest], Awaitable[pb.FetchResponse]],
+        give_back: Callable[[Partition], None],
+        max_bytes: int,
+        cluster_id: str,
+        clock: Clock,
+    ) -> None:
+        self._read = read
+        self._give_back = give_back
+        self._max_bytes = max_bytes
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._turns: dict[Partition, _Turn] = {}
+        self._waiting: deque[_Turn] = deque()
+        self._has_work = asyncio.Event()
+        self.is_running = False
+        """Whether there is a task: only then partitions may be added."""
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._turns
+
+    def add(self, partition: Partition, leader_epoch: LeaderEpoch) -> None:
+        """Read a partition ahead from its log's end on."""
+        end_ms = self._clock.monotonic_ms() + _LONGEST_MS
+        turn = _Turn(partition, leader_epoch, partition.log.log_end_offset, end_ms, _MOST_BYTES)
+        self._turns[partition] = turn
+        self._waiting.append(turn)
+        self._has_work.set()
+
+    def remove(self, partition: Partition) -> None:
+        """Read it no more; an answer under way is ignored."""
+        self._turns.pop(partition, None)
+
+    async def run(self) -> None:
+        """Copy until cancelled."""
+        self.is_running = True
+        try:
+            while True:
+                await self._has_work.wait()
+                self._has_work.clear()
+                await self._copy_all()
+        finally:
+            self.is_running = False
+
+    async def _copy_all(self) -> None:
+        try:
+            await self._copy()
+        except Exception:
+            logger.exception("Reading ahead failed for a reason that has no name")
+            for turn in list(self._turns.values()):
+                self._end(turn)
+
+    async def _copy(self) -> None:
+        """Append each answer while the next one is on its way, until there is nothing to read."""
+        arrived: _Read | None = None
+        while True:
+            turn = self._next_turn()
+            if turn is None and arrived is None:
+                return
+            task = None if turn is None else asyncio.create_task(self._ask(turn), name=f"read-{turn.partition}-ahead")
+            try:
+                if arrived is not None:
+                    for _ in range(_STEPS_TO_LEAVE if task else 0):
+                        await asyncio.sleep(0)
+                    self._append(arrived)
+                arrived = None if task is None or turn is None else await self._answer(task, turn)
+            finally:
+                if task is not None:
+                    task.cancel()
+
+    async def _answer(self, task: asyncio.Task[_Read | None], turn: _Turn) -> _Read | None:
+        """Wait for an answer, unless its partition is removed; those that wait meanwhile are given back in time."""
+        while not (await asyncio.wait((task,), timeout=_LONGEST_MS / 1000))[0]:
+            if self._turns.get(turn.partition) is not turn:
+                return None
+            now_ms = self._clock.monotonic_ms()
+            for other in [other for other in self._waiting if now_ms >= other.end_ms]:
+                self._end(other)
+        return task.result()
+
+    def _next_turn(self) -> _Turn | None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if self._turns.get(turn.partition) is turn:
+                return turn
+        return None
+
+    async def _ask(self, turn: _Turn) -> _Read | None:
+        """Read once and plan the next read; None when there is nothing to append."""
+        partition, offset = turn.partition, turn.next_offset
+        item = pb.FetchPartition(
+            index=partition.index,
+            fetch_offset=offset,
+            partition_max_bytes=self._max_bytes,
+            current_leader_epoch=turn.leader_epoch,
+        )
+        topic = pb.FetchTopic(name=partition.topic, topic_id=partition.topic_id, partitions=[item])
+        request = pb.FetchRequest(max_bytes=self._max_bytes, topics=[topic], cluster_id=self._cluster_id)
+        try:
+            response = await self._read(request)
+            result = next((r for t in response.topics for r in t.partitions), None)
+            records = b"" if result is None or result.HasField("error") else result.records
+            end_offset = _end_offset(records) if records else offset
+        except TidelogError as error:
+            logger.debug("Reading %s ahead failed: %s", partition, error)
+            self._end(turn)
+            return None
+        if result is None or not records:
+            self._end(turn)
+            return None
+        turn.next_offset = end_offset
+        turn.bytes_left -= len(records)
+        is_over = turn.bytes_left <= 0 or self._clock.monotonic_ms() >= turn.end_ms
+        goes_on = end_offset < result.high_watermark and not is_over
+        if goes_on:
+            self._waiting.append(turn)
+        return _Read(turn, offset, records, result, goes_on)
+
+    def _append(self, read: _Read) -> None:
+        turn, result = read.turn, read.result
+        if self._turns.get(turn.partition) is not turn:
+            return
+        try:
+            turn.partition.replicate(
+                turn.leader_epoch, read.offset, read.records, result.high_watermark, result.log_start_offset
+            )
+        except TidelogError as error:
+            # The session's fetch comes to the same, and says so.
+            logger.debug("Appending to %s what was read ahead failed: %s", turn.partition, error)
+            self._end(turn)
+            return
+        if not read.goes_on:
+            self._end(turn)
+
+    def _end(self, turn: _Turn) -> None:
+        if self._turns.get(turn.partition) is turn:
+            del self._turns[turn.partition]
+            self._give_back(turn.partition)
+
+
+def _end_offset(records: bytes) -> int:
+    """Return the offset behind whole batches, by their lengths alone; the append checks all of them.
+
+    Raises:
+        CorruptRecordError: there is no whole batch.
+    """
+    position = 0
+    while True:
+        header = parse_header(records, position)
+        position += header.size_in_bytes
+        if position >= len(records):
+            return header.next_offset

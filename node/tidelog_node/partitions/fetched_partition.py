@@ -1,0 +1,40 @@
+"""What a fetcher knows of each of its partitions, and what it has asked its leader for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import LeaderEpoch
+from tidelog_node.partitions.partition import Partition
+
+
+@dataclass(slots=True, eq=False)
+class FetchedPartition:
+    """A partition of a fetcher; ``pause_until_ms`` and ``backoff_ms`` grow with errors in a row.
+
+    ``failing_with`` is the last of these errors, None after a success. ``is_in_sync``: it had all that was committed.
+    """
+
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    pause_until_ms: int = 0
+    backoff_ms: int = 0
+    failing_with: ErrorCode | None = None
+    is_in_sync: bool = False
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it waits while the node's limit is exceeded."""
+        return self.partition.throttled.follower and not self.is_in_sync
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRecords:
+    """What is asked of a partition, as the leader's session has it."""
+
+    fetched: FetchedPartition
+    offset: int
+    max_bytes: int
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: int
