@@ -6,7 +6,7 @@ import logging
 
 import typer
 
-from tidelog.cli import cluster, log_dirs, partition, quorum, topic
+from tidelog.cli import chaos, cluster, log_dirs, partition, quorum, topic
 from tidelog.cli.consume import consume
 from tidelog.cli.dev import dev
 from tidelog.cli.extensions import ExtensibleGroup
@@ -22,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Produce to, consume from and administer a Tidelog cluster.",
 )
+app.add_typer(chaos.app, name="chaos")
 app.add_typer(topic.app, name="topic")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log_dirs.app, name="log-dirs")

@@ -1,0 +1,63 @@
+"""Namespaces of its own for a run, so that nothing that it mounts or joins can outlive it.
+
+The command replaces itself by ``unshare ... <itself>``: what is mounted, and which interfaces exist, is then seen by
+the run's processes alone, and the kernel removes it with the last of them, however they end. There is nothing that a
+later run would have to clean up. Root is not needed where users may have namespaces.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+_MARK = "TIDELOG_CHAOS_ISOLATED"
+
+
+def is_isolated() -> bool:
+    """Return whether this process was started in namespaces by :func:`isolate`."""
+    return _MARK in os.environ
+
+
+def isolate(*, network: bool) -> None:
+    """Replace this process by itself in namespaces of mounts and, if asked for, of networks; once.
+
+    A process that is isolated goes on instead: its loopback interface is up.
+    """
+    if not is_isolated():
+        sys.stdout.flush()
+        command = _unshare(network=network)
+        os.execvpe(command[0], [*command, sys.executable, *sys.orig_argv[1:]], {**os.environ, _MARK: "1"})
+    if network:
+        run("ip", "link", "set", "lo", "up")
+
+
+def why_not(*, network: bool) -> str | None:
+    """Return why this machine gives no such namespaces, or None."""
+    if not sys.platform.startswith("linux"):
+        return f"namespaces are Linux's, this is {sys.platform}"
+    missing = [tool for tool in ("unshare", "mount", *(("ip", "nsenter") if network else ())) if not shutil.which(tool)]
+    if missing:
+        return f"{', '.join(missing)} is not installed (util-linux, iproute2)"
+    if is_isolated():
+        return None
+    probe = [*_unshare(network=network), "mount", "-t", "tmpfs", "-o", "size=64k", "tidelog", "/mnt"]
+    done = subprocess.run(probe, capture_output=True, text=True)
+    return None if done.returncode == 0 else f"no namespaces here: {' '.join(done.stderr.split()) or 'refused'}"
+
+
+def run(*command: str) -> None:
+    """Run a command; raises RuntimeError with what it says when it fails.
+
+    Ctrl-C does not reach it: what it does is done or undone as a whole.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, process_group=0)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+
+
+def _unshare(*, network: bool) -> Sequence[str]:
+    kinds = ["--mount", "--propagation", "private", *(["--net"] if network else [])]
+    return ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), *kinds, "--"]

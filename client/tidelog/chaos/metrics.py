@@ -1,0 +1,109 @@
+"""What a run measures once per second: a line of ``metrics.jsonl`` each, for the report's timeline.
+
+::
+
+    {"time": 12.0, "sends": {"ok": 201, "info": 0, "fail": 0}, "latency_ms": {"p50": 4.1, "p99": 9.3, "max": 12.0},
+     "polls": 8, "records": 190, "leaders": {"chaos-0-0": 1}, "controller": 2, "faults": ["kill node 1"]}
+
+``time`` is in seconds since the history began and ends the second that the counts are of. ``latency_ms`` is of the
+sends that were acknowledged in it, null when none was; ``records`` are those that polls returned. ``leaders`` has the
+leading node of each key that is written to, null without one, and ``controller`` the leader of the quorum: what the
+cluster said last, as it does not answer every second; both are null until it has. ``faults`` are those that last.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Outcome = Literal["ok", "info", "fail"]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What clients did in an interval of time."""
+
+    sends: dict[Outcome, int] = field(default_factory=lambda: {"ok": 0, "info": 0, "fail": 0})
+    latencies_ms: list[float] = field(default_factory=list)
+    polls: int = 0
+    records: int = 0
+
+
+class Meter:
+    """Counts what clients do, from any thread, until :meth:`take`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = Counts()
+
+    def sent(self, outcome: Outcome, latency_ms: float) -> None:
+        """Count a send that is over."""
+        with self._lock:
+            self._counts.sends[outcome] += 1
+            if outcome == "ok":
+                self._counts.latencies_ms.append(latency_ms)
+
+    def polled(self, records: int) -> None:
+        """Count a poll that is over."""
+        with self._lock:
+            self._counts.polls += 1
+            self._counts.records += records
+
+    def take(self) -> Counts:
+        """Return what was counted since the last call."""
+        with self._lock:
+            counts, self._counts = self._counts, Counts()
+            return counts
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """Who leads, as the cluster said last."""
+
+    leaders: Mapping[str, int | None] | None = None
+    controller: int | None = None
+
+
+class MetricsFile:
+    """Writes a line per interval; one thread uses it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", encoding="utf-8", buffering=1)
+
+    def write(self, time_s: float, counts: Counts, view: ClusterView, faults: Sequence[str]) -> dict[str, Any]:
+        """Write a line and return its object."""
+        line = {
+            "time": round(time_s, 3),
+            "sends": counts.sends,
+            "latency_ms": latency_summary(counts.latencies_ms),
+            "polls": counts.polls,
+            "records": counts.records,
+            "leaders": None if view.leaders is None else dict(view.leaders),
+            "controller": view.controller,
+            "faults": list(faults),
+        }
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        return line
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def latency_summary(latencies_ms: Sequence[float]) -> dict[str, float] | None:
+    """Return the median, the 99th percentile and the maximum, in milliseconds; None of nothing."""
+    if not latencies_ms:
+        return None
+    ordered = sorted(latencies_ms)
+    return {"p50": percentile(ordered, 50), "p99": percentile(ordered, 99), "max": round(ordered[-1], 3)}
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """Return a percentile of ascending numbers by the nearest rank."""
+    rank = max(1, math.ceil(percent / 100 * len(ordered)))
+    return round(ordered[rank - 1], 3)

@@ -1,0 +1,58 @@
+"""Shows a run while it lasts: a bar on a terminal, and elsewhere a line for each fault."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+_CALM = "no fault"
+
+
+class RunProgress:
+    """A context manager; :meth:`note` may be called by any thread."""
+
+    def __init__(self, console: Console, duration_s: float) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("[bold]{task.fields[phase]}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("[yellow]{task.fields[faults]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=duration_s, phase="starting", rate="", faults="")
+
+    def __enter__(self) -> RunProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def phase(self, name: str) -> None:
+        """Say what the run does now."""
+        self._progress.update(self._task, phase=name, faults="")
+        if not self._console.is_terminal:
+            self._console.print(name, highlight=False)
+
+    def update(self, elapsed_s: float, ok_per_s: int, faults: list[str]) -> None:
+        """Show how far it is, and what lasts now."""
+        text = "; ".join(faults) or _CALM
+        self._progress.update(self._task, completed=elapsed_s, rate=f"{ok_per_s:>5} ok/s", faults=text)
+
+    def note(self, time_s: float, f: str, value: Any) -> None:
+        """Print that a fault began."""
+        verb, _, fault = f.partition("-")
+        if verb in ("start", "skip") and isinstance(value, dict):
+            reason = value.get("error", "nobody to hit now")
+            what = value.get("what") or f"no {fault} ({value.get('kind')}): {reason}"
+            self._progress.console.print(f"  {time_s:7.1f} s  {what}", highlight=False, markup=False)

@@ -1,0 +1,89 @@
+"""`tidelog chaos run` from end to end: a good cluster comes out valid, one that loses what it acknowledged does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.chaos import isolation
+
+TIDELOG = [sys.executable, "-c", "from tidelog.cli.main import main; main()"]
+FILES = {"history.jsonl", "metrics.jsonl", "replicas.json", "report.html", "run.json", "verdict.json", "logs"}
+TIMEOUT_S = 240
+
+
+def chaos(output: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [*TIDELOG, "chaos", "run", "--rate", "100", "--interval", "3s..5s", "--output", str(output), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(TIMEOUT_S + 30)
+@pytest.mark.parametrize(
+    ("driver", "faults", "network"),
+    [("local", "kill,stop,pause,slow,disk,clock,reassign", False), ("netns", "kill,pause,partition,delay,disk", True)],
+)
+def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(
+    tmp_path: Path, driver: str, faults: str, network: bool
+) -> None:
+    reason = isolation.why_not(network=network)
+    if reason is not None:
+        pytest.skip(f"needs namespaces: {reason}")
+    output = tmp_path / "run"
+    done = chaos(output, "--driver", driver, "--faults", faults, "--duration", "30s", "--seed", "97")
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    assert {path.name for path in output.iterdir()} == FILES
+    run, verdict = read(output / "run.json"), read(output / "verdict.json")
+    assert verdict["valid"] is True
+    assert run["seed"] == 97
+    assert run["outcome"]["problems"] == []
+    assert run["outcome"]["sends"]["ok"] > 500
+    assert len({fault["fault"] for fault in run["plan"]}) > 2
+    again = subprocess.run([*TIDELOG, "chaos", "check", str(output)], capture_output=True, text=True)
+    assert again.returncode == 0, again.stdout
+    lines = (output / "metrics.jsonl").read_text().splitlines()
+    assert sum(json.loads(line)["sends"]["ok"] for line in lines) == run["outcome"]["sends"]["ok"]
+    assert any(json.loads(line)["faults"] for line in lines)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(TIMEOUT_S + 30)
+def test_chaos_run_loses_nothing_to_a_majority_of_a_stale_node_and_one_that_lost_records(tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    faults = ["--faults", "disk-corrupt:stale-majority", "--interval", "5s..6s", "--duration", "30s", "--seed", "8"]
+    done = chaos(output, *faults)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    assert "start-disk-corrupt" in (output / "history.jsonl").read_text()
+    assert read(output / "verdict.json")["valid"] is True
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(TIMEOUT_S + 30)
+def test_chaos_run_finds_lost_writes_when_a_leader_alone_acknowledges_them(tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    unsafe = ["--producer", "acks=1", "--topic", "min.insync.replicas=1"]
+    done = chaos(output, "--faults", "kill:ahead", "--duration", "20s", "--seed", "1", *unsafe)
+    assert done.returncode == 1, f"{done.stdout}{done.stderr}"
+    verdict = read(output / "verdict.json")
+    assert verdict["valid"] is False
+    assert {"lost-write", "unseen"} & set(verdict["anomalies"]), verdict["anomalies"].keys()
+    assert "divergent-replicas" not in verdict["anomalies"], "what was lost is lost everywhere"
+    assert (output / "cluster" / "node-1" / "data").is_dir(), "the data of a run that went wrong is kept"
+
+
+@pytest.mark.chaos
+def test_chaos_run_refuses_a_directory_that_has_something(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").touch()
+    done = chaos(tmp_path, "--faults", "none", "--duration", "1s")
+    assert done.returncode == 1
+    assert f"{tmp_path} is not empty" in done.stderr
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from tidelog.chaos.drivers.unsupported import Unsupported
+from tidelog.chaos.runner import run_chaos
+from tidelog.chaos.settings import RunSettings, make_driver
+from tidelog.cli.chaos_run import parse_duration, parse_interval
+from tidelog.cli.commands import app
+from tidelog.errors import ConfigError
+
+
+def test_duration_is_read_with_its_unit() -> None:
+    assert [parse_duration(text, "--x") for text in ("90s", "5m", "1.5h", "250ms")] == [90, 300, 5400, 0.25]
+    for text in ("5", "5 days", "-1s", "0s", ""):
+        with pytest.raises(typer.BadParameter, match="no time such as 90s"):
+            parse_duration(text, "--duration")
+    assert parse_duration("0s", "--crash-interval", least_s=0) == 0
+
+
+def test_interval_is_read_with_both_ends_or_one() -> None:
+    assert parse_interval("5s..15s") == (5, 15)
+    assert parse_interval("500ms") == (0.5, 0.5)
+    with pytest.raises(typer.BadParameter, match="must ascend"):
+        parse_interval("15s..5s")
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "said"),
+    [
+        (["--duration", "long"], 2, "no time such as"),
+        (["--faults", "earthquake"], 1, '"earthquake" is not a fault'),
+        (["--driver", "cloud"], 1, '"cloud" is not a driver; there are local, netns, kubernetes, none'),
+        (["--workload", "bank"], 1, '"bank" is not a workload'),
+        (["--workload", "txn"], 1, 'the workload "txn" cannot be run: it needs transactions'),
+        (["--workload", "subscribe"], 1, 'the workload "subscribe" cannot be run: it needs consumer groups'),
+        (["--namespace", "log"], 2, "it is of the driver kubernetes, not of local"),
+        (["--driver", "none", "--nodes", "5"], 2, "it is of the driver local or netns, not of none"),
+        (["--driver", "kubernetes"], 1, "needs --bootstrap-servers"),
+        (["-b", "node1:9094"], 1, "starts a cluster of its own"),
+        (["--nodes", "2"], 1, "a replication factor of 3 needs as many nodes, not 2"),
+        (["--driver", "none", "-b", "h:1", "--faults", "kill"], 1, "use --faults none"),
+        (["--driver", "none", "-b", "h:1", "--faults", "none", "-X", "a=b"], 1, "cannot change the settings"),
+        (["-X", "broker.hearbeat=1"], 1, "neither controllers nor nodes know the configuration broker.hearbeat"),
+        (["--producer", "linger.mss=1"], 1, '"linger.mss"'),
+        (["--producer", "retries=0"], 1, '"enable.idempotence" needs "retries" to be at least 1'),
+        (["--producer", "transactional.id=t"], 1, "there are no transactional producers yet"),
+        (["--consumer", "fetch.min.bytes=many"], 1, '"fetch.min.bytes"'),
+        (["--consumer", "group.id=g"], 1, '"group.id" is not supported'),
+    ],
+)
+def test_run_command_refuses_what_cannot_be_and_leaves_no_directory(
+    options: list[str], exit_code: int, said: str, tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(app, ["chaos", "run", "--output", str(tmp_path / "run"), *options])
+    assert result.exit_code == exit_code
+    assert said in " ".join(result.output.split()).replace("│ │", "")
+    assert not (tmp_path / "run").exists()
+
+
+class UnreachableDriver(Unsupported):
+    def start(self) -> None:
+        raise RuntimeError("no cluster")
+
+    def close(self) -> None:
+        raise RuntimeError("nothing to close")
+
+
+def test_run_that_cannot_be_ended_in_order_says_what_it_was_all_the_same(tmp_path: Path) -> None:
+    settings = RunSettings(output=tmp_path, driver="none", bootstrap_servers="h:1", seed=7)
+    with pytest.raises(RuntimeError, match="nothing to close"):
+        run_chaos(settings, UnreachableDriver(), Console(quiet=True))
+    assert json.loads((tmp_path / "run.json").read_text())["seed"] == 7
+
+
+def test_driver_refuses_faults_that_a_shared_loopback_cannot_have(tmp_path: Path) -> None:
+    settings = RunSettings(output=tmp_path, faults=("kill", "partition:ring", "delay"))
+    with pytest.raises(ConfigError) as refused:
+        make_driver(settings)
+    assert refused.value.message.count("use --driver netns") == 2
+    assert "kill:" not in refused.value.message
