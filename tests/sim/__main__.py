@@ -63,9 +63,9 @@ def _run_one(seed: int, actions: str | None) -> int:
         print(f"{name}: {count}")
     print(f"fingerprint: {outcome.fingerprint:016x}")
     if outcome.violated is None:
-        print(f"seed {seed}: all properties hold")
+        print(f"raft: seed {seed}: all properties hold")
         return 0
-    print(f"seed {seed} breaks {outcome.violated}: {outcome.detail}")
+    print(f"raft: seed {seed} breaks {outcome.violated}: {outcome.detail}")
     if actions is None:
         print(describe_violation(outcome))
     return 1
@@ -100,7 +100,7 @@ def _run_many(seeds: range, jobs: int | None, keep_going: bool) -> int:
     elapsed_s = time.monotonic() - started
     _summarise(result, elapsed_s)
     for outcome in result.violations[MINIMISED:]:
-        print(f"seed {outcome.seed} breaks {outcome.violated}")
+        print(f"raft: seed {outcome.seed} breaks {outcome.violated}")
     for outcome in result.violations[:MINIMISED]:
         print(describe_violation(outcome), flush=True)
     enough = result.seeds >= EXERCISED_WITHIN

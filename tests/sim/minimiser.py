@@ -22,12 +22,13 @@ def minimise(schedule: Schedule, violated: str, *, check_every: int = 1) -> tupl
         budget -= 1
         return budget >= 0 and run(schedule.only(frozenset(numbers)), check_every=check_every).violated == violated
 
-    numbers = _ddmin([action.number for action in schedule.actions], still_fails)
+    numbers = ddmin([action.number for action in schedule.actions], still_fails)
     least = schedule.only(frozenset(numbers))
     return least, run(least, check_every=check_every)
 
 
-def _ddmin(items: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+def ddmin(items: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return a part of ``items`` that still fails, from which no single one can be left out."""
     parts = 2
     while len(items) >= 1:
         size = -(-len(items) // parts)

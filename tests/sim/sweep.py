@@ -69,12 +69,12 @@ def describe_violation(outcome: Outcome) -> str:
     replicas = f"{least.voters} voters, {least.observers} observers, {least.config}"
     return "\n".join(
         [
-            f"seed {outcome.seed} breaks {outcome.violated}: {again.detail}",
+            f"raft: seed {outcome.seed} breaks {outcome.violated}: {again.detail}",
             f"  {replicas}",
             f"  minimised in {time.monotonic() - started:.1f} s to {len(least.actions)} actions:",
             *(f"    {action}" for action in least.actions),
-            f"  all of it again: make sim SEED={outcome.seed}",
-            f"  these actions alone, with a trace: make sim SEED={outcome.seed} ACTIONS={numbers}",
+            f"  all of it again: make sim SIM=raft SEED={outcome.seed}",
+            f"  these actions alone, with a trace: make sim SIM=raft SEED={outcome.seed} ACTIONS={numbers}",
         ]
     )
 

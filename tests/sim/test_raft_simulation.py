@@ -94,7 +94,7 @@ def test_sweep_stops_at_a_violation_and_tells_how_to_see_it_again() -> None:
         text = describe_violation(first)
     assert result.seeds < 100
     assert f"seed {first.seed} breaks ChangeWhileAnotherIsPending" in text
-    assert f"make sim SEED={first.seed} ACTIONS=" in text
+    assert f"make sim SIM=raft SEED={first.seed} ACTIONS=" in text
 
 
 def test_sweep_runs_in_processes_what_it_runs_in_one() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -162,6 +163,17 @@ def assert_nothing_lost(load: Load, messages: list[Message]) -> None:
     assert all(m.key() == load.key_of(int(m.value())) for m in messages), "a key is not the one that was sent"
     assert_all_stored(load, stored)
     assert_order_of_keys(load, stored)
+
+
+def assert_stored_exactly_once(load: Load, messages: Sequence[Message]) -> None:
+    """Every record was acknowledged, and each is stored once, where it was acknowledged and in the order of its key."""
+    assert not load.failed, load.failed[:5]
+    assert len(load.acknowledged) == load.sent
+    assert_nothing_lost(load, list(messages))
+    copies = Counter(int(m.value() or b"") for m in messages)
+    twice = [number for number, count in copies.items() if count > 1]
+    assert not twice, f"{len(twice)} of {load.sent} records are stored more than once, e.g. {twice[:5]}"
+    assert len(messages) == load.sent
 
 
 def assert_all_stored(load: Load, stored: Mapping[Place, int]) -> None:

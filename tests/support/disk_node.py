@@ -33,13 +33,15 @@ PATHS = ("/a", "/b")
 class DiskNode:
     """A node that was started on a disk, with the image that it was told last.
 
-    ``assigned`` is what it told the controller of its replicas' directories; ``ended_with`` why it would stop.
+    ``assigned`` is what it told the controller of its replicas' directories, ``keeping`` of which it said that the log
+    was never lost; ``ended_with`` is why it would stop.
     """
 
     def __init__(self, disk: MemoryFiles, paths: Sequence[str] = PATHS, config: TopicConfig | None = None) -> None:
         self.directories = LogDirectories.open(paths, "c", NODE, disk)
         self.image = MetadataImage()
         self.assigned: dict[tuple[bytes, int], DirectoryId] = {}
+        self.keeping: set[tuple[bytes, int]] = set()
         self.ended_with: list[TidelogError] = []
         self.hurried = 0
         self.fetching: set[str] = set()
@@ -51,11 +53,12 @@ class DiskNode:
         fake = cast(Any, self)
         self.registry.connect(fake, fake, fake, self._hurry)
 
-    def submit(self, *arguments: Any) -> None:
+    def submit(self, *arguments: Any, keeps_log: bool = False) -> None:
         """Be the queue of assignments, and that of ISR changes, which nobody asks for here."""
         if len(arguments) == 3:
             topic_id, index, directory = arguments
             self.assigned[topic_id, index] = directory
+            (self.keeping.add if keeps_log else self.keeping.discard)((topic_id, index))
 
     def start(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
         """Be the fetchers."""

@@ -22,6 +22,10 @@ State = TypeVar("State")
 _WriteChange = tuple[str, int, bytes]
 
 
+_FLIPPED = 40
+"""A bit that is flipped is in so many last bytes of a write."""
+
+
 class MachineCrashed(BaseException):
     """The planned crash; every operation raises it from then on, until :meth:`MemoryFiles.crash` or ``kill``.
 
@@ -76,7 +80,9 @@ class MemoryFiles:
     """The protocol ``Files`` in memory, with faults.
 
     - :meth:`crash` leaves, per file, a prefix of the un-synced changes, the next one perhaps torn or with a hole of
-      zeros, and, per directory, a prefix of the un-synced creations, renames and removals. :meth:`kill` loses nothing.
+      zeros, and, per directory, a prefix of the un-synced creations, renames and removals. With ``flips`` one bit of
+      an un-synced write that is left is wrong, in some of the files with ``flips`` as a suffix. :meth:`kill` loses
+      nothing.
     - ``crash_at`` plans it: the operation of that number raises :class:`MachineCrashed`. ``operations`` counts them.
     - ``capacity`` is the number of bytes until ENOSPC; removal, truncation and replacement give bytes back.
     - ``fail`` is a :data:`Fault`. An ``fsync`` that fails loses the changes that it should have brought to the disk,
@@ -264,9 +270,9 @@ class MemoryFiles:
         self._is_crashed, self.crash_at = False, None
         self._used = sum(self._recount(file) for _, file in self._files())
 
-    def crash(self, rng: random.Random) -> None:
+    def crash(self, rng: random.Random, flips: str | None = None) -> None:
         """Stop the machine: handles and locks are gone, and of what was not synced a part is."""
-        self._lose(self._root, rng)
+        self._lose(self._root, rng, flips)
         self.kill()
 
     def read_bytes(self, path: Path) -> bytes:
@@ -287,11 +293,11 @@ class MemoryFiles:
             other.write_bytes(path, bytes(file.data))
         return other
 
-    def crashed_copy(self, rng: random.Random) -> MemoryFiles:
+    def crashed_copy(self, rng: random.Random, flips: str | None = None) -> MemoryFiles:
         """Return a disk as a crash of this one would leave it."""
         other = MemoryFiles()
         other._root = copy.deepcopy(self._root)
-        other.crash(rng)
+        other.crash(rng, flips)
         return other
 
     def flip_bit(self, path: Path, position: int, bit: int = 0) -> None:
@@ -401,18 +407,18 @@ class MemoryFiles:
         file.handles, file.is_linked = 0, True
         return len(file.data)
 
-    def _lose(self, directory: _Directory, rng: random.Random) -> None:
+    def _lose(self, directory: _Directory, rng: random.Random, flips: str | None) -> None:
         for change in directory.unsynced[: rng.randint(0, len(directory.unsynced))]:
             _apply_entry(directory.durable, *change)
         directory.unsynced.clear()
         directory.entries = dict(directory.durable)
-        for node in directory.entries.values():
+        for name, node in directory.entries.items():
             if isinstance(node, _Directory):
-                self._lose(node, rng)
+                self._lose(node, rng, flips)
             else:
-                self._tear(node, rng)
+                self._tear(node, rng, can_flip=flips is not None and name.endswith(flips))
 
-    def _tear(self, file: _File, rng: random.Random) -> None:
+    def _tear(self, file: _File, rng: random.Random, *, can_flip: bool) -> None:
         kept = rng.randint(0, len(file.unsynced))
         data = bytearray(file.durable)
         for change in file.unsynced[:kept]:
@@ -422,8 +428,22 @@ class MemoryFiles:
             size = rng.randint(0, len(payload))
             hole = bytes(len(payload) - size) if rng.random() < 0.3 else b""
             _apply_write(data, ("write", position, payload[:size] + hole))
+        if can_flip:
+            _flip_some_bit([change for change in file.unsynced[:kept] if change[0] == "write"], data, rng)
         file.data, file.durable = data, bytearray(data)
         file.unsynced.clear()
+
+
+def _flip_some_bit(writes: list[_WriteChange], data: bytearray, rng: random.Random) -> None:
+    """Make a bit wrong near the end of one of the writes, unless a later change has cut it off.
+
+    Not at its beginning: the checksum of a record batch does not cover its first 21 bytes (offset and leader epoch).
+    """
+    if writes and rng.random() < 0.5:
+        _, position, payload = rng.choice(writes)
+        at = position + len(payload) - 1 - rng.randrange(_FLIPPED)
+        if position <= at < len(data):
+            data[at] ^= 1 << rng.randrange(8)
 
 
 def no_fault(operation: str, path: Path) -> int | None:

@@ -38,7 +38,7 @@ def reproducible(seed: int) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        error.add_note(f"seed {seed} failed; once more: make sim SEED={seed} ARGS='-k {_running_test()}'")
+        error.add_note(f"seed {seed} failed; once more: make sim SIM=tests SEED={seed} ARGS='-k {_running_test()}'")
         raise
 
 

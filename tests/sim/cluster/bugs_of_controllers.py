@@ -1,0 +1,121 @@
+"""Bugs of elections, registrations, the metadata log, and of nodes that take it over."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from sim.cluster.planted_bug import Patch, PlantedBug
+from sim.cluster.standing import Standing
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_node.replication.leader import LeaderState
+from tidelog_quorum.controller import alter_partition, registration
+from tidelog_quorum.controller.partition_change import _Change
+from tidelog_quorum.metadata.registrations import PartitionRegistration
+from tidelog_quorum.raft.core.durability import Durability
+
+
+def _elect_outside_isr() -> list[Patch]:
+    def elect_among(self: _Change, electable: Any, preferred: bool) -> Any:
+        if self._before.leader in self._replicas and self._can_serve(self._before.leader):
+            return self._before.leader
+        return next((b for b in self._replicas if self._can_serve(b)), -1)
+
+    return [(_Change, "_elect_among", elect_among)]
+
+
+def _elect_the_fenced() -> list[Patch]:
+    def elect_among(self: _Change, electable: Any, preferred: bool) -> Any:
+        if self._before.leader in electable:
+            return self._before.leader
+        return next((b for b in self._replicas if b in electable), -1)
+
+    return [(_Change, "_elect_among", elect_among)]
+
+
+def _forget_unsynced_loss() -> list[Patch]:
+    """KIP-966: a restart after a crash is taken for one after a clean stop."""
+
+    def previous_epoch(self: Standing) -> int:
+        broker = self.node.checker.metadata.latest.brokers.get(self.node.identity)
+        return -1 if broker is None else broker.broker_epoch
+
+    return [(Standing, "previous_epoch", previous_epoch)]
+
+
+def _keep_the_eligible_after_a_crash() -> list[Patch]:
+    """KIP-966: who restarts uncleanly stays among the eligible leader replicas."""
+    return [(registration, "_handed_over", _without_unclean(registration._handed_over))]
+
+
+def _without_unclean(original: Callable[..., Any]) -> Callable[..., Any]:
+    def handed_over(
+        image: Any, sessions: Any, settling: Any, existing: Any, registered: Any, request: Any
+    ) -> list[Any]:
+        if existing is not None:
+            request.previous_broker_epoch = existing.broker_epoch
+        result: list[Any] = original(image, sessions, settling, existing, registered, request)
+        return result
+
+    return handed_over
+
+
+def _restart_keeps_its_isr() -> list[Patch]:
+    """A new incarnation finds itself in the ISRs, and leading, as before."""
+    return [(registration, "_handed_over", lambda *_: [])]
+
+
+def _no_leader_epoch_bump() -> list[Patch]:
+    original = PartitionRegistration.changed_by
+
+    def changed_by(self: PartitionRegistration, change: Any) -> PartitionRegistration:
+        return dataclasses.replace(original(self, change), leader_epoch=self.leader_epoch)
+
+    return [(PartitionRegistration, "changed_by", changed_by)]
+
+
+def _isr_of_fenced_brokers() -> list[Patch]:
+    """KIP-841 and KIP-903: anybody may join, of whatever registration."""
+    return [
+        (alter_partition, "_ineligible", lambda *_: ""),
+        (LeaderState, "_is_eligible", lambda *_: True),
+        (LeaderState, "check_follower", _known_follower),
+    ]
+
+
+def _known_follower(self: LeaderState, replica_id: Any, _replica_epoch: Any) -> None:
+    if replica_id not in self.followers:
+        raise TidelogError(ErrorCode.UNKNOWN_LEADER_EPOCH, "not a replica")
+
+
+def _send_before_the_disk_has_it() -> list[Patch]:
+    """Raft's promises leave before they are on the disk of who gives them."""
+
+    def hold(self: Durability, send: Any, *, acknowledges_log: bool) -> None:
+        self._held.append((0, send))
+
+    return [(Durability, "hold", hold)]
+
+
+def _lead_by_an_image_of_an_earlier_life() -> list[Patch]:
+    """A node takes over metadata in which its own registration is not yet."""
+
+    def is_registered(_self: Any, broker: Any) -> bool:
+        return broker is not None
+
+    return [(Standing, "is_registered", is_registered)]
+
+
+CONTROLLER_BUGS = (
+    PlantedBug("elects outside of ISR and ELR", 40, _elect_outside_isr),
+    PlantedBug("elects the fenced", 150, _elect_the_fenced),
+    PlantedBug("takes a crash for a clean stop", 300, _forget_unsynced_loss),
+    PlantedBug("keeps who crashed among the eligible", 300, _keep_the_eligible_after_a_crash),
+    PlantedBug("a restart keeps its place in the ISR", 60, _restart_keeps_its_isr),
+    PlantedBug("no leader epoch of its own for a leader", 20, _no_leader_epoch_bump),
+    PlantedBug("fenced or restarted brokers join the ISR", 60, _isr_of_fenced_brokers),
+    PlantedBug("metadata log sends before it persists", 20, _send_before_the_disk_has_it),
+    PlantedBug("leads by an image of an earlier life", 60, _lead_by_an_image_of_an_earlier_life),
+)

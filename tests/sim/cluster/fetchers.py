@@ -1,0 +1,168 @@
+"""The fetchers of a simulated node: the product's ``LeaderFetcher``, whose one task is called back here instead.
+
+What is asked of whom, the fetch session, pauses and what is done with an answer are the product's; here is when a poll
+leaves and who waits for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+from sim.cluster.serving import Key
+from sim.cluster.sleeping import run_through
+from sim.cluster.standing import CLUSTER
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import BrokerId, LeaderEpoch
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.partitions.fetcher import FetcherSettings, LeaderFetcher
+
+if TYPE_CHECKING:
+    from sim.cluster.node import NodeProcess
+    from sim.cluster.replicas import SimulatedPartition
+
+_FIRST_BACKOFF_MS = 10
+_MAX_BACKOFF_MS = 80
+_CALL_MS = 300
+
+
+class Fetchers:
+    """Of one node, by leader; as ``FetcherPool``."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self.node = node
+        self._by_leader: dict[BrokerId, SimulatedFetcher] = {}
+        self._leader_of: dict[Key, BrokerId] = {}
+
+    def start(self, partition: SimulatedPartition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Copy a partition from ``leader_id``, and from nobody else."""
+        if self._leader_of.get(partition.key, leader_id) != leader_id:
+            self.stop(partition)
+        self._leader_of[partition.key] = leader_id
+        fetcher = self._by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = self._by_leader[leader_id] = SimulatedFetcher(self.node, leader_id)
+        fetcher.add(partition, leader_epoch)
+
+    def stop(self, partition: SimulatedPartition) -> None:
+        """Copy it no more; an answer under way is ignored."""
+        leader_id = self._leader_of.pop(partition.key, None)
+        if leader_id is None:
+            return
+        fetcher = self._by_leader[leader_id]
+        fetcher.remove(partition)
+        if leader_id not in self._leader_of.values():
+            fetcher.end()
+            del self._by_leader[leader_id]
+
+
+class SimulatedFetcher(LeaderFetcher):
+    """Copies from one leader until :meth:`end`. ``_turn`` is the number of what may go on: a poll or a wait."""
+
+    def __init__(self, node: NodeProcess, leader_id: BrokerId) -> None:
+        topology = node.topology
+        settings = FetcherSettings(
+            max_wait_ms=topology.fetch_wait_ms,
+            partition_max_bytes=topology.fetch_bytes,
+            max_backoff_ms=_MAX_BACKOFF_MS,
+            timeout_ms=_CALL_MS,
+        )
+        super().__init__(
+            leader_id,
+            lambda: pb.ReplicaState(replica_id=node.number, replica_epoch=node.broker_epoch),
+            lambda _: None,
+            CLUSTER,
+            cast(Any, None),
+            settings,
+            node,
+            node.handlers.throttles.follower,
+        )
+        self._node = node
+        self._turn = 0
+        self._poll_under_way: pb.FetchRequest | None = None
+        self._is_backing_off = False
+        self._begin_soon()
+
+    def end(self) -> None:
+        """Copy nothing more."""
+        self._turn = -1
+
+    def _begin(self, fetched: Any) -> None:
+        super()._begin(fetched)
+        request = self._poll_under_way
+        if self._is_backing_off or self._turn < 0:
+            return
+        if request is None:
+            self._begin_soon()
+        elif request.session.epoch == 0:
+            self._session.take_failure()
+            self._begin_soon()
+        else:
+            session = pb.FetchSession(id=request.session.id, epoch=request.session.epoch, ends_wait=True)
+            self._send(pb.FetchRequest(replica=request.replica, cluster_id=CLUSTER, session=session), lambda _: None)
+
+    def _begin_soon(self) -> None:
+        self._poll_under_way = None
+        self._turn += 1
+        self._node.soon(self._step, self._turn)
+
+    def _step(self, turn: int) -> None:
+        if turn != self._turn:
+            return
+        self._is_backing_off = False
+        self._look_at_some()
+        if not len(self._session):
+            pauses = self._pauses()
+            if pauses:
+                self._node.after(max(1, min(pauses)), self._step, turn)
+            return
+        asked = self._session.build()
+        request = self._poll_under_way = self._request(asked)
+
+        def take(answer: pb.FetchResponse | TidelogError | None) -> None:
+            if turn != self._turn:
+                return
+            self._poll_under_way = None
+            try:
+                self._take_answer(answer, is_full=asked.is_full)
+            except TidelogError:
+                self._back_off_from_leader(turn)
+            else:
+                self._failures = 0
+                self._step(turn)
+
+        self._send(request, take)
+
+    def _take_answer(self, answer: pb.FetchResponse | TidelogError | None, *, is_full: bool) -> None:
+        if not isinstance(answer, pb.FetchResponse):
+            self._session.take_failure()
+            raise answer if answer is not None else TidelogError(ErrorCode.NETWORK_EXCEPTION, "no answer")
+        if answer.HasField("error"):
+            self._take_session_error(TidelogError(ErrorCode.of(answer.error.code), answer.error.message))
+            return
+        results = {(topic.name, r.index): r for topic in answer.topics for r in topic.partitions}
+        if not self._session.take_answer(answer.session_id, results.keys()):
+            raise TidelogError(ErrorCode.NETWORK_EXCEPTION, "the answer does not fit the fetch session")
+        self._session_errors = 0 if not is_full else self._session_errors
+        run_through(self._take(results))
+
+    def _back_off_from_leader(self, turn: int) -> None:
+        self._failures += 1
+        if turn != self._turn:
+            return
+        self._is_backing_off = True
+        self._node.after(min(_FIRST_BACKOFF_MS << min(self._failures, 4), _MAX_BACKOFF_MS), self._step, turn)
+
+    def _send(self, request: pb.FetchRequest, take: Any) -> None:
+        node = self._node
+        node.checker.note_fetch(request)
+        leader = node.world.processes[self.leader_id]
+        node.call(leader, "read", ("fetch", request), take, request.max_wait_ms + _CALL_MS)
+
+    def _pause(self, fetched: Any, error: TidelogError) -> None:
+        """What the product survives with a line in its log, an error without a name, is a finding here."""
+        cause = sys.exception()
+        if cause is not None and not isinstance(cause, TidelogError):
+            raise cause
+        super()._pause(fetched, error)

@@ -1,0 +1,91 @@
+"""A simulated node's context for the product's handlers, which answer all that readers ask here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from sim.cluster.sleeping import SimulatedSession, drive
+from sim.cluster.standing import CLUSTER
+from sim.cluster.world import OnAnswer, mix
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog_node.handlers.context import NodeContext
+from tidelog_node.handlers.fetch import fetch
+from tidelog_node.handlers.fetch_sessions import FetchSessions
+from tidelog_node.handlers.list_offsets import list_offsets
+from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from tidelog_node.partitions import ReplicationThrottles
+from tidelog_node.replication import ReplicaSelector
+from tidelog_node.replication.fetch_session import FetchSession
+from tidelog_node.replication.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+
+if TYPE_CHECKING:
+    from sim.cluster.node import NodeProcess
+    from sim.cluster.replicas import SimulatedPartition
+
+    from tidelog_quorum.metadata import MetadataImage
+
+_HANDLERS = {"fetch": fetch, "list_offsets": list_offsets, "offset_for_leader_epoch": offset_for_leader_epoch}
+
+
+class Handlers:
+    """Of one life of a node."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self._node = node
+        self._drawn = 0
+        self.throttles = ReplicationThrottles(node)
+        selector = RACK_AWARE_SELECTOR if node.topology.from_replicas else LEADER_SELECTOR
+        unused = cast(Any, None)
+        self.context = NodeContext(
+            broker_id=node.identity,
+            cluster_id=CLUSTER,
+            rack=node.rack,
+            partitions=cast(Any, _Partitions(node)),
+            metadata=cast(Any, _Metadata(node)),
+            controller=unused,
+            voters={},
+            clock=node,
+            fetch_max_bytes=1 << 20,
+            throttles=self.throttles,
+            settings=unused,
+            producer_ids=unused,
+            replica_selector=ReplicaSelector(selector),
+            fetch_sessions=FetchSessions(node.topology.fetch_sessions, self._draw_id, self._open_session),
+        )
+
+    def handle(self, name: str, request: Any, answer: OnAnswer) -> None:
+        """Answer a request of a reader, now or later."""
+        drive(_HANDLERS[name](self.context, request), answer)
+
+    def _draw_id(self) -> int:
+        self._drawn += 1
+        return 1 + mix(self._node.number, self._node.life, self._drawn) % (1 << 30)
+
+    def _open_session(self, state: FetchSession) -> SimulatedSession:
+        return SimulatedSession(self._node, state)
+
+
+class _Partitions:
+    """As much of the registry as handlers use."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self._node = node
+
+    def get(self, topic: str, index: int) -> SimulatedPartition | None:
+        return self._node.partitions.get((topic, index))
+
+    def check_online(self, topic: str, index: int) -> None:
+        if (topic, index) in self._node.replicas.offline:
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline on node {self._node.number}")
+
+
+class _Metadata:
+    """As much of the metadata cache as handlers use."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self._node = node
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._node.replicas.applied

@@ -1,0 +1,96 @@
+"""The committed metadata log of a simulated cluster: equal for all, and by the controller's rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft_properties import require
+from sim.cluster.serving import Key
+
+from tidelog.ids import NO_BROKER
+from tidelog_quorum.metadata import (
+    MetadataImage,
+    PartitionChangeRecord,
+    PartitionRegistration,
+    decode_batch,
+    min_insync_replicas,
+    unclean_leader_election_enable,
+)
+
+if TYPE_CHECKING:
+    from sim.cluster.checker import Checker
+
+
+class MetadataChecker:
+    """The committed metadata log: equal for all, and by the controller's rules."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.images: dict[int, MetadataImage] = {0: MetadataImage()}
+        self.latest = MetadataImage()
+        self.asked_unclean: set[Key] = set()
+        self._payloads: dict[int, tuple[int, bytes]] = {}
+        self._checker = checker
+
+    def note_committed(self, index: int, term: int, payload: bytes) -> None:
+        """A controller applies an entry."""
+        known = self._payloads.setdefault(index, (term, payload))
+        require(known == (term, payload), "MetadataLogMatching", f"entry {index}: {known} and {(term, payload)!r}")
+        if index <= self.latest.offset:
+            return
+        require(index == max(self.images) + 1, "MetadataLogMatching", f"entry {index} after {self.latest.offset}")
+        before = self.latest
+        records = list(decode_batch(payload))
+        self.latest = self.images[index] = before.apply(index, term, records)
+        for record in records:
+            if isinstance(record, PartitionChangeRecord):
+                self._check_change(before, record)
+
+    def _check_change(self, before: MetadataImage, record: PartitionChangeRecord) -> None:
+        topic = before.topic_by_id(record.topic_id)
+        now = None if topic is None else self.latest.topic_by_id(record.topic_id)
+        if topic is None or now is None:
+            return
+        key = topic.name, record.partition_id
+        old, new = topic.partitions[key[1]], now.partitions[key[1]]
+        checker = self._checker
+        is_moved = old.leader != new.leader
+        if is_moved:
+            checker.count("elections")
+            text = f"{key}: {old} becomes {new}"
+            require(new.leader_epoch > old.leader_epoch, "LeaderEpochBumped", text)
+            require(new.leader == NO_BROKER or new.leader in new.isr, "LeaderInIsr", text)
+            is_able = new.leader == NO_BROKER or self.latest.can_serve(new, new.leader)
+            require(is_able, "LeaderCanServe", text)
+        led_on = self.latest.brokers.get(old.leader)
+        # A reassignment that is taken back may do with whom it had before, which is an unclean election.
+        is_taken_back = bool(set(old.replicas) - set(new.replicas) - set(old.removing_replicas))
+        is_completed = old.is_reassigning and not new.is_reassigning and not is_taken_back
+        is_completed = is_completed and led_on is not None and led_on.is_active
+        is_stranger = new.leader != NO_BROKER and new.leader not in (*old.isr, *old.eligible_leader_replicas)
+        if is_moved and is_stranger and not is_completed:
+            self._check_unclean(key, old, new)
+        joined = set(new.isr).difference(old.isr, old.eligible_leader_replicas)
+        for member in joined:
+            broker = self.latest.brokers.get(member)
+            is_active = broker is not None and broker.is_active
+            require(is_active or not old.isr, "IsrOfActive", f"{key}: {member} joins {new}, is {broker}")
+        checker.evaluate(key)
+        if joined:
+            checker.check_new_isr(key, new, joined)
+
+    def _check_unclean(self, key: Key, old: PartitionRegistration, new: PartitionRegistration) -> None:
+        """Only where it is allowed, or is the last known leader's (KIP-966), and nobody better could lead."""
+        image, checker = self.latest, self._checker
+        members = [b for b in (*old.isr, *old.eligible_leader_replicas) if b in new.replicas]
+        able = [b for b in members if image.can_serve(new, b)]
+        text = f"{key}: {old} becomes {new}, {able} could lead"
+        require(not able, "ElectedOutsideIsr", text)
+        is_allowed = unclean_leader_election_enable(image, key[0], checker.topology.topic_config())
+        is_last_known = not old.isr and new.leader in old.last_known_elr
+        require(is_allowed or is_last_known or key in self.asked_unclean, "ElectedOutsideIsr", text)
+        checker.count("unclean elections")
+        checker.truth(key).damaged.setdefault(new.leader, None)
+
+    def min_insync(self, topic: str) -> int:
+        """Return a topic's min.insync.replicas by the latest image."""
+        return min_insync_replicas(self.latest, topic, self._checker.topology.topic_config())

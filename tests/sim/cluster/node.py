@@ -1,0 +1,248 @@
+"""A node: the real partitions on the real log directory on a disk in memory, and a small shell around them.
+
+The shell does what ``Node`` and its parts do, with the same order of effects; where they await, it is called back. A
+start: the directory is locked and recovered, the node registers, and only an image with its own registration is
+applied; then it serves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from memory_disk import MachineCrashed, MemoryFiles, no_fault
+from sim.cluster.controller_calls import ControllerCalls
+from sim.cluster.fetchers import Fetchers
+from sim.cluster.handlers import Handlers
+from sim.cluster.isr_changes import IsrChanges
+from sim.cluster.replicas import LOG_DIR, Replicas, SimulatedPartition
+from sim.cluster.serving import Key, Produce, delete_records, produce, unknown_partition
+from sim.cluster.standing import CLUSTER, Standing
+from sim.cluster.world import OnAnswer, Process, World, rack_of
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.log.disk_errors import is_out_of_space
+from tidelog_node.partitions.partition import Partition
+from tidelog_node.replication.commands import ProposeIsr
+
+if TYPE_CHECKING:
+    from sim.cluster.checker import Checker
+    from sim.cluster.schedule import Topology
+
+_SHUT_DOWN_MS = 2_000
+_DISK_WORKS_AGAIN_MS = 300
+
+
+class NodeProcess(Process):
+    """One node, which is its partitions' clock and effects. Its parts are made anew by each :meth:`start`."""
+
+    replicas: Replicas
+    standing: Standing
+    fetchers: Fetchers
+    handlers: Handlers
+    calls: ControllerCalls
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        clock: tuple[int, int],
+        topology: Topology,
+        checker: Checker,
+        controllers: list[int],
+        checks_invariants: bool,
+    ) -> None:
+        super().__init__(world, number, *clock)
+        self.topology = topology
+        self.checker = checker
+        self.controllers = controllers
+        self.checks_invariants = checks_invariants
+        self.files = MemoryFiles()
+        self.files.write_bytes(LOG_DIR / "meta.properties", _properties(number))
+        self.is_serving = False
+        self.restarts_after_ms: int | None = None
+        self.reboots_on_failure = False
+        self.on_crash: Callable[[NodeProcess], None] = lambda _: None
+        self._producer_ids = range(0)
+
+    @property
+    def identity(self) -> BrokerId:
+        """The node's id as the cluster knows it."""
+        return BrokerId(self.number)
+
+    @property
+    def rack(self) -> str:
+        """Where it is."""
+        return rack_of(self.number)
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """That of this life's registration, -1 before it."""
+        return self.standing.broker_epoch
+
+    @property
+    def partitions(self) -> dict[Key, SimulatedPartition]:
+        """The replicas that are open."""
+        return self.replicas.partitions
+
+    def start(self) -> None:
+        """Begin a life with what the disk holds; a disk that refuses ends it at once."""
+        self.begin_life()
+        self.is_serving = False
+        self._producer_ids = range(0)
+        self.files.now_ms = self.wall_ms()
+        self.calls = ControllerCalls(self, self.controllers, self.number % len(self.controllers))
+        self.handlers = Handlers(self)
+        self.fetchers = Fetchers(self)
+        self._isr_changes = IsrChanges(self)
+        self.standing = Standing(self)
+        try:
+            self.replicas = Replicas(self)
+        except MachineCrashed:
+            self.crashed()
+        except TidelogError:
+            self.fail()
+        else:
+            self.standing.begin()
+            self.replicas.begin()
+
+    def kill(self) -> None:
+        """SIGKILL: what was written to files is still there."""
+        if self.is_up:
+            self.end_life()
+            self.files.kill()
+            self.checker.note_stopped(self)
+
+    def lose_power(self, rng: random.Random, *, flips: bool = False) -> None:
+        """The machine stops: what was not synced may be gone, or wrong in a bit where it ``flips``."""
+        if self.is_up:
+            self.end_life()
+            self.files.crash(rng, ".log" if flips else None)
+            self.checker.note_stopped(self)
+            self.checker.note_damaged(self.number)
+
+    def crashed(self) -> None:
+        """The planned crash in the middle of an operation of the disk."""
+        self.on_crash(self)
+
+    def fail(self) -> None:
+        """The disk has failed: the process ends, and is started again when the disk works.
+
+        Where a flush may have failed the machine is too: what it could not write is in no file then, although readers
+        saw it until then.
+        """
+        if self.reboots_on_failure:
+            self.lose_power(random.Random(self.world.seed))
+        else:
+            self.kill()
+        self.reboots_on_failure = False
+        self.files.fail = no_fault
+        self.world.at(self.world.now_us + _DISK_WORKS_AGAIN_MS * 1000, self.start_again, self.life)
+
+    def start_again(self, life: int) -> None:
+        """Start unless somebody else has."""
+        if not self.is_up and self.life == life:
+            self.start()
+
+    def shut_down(self) -> None:
+        """Begin a controlled shutdown."""
+        self.standing.wants_shut_down = True
+        if self.broker_epoch < 0:
+            self.stop_cleanly()
+        else:
+            self.standing.heartbeat_now()
+            self.after(_SHUT_DOWN_MS, self.stop_cleanly)
+
+    def stop_cleanly(self) -> None:
+        """End what is under way and close the logs; a disk that refuses makes it an unclean stop."""
+        with contextlib.suppress(TidelogError):
+            self.replicas.close()
+        self.kill()
+        if self.restarts_after_ms is not None:
+            self.world.at(self.world.now_us + self.restarts_after_ms * 1000, self.start_again, self.life)
+
+    def partition(self, key: Key) -> SimulatedPartition:
+        """Return a partition that this node holds and serves; raises as the handlers do."""
+        partition = self.partitions.get(key) if self.is_serving else None
+        if partition is not None:
+            return partition
+        if key in self.replicas.offline:
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"{key} is offline on node {self.number}")
+        raise unknown_partition(self, key)
+
+    def produce(self, request: Produce, answer: OnAnswer) -> None:
+        """See :func:`serving.produce`."""
+        produce(self, request, answer)
+
+    def read(self, request: tuple[str, Any], answer: OnAnswer) -> None:
+        """Handle a request of a reader: the handler's name and its message; nobody listens before it serves."""
+        if self.is_serving:
+            self.handlers.handle(*request, answer)
+        else:
+            answer(None)
+
+    def delete_records(self, request: tuple[Key, int], answer: OnAnswer) -> None:
+        """See :func:`serving.delete_records`."""
+        delete_records(self, request, answer)
+
+    def describe(self, _request: None, answer: OnAnswer) -> None:
+        """Answer with (leader, leader epoch, replicas) of every partition, as this node knows; None until it serves."""
+        partitions = self.replicas.applied.partitions()
+        known = {(topic.name, i): (p.leader, p.leader_epoch, p.replicas) for topic, i, p in partitions}
+        answer(known if self.is_serving else None)
+
+    def init_producer_id(self, _request: None, answer: OnAnswer) -> None:
+        """Answer with an id of this node's block, which comes from the controllers."""
+        if len(self._producer_ids):
+            producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
+            answer(producer_id)
+            return
+
+        def take(response: Any) -> None:
+            if isinstance(response, TidelogError):
+                answer(None)
+            else:
+                start = response.producer_id_start
+                self._producer_ids = range(start + 1, start + response.producer_id_len)
+                answer(start)
+
+        request = pb.AllocateProducerIdsRequest(broker_id=self.number, broker_epoch=self.broker_epoch)
+        self.calls.ask("handle_allocate_producer_ids", request, take, 800)
+
+    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """Send a proposal to the controller."""
+        assert isinstance(partition, SimulatedPartition)
+        self._isr_changes.submit(partition, proposal)
+
+    def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Copy from a leader."""
+        assert isinstance(partition, SimulatedPartition)
+        self.fetchers.start(partition, leader_id, leader_epoch)
+
+    def stop_fetching(self, partition: Partition) -> None:
+        """Copy no more."""
+        assert isinstance(partition, SimulatedPartition)
+        self.fetchers.stop(partition)
+
+    def storage_failed(self, partition: Partition, error: TidelogError) -> None:
+        """A full disk takes a replica offline for a while, anything else ends the process: it has one directory."""
+        assert isinstance(partition, SimulatedPartition)
+        if is_out_of_space(error):
+            self.replicas.refuse_for_a_while(partition, error)
+        else:
+            self.soon(self.fail)
+
+    def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
+        """A replica that cannot grow steps back, if another one can take its place."""
+        assert isinstance(partition, SimulatedPartition)
+        if self.partitions.get(partition.key) is partition:
+            self.replicas.full_disks.step_back(partition, error)
+
+
+def _properties(number: int) -> bytes:
+    directory_id = f"directory{number:09}0000"
+    return f"cluster.id={CLUSTER}\ndirectory.id={directory_id}\nnode.id={number}\nversion=1\n".encode()

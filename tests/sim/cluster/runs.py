@@ -1,0 +1,72 @@
+"""One run of the simulation of a cluster: a schedule in, what happened out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from raft_properties import PropertyViolatedError
+from sim.cluster.cluster import Cluster
+from sim.cluster.nemesis import Nemesis
+from sim.cluster.recovery import Recovery
+from sim.cluster.schedule import Schedule
+
+NEVER = 1 << 60
+
+
+@dataclass(slots=True)
+class Outcome:
+    """``violated`` is the name of the broken property, None when all held; ``counts`` what was exercised."""
+
+    seed: int
+    violated: str | None = None
+    detail: str = ""
+    fingerprint: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def run(schedule: Schedule, *, check_every: int = 1, on_cluster: Callable[[Cluster], None] = lambda _: None) -> Outcome:
+    """Run a schedule to its end and through recovery, or to the first broken property."""
+    outcome = Outcome(schedule.seed)
+    cluster = nemesis = None
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        cluster = Cluster(schedule, check_every=check_every)
+        on_cluster(cluster)
+        nemesis = Nemesis(cluster)
+        cluster.world.run_until(cluster.world.now_us + schedule.end_ms * 1000)
+        Recovery(cluster, nemesis).run()
+    except PropertyViolatedError as error:
+        outcome.violated, outcome.detail = error.name, error.detail
+    except Exception as error:  # noqa: BLE001
+        # Whatever a core raises of itself: a broken invariant, or an event that it takes for impossible.
+        place, line = _place(error)
+        outcome.violated, outcome.detail = f"Core:{place}", f"{type(error).__name__}: {str(error)[:400]} in line {line}"
+    finally:
+        logging.disable(disabled)
+    if cluster is not None and nemesis is not None:
+        _count(outcome, cluster, nemesis)
+    return outcome
+
+
+def _place(error: Exception) -> tuple[str, int]:
+    trace, place = error.__traceback__, ("", 0)
+    while trace is not None:
+        place = trace.tb_frame.f_code.co_qualname, trace.tb_lineno
+        trace = trace.tb_next
+    return place
+
+
+def _count(outcome: Outcome, cluster: Cluster, nemesis: Nemesis) -> None:
+    outcome.fingerprint = cluster.world.fingerprint & 0xFFFFFFFFFFFFFFFF
+    outcome.counts |= {
+        "events": cluster.world.events,
+        "simulated ms": cluster.world.now_ms,
+        "metadata entries": cluster.checker.metadata.latest.offset,
+        "void promises": sum(truth.was_void for truth in cluster.checker.truths.values()),
+        "recovered": int(outcome.violated is None),
+        **cluster.checker.counts,
+        **{f"action {name}": count for name, count in nemesis.counts.items()},
+    }

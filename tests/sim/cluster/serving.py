@@ -1,0 +1,95 @@
+"""How a simulated node answers those who write: produce and deletions, in the order of the product's handlers.
+
+The decisions are the partition's; here is only when an answer leaves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sim.cluster.world import OnAnswer
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+
+if TYPE_CHECKING:
+    from sim.cluster.node import NodeProcess
+    from sim.cluster.replicas import SimulatedPartition
+
+Key = tuple[str, int]
+"""A topic's name and a partition's number."""
+
+
+class Produce(NamedTuple):
+    """A batch for a partition."""
+
+    key: Key
+    records: bytes
+    acks: int
+    timeout_ms: int
+
+
+class Produced(NamedTuple):
+    """Where a batch is."""
+
+    first_offset: int
+    last_offset: int
+
+
+def produce(node: NodeProcess, request: Produce, answer: OnAnswer) -> None:
+    """Append, and answer when the batch is as safe as asked for."""
+    try:
+        partition = node.partition(request.key)
+        info = partition.append(request.records, needs_all_replicas=request.acks == -1)
+    except TidelogError as error:
+        answer(error)
+        return
+    produced = Produced(info.first_offset, info.last_offset)
+    if request.acks != -1:
+        answer(produced)
+        return
+    _Pending(node, partition, produced, request, answer).begin()
+
+
+class _Pending:
+    """A batch that waits for the other replicas."""
+
+    def __init__(
+        self, node: NodeProcess, partition: SimulatedPartition, produced: Produced, request: Produce, answer: OnAnswer
+    ) -> None:
+        self._node, self._partition, self._produced = node, partition, produced
+        self._request, self._answer = request, answer
+        self._is_done = False
+
+    def begin(self) -> None:
+        promise = self._partition.replicated(self._produced.last_offset + 1)
+        promise.then(lambda error: self._node.soon(self._finish, error or self._produced))  # type: ignore[attr-defined]
+        self._node.after(self._request.timeout_ms, self._time_out)
+
+    def _time_out(self) -> None:
+        if not self._is_done:
+            self._finish(self._partition.timed_out(self._produced.last_offset + 1, self._request.timeout_ms))
+
+    def _finish(self, outcome: Produced | TidelogError) -> None:
+        if not self._is_done:
+            self._is_done = True
+            if isinstance(outcome, Produced):
+                self._node.checker.note_answered(self._request.key, outcome.last_offset)
+            self._answer(outcome)
+
+
+def delete_records(node: NodeProcess, request: tuple[Key, int], answer: OnAnswer) -> None:
+    """Delete the records below an offset and answer when they are gone everywhere."""
+    try:
+        partition = node.partition(request[0])
+        promise = partition.delete_records(request[1])
+        node.checker.observe(partition)
+    except TidelogError as error:
+        answer(error)
+        return
+    promise.then(lambda error: node.soon(answer, error))  # type: ignore[attr-defined]
+
+
+def unknown_partition(node: NodeProcess, key: Key) -> TidelogError:
+    """Return the error of a partition that a node does not hold."""
+    text = f"node {node.number} has no replica of {key[0]}-{key[1]}"
+    return error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)

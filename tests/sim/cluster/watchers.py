@@ -1,0 +1,59 @@
+"""A simulated client that asks for the latest offsets again and again: they never go back (KIP-207)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim.cluster.clients import ClientProcess
+from sim.cluster.serving import Key
+from sim.cluster.world import World
+
+from tidelog.cluster import LATEST_TIMESTAMP
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.v1 import log_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from sim.cluster.checker import Checker
+
+_EVERY_MS = 25
+_CALL_MS = 200
+
+
+class Watcher(ClientProcess):
+    """Asks the leader of one partition after the other, as :meth:`Consumer.get_watermark_offsets` does."""
+
+    def __init__(
+        self, world: World, number: int, clock: tuple[int, int], checker: Checker, nodes: list[int], keys: list[Key]
+    ) -> None:
+        super().__init__(world, number, clock, checker, nodes)
+        self._keys = keys
+        self._turns = 0
+        self.soon(self.refresh)
+        self.after(_EVERY_MS, self._ask)
+
+    def _ask(self) -> None:
+        self.after(_EVERY_MS, self._ask)
+        self._turns += 1
+        key = self._keys[self._turns % len(self._keys)]
+        leader = self.leader_of(key)
+        if leader is None:
+            self.refresh()
+            return
+        least = self.checker.clients.latest_offset(key)
+        request = pb.ListOffsetsRequest()
+        request.topics.add(name=key[0]).partitions.add(
+            index=key[1], timestamp_ms=LATEST_TIMESTAMP, current_leader_epoch=leader[1]
+        )
+
+        def take(answer: pb.ListOffsetsResponse | TidelogError | None) -> None:
+            if not isinstance(answer, pb.ListOffsetsResponse):
+                self.refresh()
+                return
+            [result] = answer.topics[0].partitions
+            if result.HasField("error"):
+                self.checker.count(f"latest offset: {ErrorCode.of(result.error.code).name}")
+                self.refresh()
+            else:
+                self.checker.clients.check_latest_offset(key, least, result.offset)
+
+        self.call(self.world.processes[leader[0]], "read", ("list_offsets", request), take, _CALL_MS)

@@ -1,0 +1,146 @@
+"""A cluster that only notes what is done to it, and fails where a driver would be misused."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidelog.chaos.drivers import Cut, Delay, Member
+from tidelog.chaos.drivers.unsupported import Unsupported
+from tidelog.chaos.metrics import ClusterView
+from tidelog.chaos.moves import Move
+
+
+class FakeDriver(Unsupported):
+    """Keeps who is down, paused, slow, delayed, skewed, full and cut off; ``broken`` faults fail with RuntimeError."""
+
+    def __init__(self, controllers: int = 3, nodes: int = 3, broken: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._members = [Member("controller", i + 1) for i in range(controllers)]
+        self._members += [Member("node", i + 1) for i in range(nodes)]
+        self.broken = set(broken)
+        self.log: list[str] = []
+        self.down: set[Member] = set()
+        self.hurt: dict[str, set[Member]] = {name: set() for name in ("pause", "slow", "delay", "disk", "clock")}
+        self.current_cut: Cut = frozenset()
+        self.most_cut = 0
+
+    @property
+    def members(self) -> Sequence[Member]:
+        return self._members
+
+    def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether nothing is wrong any more."""
+        return not self.down and not self.current_cut and not any(self.hurt.values())
+
+    def is_running(self, member: Member) -> bool:
+        return member not in self.down
+
+    def kill(self, member: Member) -> None:
+        self._do("kill", member)
+        assert member not in self.down, f"{member} is killed twice"
+        self.hurt["pause"].discard(member)
+        self.down.add(member)
+
+    def stop(self, member: Member) -> None:
+        self._do("stop", member)
+        assert not self.down, "a controlled stop among other faults"
+        self.down.add(member)
+
+    def revive(self, member: Member) -> None:
+        self.log.append(f"revive {member}")
+        self.down.discard(member)
+
+    def pause(self, member: Member) -> None:
+        self._begin("pause", member)
+
+    def resume(self, member: Member) -> None:
+        self.hurt["pause"].discard(member)
+
+    def slow(self, member: Member, share: float) -> None:
+        assert 0 < share < 1
+        self._begin("slow", member)
+
+    def unslow(self, member: Member) -> None:
+        self.hurt["slow"].discard(member)
+
+    def cut(self, cut: Cut) -> None:
+        if cut:
+            self._do("partition", None)
+            assert not self.current_cut, "one partition replaces another"
+        self.current_cut = cut
+        self.most_cut = max(self.most_cut, len(cut))
+
+    def delay(self, member: Member, delay: Delay) -> None:
+        self._begin("delay", member)
+
+    def undelay(self, member: Member) -> None:
+        self.hurt["delay"].discard(member)
+
+    def fill_disk(self, member: Member) -> None:
+        assert member.kind == "node"
+        self._begin("disk", member)
+
+    def free_disk(self, member: Member) -> None:
+        self.hurt["disk"].discard(member)
+
+    def damage(self, member: Member, kind: str, dice: random.Random) -> str | None:
+        self._do(f"damage-{kind}", member)
+        assert self.down == {member}, "a log is damaged while another node is down, or while its own runs"
+        return "something"
+
+    def skew(self, member: Member, ms: int) -> None:
+        if ms:
+            self._begin("clock", member)
+        else:
+            self.hurt["clock"].discard(member)
+
+    def _begin(self, fault: str, member: Member) -> None:
+        self._do(fault, member)
+        assert member not in self.hurt[fault], f"{fault} of {member} begins twice"
+        self.hurt[fault].add(member)
+
+    def _do(self, fault: str, member: Member | None) -> None:
+        if fault in self.broken:
+            raise RuntimeError(f"{fault} does not work here")
+        self.log.append(f"{fault} {member}")
+
+
+class FakeWatch:
+    """Says who leads; ``missing`` is what keeps the cluster from being whole."""
+
+    def __init__(self, view: ClusterView | None = None) -> None:
+        self.view = view or ClusterView({"t-0": 1}, 1)
+        self.missing: str | None = None
+        self.asked = threading.Semaphore(0)
+
+    def wait_whole(self, timeout_s: float) -> str | None:
+        self.asked.release()
+        return self.missing
+
+
+class FakeMover:
+    """Moves nothing; ``away`` are the moves that were not given back, ``stuck`` says that none can be."""
+
+    def __init__(self) -> None:
+        self.away: list[Move] = []
+        self.begun = 0
+        self.stuck = False
+
+    def begin(self, kind: str, dice: random.Random) -> Move | None:
+        self.begun += 1
+        self.away.append(Move({"t-0": (1, 2)}, {"t-0": (2, 3)}))
+        return self.away[-1]
+
+    def undo(self, move: Move) -> None:
+        """Leave it to :meth:`restore`, as where the cluster does not answer."""
+
+    def restore(self) -> None:
+        if self.stuck:
+            raise RuntimeError("t-0 could not be moved back")
+        self.away.clear()
