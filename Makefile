@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := client quorum node tests benchmarks examples docs proto hatch_build.py
+FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
 .PHONY: help demo test lint format proto docs bench sim chaos build clean
@@ -19,8 +20,8 @@ help: ## Show this list
 demo: $(VENV)/.demo ## Run the flights demo: a cluster, a crash, Spark, and the proof that nothing was lost
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-test: $(VENV)/.dev ## Run the tests (ARGS="-k name" narrows them down)
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.dev ## Run the tests, a process per core (ARGS="-k name" narrows them down)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 lint: $(VENV)/.dev ## Check style, types, layers and that generated files are up to date
 	@$(BIN)/ruff check $(SOURCES)
@@ -42,13 +43,14 @@ docs: $(VENV)/.dev ## Generate the configuration reference
 bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only log", ARGS=--quick)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-sim: $(VENV)/.dev ## Run the simulations of the cores over many seeds (SEEDS=20000), or one again (SEED=7, ACTIONS=3,5)
-	@PYTHONPATH=tests:tests/support $(BIN)/python -m sim $(if $(SEED),--seed $(SEED) $(if $(ACTIONS),--actions $(ACTIONS)),--seeds $(or $(SEEDS),20000))
-	@$(if $(SEED),,PYTHONPATH=tests:tests/support $(BIN)/python -m sim.planted_bugs)
-	@$(if $(ACTIONS),,TIDELOG_SIM_SEED=$(SEED) TIDELOG_SIM_SEEDS=$(or $(SEEDS),2000) $(BIN)/python -m pytest -m sim --timeout 3600 $(ARGS))
+sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|cluster|bugs|tests), or one again (SEED=7, ACTIONS=3,5)
+	@PYTHONPATH=tests:tests/support $(BIN)/python -m sim.campaign $(if $(SIM),--part $(SIM)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(ACTIONS),--actions $(ACTIONS)) -- $(ARGS)
 
-chaos: $(VENV)/.dev ## Kill and pause real processes under load, again and again (ROUNDS=10, SEED=7 for a known schedule)
-	@TIDELOG_CHAOS_SEED=$(SEED) TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 $(ARGS)
+chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its clients saw (DURATION=5m, SEED=7, DRIVER=local, FAULTS=kill,pause)
+	@$(BIN)/tidelog chaos run --driver $(or $(DRIVER),netns) --faults $(FAULTS) --duration $(or $(DURATION),5m) \
+		$(if $(SEED),--seed $(SEED)) --output $(or $(OUTPUT),build/chaos-$(shell date +%Y%m%d-%H%M%S)) $(ARGS)
+	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 tests/integration
 
 build: $(VENV)/.dev ## Build the wheel into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .

@@ -19,7 +19,7 @@ from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.transport import open_channel
 from tidelog_node.log import LogConfig
 from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
-from tidelog_node.partitions.fetcher import FetcherPool
+from tidelog_node.partitions.fetcher_pool import FetcherPool
 from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.server.metadata_follower import MetadataFollower
 

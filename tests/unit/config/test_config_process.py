@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,37 @@ def test_run_process_shows_a_defect_with_its_traceback(tmp_path: Path) -> None:
     ended = run(tmp_path, "p", "--override", "do=crash")
     assert ended.returncode == 1
     assert "ZeroDivisionError" in ended.stderr
+
+
+SLOW_START = """
+import sys
+import time
+from tidelog.config.process import run_process
+
+async def main(properties):
+    print("starts", flush=True)
+    time.sleep(60)  # As an import does, before there is a handler for the signal.
+
+sys.exit(run_process(main))
+"""
+
+
+def test_run_process_ends_with_0_when_it_is_told_to_stop_before_it_has_started(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("")
+    (tmp_path / "script.py").write_text(SLOW_START)
+    command = [sys.executable, str(tmp_path / "script.py"), "p"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "starts\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("program", ["tidelog_node", "tidelog_quorum"])
+def test_process_can_be_told_to_stop_before_its_imports(program: str) -> None:
+    """What takes most of a start, with gRPC, comes when there is a handler for the signal."""
+    code = f"import sys, {program}.__main__; sys.exit(any('.server' in m or m == 'grpc' for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=20).returncode == 0
 
 
 def test_ungrouped_lets_the_one_error_of_a_task_group_leave_alone() -> None:

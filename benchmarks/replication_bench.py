@@ -1,0 +1,26 @@
+"""Replication: how long writes stand still after a failure, how long one takes, how fast a follower catches up.
+
+Three parts, each of which can be run alone: :mod:`benchmarks.replication_failover`,
+:mod:`benchmarks.replication_latency` and :mod:`benchmarks.replication_catch_up`. All on real processes: three
+controllers and three nodes on loopback.
+"""
+
+from __future__ import annotations
+
+from benchmarks import replication_catch_up, replication_failover, replication_latency
+from benchmarks.options import Options
+from benchmarks.result import Result
+from benchmarks.suite import run_alone
+
+
+def run(options: Options) -> list[Result]:
+    """Measure all three."""
+    return [
+        *replication_failover.run(options),
+        *replication_latency.run(options),
+        *replication_catch_up.run(options),
+    ]
+
+
+if __name__ == "__main__":
+    run_alone(run)
