@@ -1,12 +1,27 @@
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # gRPC prints a line whenever a server goes away, which is what many of these tests do. Read when gRPC is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tidelog")
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Generator[None, None, None]:
+    """Undo what the command line does to the level of our logs: which test comes next depends on the workers."""
+    logger = logging.getLogger("tidelog")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.hookimpl(wrapper=True)

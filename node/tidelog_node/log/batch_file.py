@@ -24,12 +24,13 @@ _NOT_THERE = -2
 class BatchFile:
     """One open file. Methods raise OSError for what the disk refuses; a file that is closed is a bad descriptor."""
 
-    __slots__ = ("_files", "_handle", "_is_longer", "_later", "size")
+    __slots__ = ("_files", "_handle", "_is_cut", "_is_longer", "_later", "size")
 
     def __init__(self, files: Files, handle: int) -> None:
         self._files = files
         self._handle = handle
         self._is_longer = False
+        self._is_cut = False
         self._later: tuple[Path, int] | None = None
         self.size = 0 if handle == _NOT_THERE else files.size(handle)
 
@@ -84,13 +85,17 @@ class BatchFile:
         """Cut off what is behind the batches."""
         self._files.truncate(self._handle, self.size)
         self._is_longer = False
+        self._is_cut = True
 
     def trim(self) -> bool:
-        """Give space back that was allocated and not needed; False when there is none."""
-        is_longer = self._is_longer
-        if is_longer:
+        """Give space back that was allocated and not needed.
+
+        Returns whether anything was cut off, now or after a failed append: a crash may bring it back until the next
+        :meth:`fsync`.
+        """
+        if self._is_longer:
             self.cut_excess()
-        return is_longer
+        return self._is_cut
 
     def truncate(self, size: int) -> None:
         """Cut the file, durably."""

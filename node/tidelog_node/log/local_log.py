@@ -40,6 +40,7 @@ class LocalLog:
     __slots__ = (
         "_epochs",
         "_files",
+        "_flushed_to",
         "_flushing",
         "_is_closed",
         "_is_directory_dirty",
@@ -77,6 +78,7 @@ class LocalLog:
         self._is_directory_dirty = not is_untouched
         self._is_closed = False
         self._flushing = threading.Lock()
+        self._flushed_to = 0
         self.change_config(config)
 
     def change_config(self, config: LogConfig) -> None:
@@ -125,7 +127,9 @@ class LocalLog:
             with self._flushing:
                 self._epochs.flush(self.log_end_offset)
         with storage_errors("Rolling a segment of", self.directory):
-            active.seal()
+            if active.seal() and self.log_end_offset <= max(self.recovery_point, self._flushed_to):
+                # No flush looks at it again, and recovery takes what is below the recovery point as it is.
+                active.fsync()
             segment = Segment.create(self._files, self.directory, base_offset, self.config)
             segment.created_ms = now_ms
         self.segments.add(segment)
@@ -250,6 +254,7 @@ class LocalLog:
             end_offset = self.log_end_offset
             if end_offset <= self.recovery_point and not self._is_directory_dirty:
                 return end_offset
+            self._flushed_to = end_offset
             segments = self.segments.from_offset(self.recovery_point)
             with self._offline_on_failure("Flushing"):
                 for segment in segments:

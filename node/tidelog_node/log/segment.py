@@ -334,7 +334,10 @@ class Segment:
         return self._config.preallocate and self._batches.is_zero_from(position)
 
     def seal(self) -> bool:
-        """Complete the indexes, for a successor begins to grow; give space that was not needed back, and say so."""
+        """Complete the indexes, for a successor begins to grow, and give space back that was not needed.
+
+        Returns whether the file was ever cut, so that it must be on the disk before its end is taken for the batches'.
+        """
         self._indexes.seal()
         return self._batches.trim()
 

@@ -60,8 +60,8 @@ class Trace:
             self.lines.append(f"{cluster.world.now_us / 1000:9.3f} ms  {number or '-'} {key[0]}-{key[1]}: {text}")
 
     def _telling(self, cluster: Cluster, text: str, call: Callable[..., None]) -> Callable[..., None]:
-        def told(*arguments: Any) -> None:
+        def told(*arguments: Any, **named: Any) -> None:
             self.lines.append(f"{cluster.world.now_us / 1000:9.3f} ms  {text}")
-            call(*arguments)
+            call(*arguments, **named)
 
         return told

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 import errno
+import random
 from pathlib import Path
 
 import pytest
 
 from tidelog.errors import ErrorCode, RefreshMetadataError
+from tidelog.records import iter_headers
 from tidelog_node.log import PartitionLog
 
 DIRECTORY = Path("/data/topic-0")
@@ -35,6 +38,32 @@ def test_append_leaves_the_log_as_it_was_when_the_disk_is_full(log, disk, config
     disk.capacity = None
     assert log.append_as_leader(batch_of(b"d"), 0, now_ms=0).first_offset == 2
     log.check_invariants()
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_rest_of_a_refused_append_does_not_come_back_by_a_crash_when_the_segment_has_ended(
+    disk, config, batch_of, preallocate
+):
+    config = dataclasses.replace(config, preallocate=preallocate)
+    for seed in range(20):
+        directory = DIRECTORY.parent / f"t-{seed}"
+        log = PartitionLog.open(directory, config, files=disk)
+        log.append_as_leader(batch_of(b"a", b"b"), 0, now_ms=0)
+        flushed = log.flush()
+        disk.capacity = 30
+        if not preallocate:
+            with pytest.raises(RefreshMetadataError, match="No space left"):
+                log.append_as_leader(batch_of(b"c" * 100), 0, now_ms=0)
+        disk.capacity = None
+        log.roll(now_ms=0)
+        log.append_as_leader(batch_of(b"d"), 0, now_ms=0)
+        log.flush()
+        disk.crash(random.Random(seed))
+        log = PartitionLog.open(directory, config, files=disk, recovery_point=flushed)
+        data = log.read(0, 1000, 2)
+        assert [h.base_offset for _, h in iter_headers(data)] == [0]
+        assert len(data) == log.sealed_segments()[0].size
+        log.check_invariants()
 
 
 def test_append_goes_on_after_a_short_write(log, disk, batch_of, monkeypatch):
