@@ -146,12 +146,17 @@ class Checker:
             self._mend(key, node.number, view)
 
     def check_new_isr(self, key: Key, partition: PartitionRegistration, joined: set[BrokerId]) -> None:
-        """Who joins the ISR has all that is committed (LeaderCandidateCompleteness)."""
+        """Who joins the ISR has all that is committed (LeaderCandidateCompleteness).
+
+        One may join for what it acknowledged before a power loss that the controller has not heard of, which mends
+        nothing.
+        """
         truth = self.truth(key)
         for broker in joined:
-            view = self.views.get((broker, key))
-            if view is not None:
-                self._mend(key, broker, view, is_forced=True)
+            view, registered = self.views.get((broker, key)), self.metadata.latest.brokers.get(broker)
+            if view is not None and registered is not None:
+                is_of_this_life = registered.broker_epoch == self.nodes[broker].broker_epoch
+                self._mend(key, broker, view, is_forced=is_of_this_life)
             self._check_candidate(key, truth, broker, f"joins {partition}")
 
     def _follow_log(self, key: Key, view: View, log: PartitionLog) -> None:

@@ -411,7 +411,7 @@ def test_producer_begins_another_epoch_when_the_leader_has_lost_what_it_acknowle
     cluster: FakeCluster, code: ErrorCode
 ) -> None:
     reports = Reports()
-    with make(cluster, batch_num_messages=2, linger_ms=0) as producer:
+    with make(cluster, batch_num_messages=2, linger_ms=10_000) as producer:
         first = send(producer, 4, reports)
         assert producer.flush(20) == 0
         cluster.fail_next("Produce", code)
