@@ -35,7 +35,7 @@ def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(
     if reason is not None:
         pytest.skip(f"needs namespaces: {reason}")
     output = tmp_path / "run"
-    done = chaos(output, "--driver", driver, "--faults", faults, "--duration", "30s", "--seed", "97")
+    done = chaos(output, "--driver", driver, "--faults", faults, "--duration", "18s", "--seed", "97")
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     assert {path.name for path in output.iterdir()} == FILES
     run, verdict = read(output / "run.json"), read(output / "verdict.json")
@@ -55,7 +55,7 @@ def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(
 @pytest.mark.timeout(TIMEOUT_S + 30)
 def test_chaos_run_loses_nothing_to_a_majority_of_a_stale_node_and_one_that_lost_records(tmp_path: Path) -> None:
     output = tmp_path / "run"
-    faults = ["--faults", "disk-corrupt:stale-majority", "--interval", "5s..6s", "--duration", "30s", "--seed", "8"]
+    faults = ["--faults", "disk-corrupt:stale-majority", "--interval", "5s..6s", "--duration", "16s", "--seed", "8"]
     done = chaos(output, *faults)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     assert "start-disk-corrupt" in (output / "history.jsonl").read_text()
