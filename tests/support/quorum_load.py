@@ -165,15 +165,13 @@ class Controllers:
             return await ControllerServiceStub(channel).RegisterBroker(request, timeout=attempt_s)
 
         epoch = (await self.call(register, _DEADLINE_S)).broker_epoch
-        beat = pb.BrokerHeartbeatRequest(broker_id=BROKER_ID, broker_epoch=epoch, current_metadata_offset=epoch)
+        # It has applied all there is: a controller that has just come to lead wants more than the registration.
+        beat = pb.BrokerHeartbeatRequest(broker_id=BROKER_ID, broker_epoch=epoch, current_metadata_offset=1 << 62)
 
         async def heartbeat(channel: grpc.aio.Channel, attempt_s: float) -> pb.BrokerHeartbeatResponse:
             return await ControllerServiceStub(channel).BrokerHeartbeat(beat, timeout=attempt_s)
 
-        deadline = time.monotonic() + _DEADLINE_S
-        while (await self.call(heartbeat, _DEADLINE_S)).is_fenced:
-            assert time.monotonic() < deadline, "the broker stays fenced"
-            await asyncio.sleep(0.05)
+        assert not (await self.call(heartbeat, _DEADLINE_S)).is_fenced
 
     def _after(self, address: str) -> str:
         position = self.addresses.index(address) + 1 if address in self.addresses else 0
