@@ -14,7 +14,8 @@ from tidelog.errors import (
     error_for,
 )
 
-PROTOCOL_ROWS = [row for row in ErrorCode if row.code >= 0]
+NEWER_THAN_KAFKA_PYTHON = {128}
+PROTOCOL_ROWS = [row for row in ErrorCode if row.code >= 0 and row.code not in NEWER_THAN_KAFKA_PYTHON]
 RENAMED_SINCE = {0, 6, 10, 17, 39}
 """kafka-python keeps older names for these."""
 DIFFERS_IN_JAVA = {2, 41, 75}

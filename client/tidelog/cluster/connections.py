@@ -12,10 +12,12 @@ import grpc.aio
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport import error_from_rpc, open_channel
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
+from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
+    from tidelog.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub
 
 T = TypeVar("T")
@@ -33,6 +35,7 @@ class Connection:
     channel: grpc.aio.Channel
     log: LogServiceAsyncStub
     admin: AdminServiceAsyncStub
+    groups: GroupServiceAsyncStub
 
     async def call(self, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Await ``call(self)``.
@@ -65,7 +68,9 @@ class Connections:
         connection = self._by_address.get(address)
         if connection is None:
             channel = open_channel(address, self._client_id)
-            connection = Connection(address, channel, LogServiceStub(channel), AdminServiceStub(channel))
+            connection = Connection(
+                address, channel, LogServiceStub(channel), AdminServiceStub(channel), GroupServiceStub(channel)
+            )
             self._by_address[address] = connection
         return connection
 
