@@ -16,7 +16,7 @@ class GroupStore(Protocol):
         ...
 
     def group_ids(self) -> Iterator[str]:
-        """Return the ids of all groups that have a record, each once."""
+        """Return the ids of all groups that have a record, each once; records may be applied between two of them."""
         ...
 
     def apply(self, records: Iterable[GroupRecord]) -> None:

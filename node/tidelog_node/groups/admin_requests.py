@@ -1,0 +1,161 @@
+"""What administrators ask of groups: list, describe, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import error_message, write_error
+from tidelog_node.groups.classic import ClassicGroup, ClassicMember, ClassicState
+from tidelog_node.groups.classic.subscriptions import CONSUMER_PROTOCOL_TYPE
+from tidelog_node.groups.consumer import ConsumerGroup
+from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.group_requests import group_tombstones
+from tidelog_node.groups.held import HeldGroup, not_found
+from tidelog_node.groups.offsets.encoding import in_parts
+from tidelog_node.groups.offsets.requests import deletions
+from tidelog_node.groups.turn import Turn
+
+_CLASSIC = "classic"
+_CONSUMER = "consumer"
+
+
+def listing(held: HeldGroup, request: pb.ListGroupsRequest) -> pb.GroupListing | None:
+    """Return a group's line, None when the filters leave it out or there is no such group (KIP-518, KIP-848)."""
+    if not held.exists:
+        return None
+    group = held.group
+    if isinstance(group, ClassicGroup):
+        kind, state, protocol_type = _CLASSIC, str(group.state), group.protocol_type or ""
+    else:
+        kind, state, protocol_type = _CONSUMER, group.state_name, CONSUMER_PROTOCOL_TYPE
+    if not _passes(state, request.states_filter) or not _passes(kind, request.types_filter):
+        return None
+    return pb.GroupListing(group_id=held.group_id, protocol_type=protocol_type, group_state=state, group_type=kind)
+
+
+def describe_classic(groups: Iterable[HeldGroup]) -> pb.DescribeGroupsResponse:
+    """Return groups of the classic protocol with their members; others are Dead (KIP-1043)."""
+    return pb.DescribeGroupsResponse(groups=[_described(held) for held in groups])
+
+
+def describe_consumer(groups: Iterable[HeldGroup], turn: Turn) -> pb.ConsumerGroupDescribeResponse:
+    """Return groups of KIP-848's protocol with their members; others have GROUP_ID_NOT_FOUND."""
+    response = pb.ConsumerGroupDescribeResponse()
+    for held in groups:
+        if isinstance(held.group, ConsumerGroup):
+            response.groups.append(held.group.describe(turn.topics))
+        else:
+            error = error_message(_wrong_type(held, _CONSUMER))
+            response.groups.add(group_id=held.group_id, error=error, group_state=str(ClassicState.DEAD))
+    return response
+
+
+def delete(groups: Sequence[HeldGroup], call: RequestReceived, turn: Turn) -> None:
+    """Delete groups without members, with their offsets; answered when all of it is committed."""
+    if not groups:
+        turn.respond(call.call_id, pb.DeleteGroupsResponse())
+    deletion = _Deletion(call.call_id, [held.group_id for held in groups])
+    for held in groups:
+        try:
+            _check_delete(held)
+        except TidelogError as error:
+            deletion.end(held.group_id, turn, error)
+        else:
+            _delete_one(held, deletion, turn)
+
+
+class _Deletion:
+    """Gathers what becomes of each group, and answers when all is known."""
+
+    def __init__(self, call_id: int, group_ids: Sequence[str]) -> None:
+        self._call_id = call_id
+        self._open = set(group_ids)
+        self._results = {group_id: pb.DeletedGroup(group_id=group_id) for group_id in group_ids}
+
+    def end(self, group_id: str, turn: Turn, error: TidelogError | None) -> None:
+        """Note the end of one: when all of it is written, or when a part of it could not be."""
+        if group_id not in self._open:
+            return
+        if error is not None:
+            self._results[group_id].error.CopyFrom(error_message(error))
+        self._open.discard(group_id)
+        if not self._open:
+            turn.respond(self._call_id, pb.DeleteGroupsResponse(groups=self._results.values()))
+
+
+def _delete_one(held: HeldGroup, deletion: _Deletion, turn: Turn) -> None:
+    def written(_: Turn) -> None:
+        # Who comes now begins a new group, though the records of the old one are still to be seen.
+        held.group = ClassicGroup(held.group_id)
+        held.is_recorded = False
+
+    def failed(turn: Turn, error: TidelogError) -> None:
+        deletion.end(held.group_id, turn, write_error(error))
+
+    *parts, last = in_parts(held.group_id, deletions(held.offsets.known))
+    for part in parts:
+        turn.write(held.group_id, offsets=part, on_failed=failed)
+    records = group_tombstones(held)
+    if not last and not records:
+        written(turn)
+        deletion.end(held.group_id, turn, None)
+        return
+    turn.write(
+        held.group_id,
+        records,
+        offsets=last,
+        on_written=written,
+        on_committed=lambda turn: deletion.end(held.group_id, turn, None),
+        on_failed=failed,
+    )
+
+
+def _check_delete(held: HeldGroup) -> None:
+    if not held.exists:
+        raise not_found(held.group_id)
+    if isinstance(held.group, ConsumerGroup):
+        held.group.check_delete()
+    elif not held.group.is_empty:
+        raise error_for(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {held.group_id} has {len(held.group.members)} members: {held.group.state}",
+        )
+
+
+def _passes(word: str, wanted: Sequence[str]) -> bool:
+    return not wanted or word.lower() in (want.lower() for want in wanted)
+
+
+def _wrong_type(held: HeldGroup, kind: str) -> TidelogError:
+    if not held.exists:
+        return not_found(held.group_id)
+    return error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {held.group_id} is not a {kind} group")
+
+
+def _described(held: HeldGroup) -> pb.DescribedGroup:
+    group = held.group
+    if not isinstance(group, ClassicGroup) or not held.exists:
+        error = error_message(_wrong_type(held, _CLASSIC))
+        return pb.DescribedGroup(group_id=held.group_id, error=error, group_state=str(ClassicState.DEAD))
+    is_stable = group.state is ClassicState.STABLE
+    protocol_name = group.protocol_name if is_stable else None
+    return pb.DescribedGroup(
+        group_id=held.group_id,
+        group_state=str(group.state),
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol_name or "",
+        members=[_described_member(member, protocol_name) for member in group.members.values()],
+    )
+
+
+def _described_member(member: ClassicMember, protocol_name: str | None) -> pb.DescribedGroupMember:
+    return pb.DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(protocol_name),
+        member_assignment=b"" if protocol_name is None else member.assignment,
+    )

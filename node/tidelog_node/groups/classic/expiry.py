@@ -1,0 +1,68 @@
+"""What a classic group does when its deadlines are over."""
+
+from __future__ import annotations
+
+from tidelog_node.groups.classic.group import ClassicGroup, ClassicState
+from tidelog_node.groups.classic.rebalance import (
+    complete_join,
+    end_initial_delay,
+    prepare_rebalance,
+    rebalance_without,
+    remove_member,
+    reset_session,
+)
+from tidelog_node.groups.turn import Turn
+
+
+def begin_loaded(group: ClassicGroup, turn: Turn) -> None:
+    """Give the members of a group that was loaded their sessions; it rebalances when it has become too large."""
+    for member in group.members.values():
+        reset_session(group, member, turn)
+    if len(group.members) > turn.settings.group_max_size:
+        prepare_rebalance(group, turn)
+
+
+def expire(group: ClassicGroup, turn: Turn) -> None:
+    """Do all that is due."""
+    for member_id in [m for m, deadline_ms in group.timers.sessions.items() if deadline_ms <= turn.now_ms]:
+        _expire_session(group, member_id, turn)
+    if group.timers.sync_ms is not None and group.timers.sync_ms <= turn.now_ms:
+        _expire_syncs(group, turn)
+    if group.timers.join_ms is not None and group.timers.join_ms <= turn.now_ms:
+        _end_join_phase(group, turn)
+    group.timers.settle()
+
+
+def _expire_session(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    group.timers.cancel_session(member_id)
+    member = group.members.get(member_id)
+    if member is None:
+        # It was given its id and never joined.
+        group.remove(member_id)
+        if group.state is ClassicState.PREPARING_REBALANCE and group.has_all_joined:
+            complete_join(group, turn)
+    elif member.is_new or (member.join_call is None and member.sync_call is None):
+        # Who waits for the others is not late; a new member is, since it may have gone away without a word.
+        remove_member(group, member, turn)
+        if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
+            rebalance_without(group, turn)
+        elif group.state is ClassicState.PREPARING_REBALANCE and group.has_all_joined:
+            complete_join(group, turn)
+
+
+def _expire_syncs(group: ClassicGroup, turn: Turn) -> None:
+    group.timers.cancel_sync()
+    late = [group.members[member_id] for member_id in group.pending_syncs]
+    for member in late:
+        remove_member(group, member, turn)
+    if late:
+        prepare_rebalance(group, turn)
+
+
+def _end_join_phase(group: ClassicGroup, turn: Turn) -> None:
+    delay = group.timers.initial
+    group.timers.cancel_join()
+    if delay is None:
+        complete_join(group, turn)
+    else:
+        end_initial_delay(group, delay, turn)

@@ -1,0 +1,125 @@
+"""JoinGroup (Kafka's ``classicGroupJoinToClassicGroup`` and what it calls; KIP-394, KIP-389)."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import NO_GENERATION, refusal
+from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
+from tidelog_node.groups.classic.rebalance import joined, rebalance, refuse_join, reset_session
+from tidelog_node.groups.classic.static_members import replace_static_member
+from tidelog_node.groups.classic.subscriptions import protocols_of, rebalance_timeout_of
+from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.turn import Turn
+
+
+def join(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
+    """Let a member into the group, or into its next generation; the answer comes when the join phase ends.
+
+    Raises:
+        TidelogError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    if not _accepts(group, request.member_id, turn.settings.group_max_size):
+        group.remove(request.member_id)
+        raise error_for(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.group_id} has group.max.size {turn.settings.group_max_size} members",
+        )
+    if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
+        raise error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, _unsupported(group, request))
+    if request.member_id:
+        _join_known(group, call, request, turn)
+    else:
+        _join_unknown(group, call, request, turn)
+
+
+def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    # While the group rebalances who joins first is in: the size may have been lowered (KIP-389).
+    if group.is_empty:
+        return True
+    member = group.members.get(member_id)
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        awaiting = sum(member.awaits_join for member in group.members.values())
+        return (member is not None and member.awaits_join) or awaiting < max_size
+    return member is not None or len(group.members) < max_size
+
+
+def _unsupported(group: ClassicGroup, request: pb.JoinGroupRequest) -> str:
+    names = [protocol.name for protocol in request.protocols]
+    if group.is_empty:
+        return f"a member of group {group.group_id} must name a protocol type and protocols, not {names}"
+    return (
+        f"group {group.group_id} has the protocol type {group.protocol_type!r}; no protocol of {names} of the type "
+        f"{request.protocol_type!r} is one that all its members can use"
+    )
+
+
+def _join_unknown(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
+    if request.HasField("group_instance_id"):
+        instance_id = request.group_instance_id
+        new_id = turn.new_member_id(instance_id)
+        holder = group.static_members.get(instance_id)
+        if holder is None:
+            _add(group, call, request, new_id, turn)
+        else:
+            replace_static_member(group, group.members[holder], new_id, call, request, turn)
+        return
+    new_id = turn.new_member_id(call.client.client_id)
+    group.pending_joins.add(new_id)
+    group.timers.set_session(new_id, turn.now_ms + request.session_timeout_ms)
+    turn.respond(
+        call.call_id,
+        pb.JoinGroupResponse(
+            error=refusal(ErrorCode.MEMBER_ID_REQUIRED), generation_id=NO_GENERATION, member_id=new_id
+        ),
+    )
+
+
+def _join_known(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
+    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    if request.member_id in group.pending_joins and instance_id is None:
+        _add(group, call, request, request.member_id, turn)
+        return
+    member = group.check_member(request.member_id, instance_id)
+    is_unchanged = member.protocols == protocols_of(request)
+    leads_stable = group.state is ClassicState.STABLE and group.leader == member.member_id
+    if group.state is ClassicState.PREPARING_REBALANCE or not is_unchanged or leads_stable:
+        # The leader joins again when what it subscribes to has changed, which its metadata need not show.
+        update_member(group, member, call, request, turn)
+        rebalance(group, turn)
+    else:
+        # It may not have had the answer.
+        turn.respond(call.call_id, joined(group, member))
+
+
+def _add(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, member_id: str, turn: Turn) -> None:
+    if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
+        group.new_member_added = True
+    member = ClassicMember(
+        member_id=member_id,
+        instance_id=request.group_instance_id if request.HasField("group_instance_id") else None,
+        client_id=call.client.client_id,
+        client_host=call.client.host,
+        rebalance_timeout_ms=rebalance_timeout_of(request),
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=protocols_of(request),
+        is_new=True,
+        join_call=call.call_id,
+    )
+    group.add(member, request.protocol_type)
+    # It sends no heartbeats before it has its answer: it is given up when the group takes for ever.
+    reset_session(group, member, turn, turn.settings.new_member_join_timeout_ms)
+    rebalance(group, turn)
+
+
+def update_member(
+    group: ClassicGroup, member: ClassicMember, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn
+) -> None:
+    """Take over what a member says when it joins again, and let it wait."""
+    refuse_join(member, turn, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+    group.update_protocols(member, protocols_of(request))
+    member.rebalance_timeout_ms = rebalance_timeout_of(request)
+    member.session_timeout_ms = request.session_timeout_ms
+    member.join_call = call.call_id
+    if member.is_new:
+        reset_session(group, member, turn, turn.settings.new_member_join_timeout_ms)

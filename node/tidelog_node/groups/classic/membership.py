@@ -1,0 +1,95 @@
+"""Heartbeat and LeaveGroup of the classic protocol, and who may commit offsets."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import error_message
+from tidelog_node.groups.classic.group import ClassicGroup, ClassicState
+from tidelog_node.groups.classic.rebalance import rebalance_without, remove_member, reset_session
+from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.turn import Turn
+
+
+def heartbeat(group: ClassicGroup, call: RequestReceived, request: pb.HeartbeatRequest, turn: Turn) -> None:
+    """Keep a member alive.
+
+    Raises:
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS, which keeps it
+            alive too, when it is to join again.
+    """
+    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    member = group.check_member(request.member_id, instance_id)
+    if request.generation_id != group.generation:
+        raise _illegal_generation(group, request.generation_id)
+    reset_session(group, member, turn)
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances")
+    turn.respond(call.call_id, pb.HeartbeatResponse())
+
+
+def leave(group: ClassicGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn) -> None:
+    """Let members go; each is answered for itself (KIP-345)."""
+    results = [_leave_one(group, leaving, turn) for leaving in request.members]
+    if any(not result.HasField("error") for result in results):
+        rebalance_without(group, turn)
+    turn.respond(call.call_id, pb.LeaveGroupResponse(members=results))
+
+
+def check_commit(group: ClassicGroup, request: pb.OffsetCommitRequest) -> None:
+    """Refuse a commit that is not of this generation's members; without members, anybody's without generation is good.
+
+    Raises:
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS while the
+            generation has no assignment yet.
+    """
+    generation = request.generation_id_or_member_epoch
+    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    if generation < 0 and group.is_empty:
+        return
+    if generation < 0 and not request.member_id and instance_id is None:
+        raise error_for(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has members: only they can commit offsets"
+        )
+    group.check_member(request.member_id, instance_id)
+    if generation != group.generation:
+        raise _illegal_generation(group, generation)
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} awaits its assignment")
+
+
+def keep_alive(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """Take a commit for a heartbeat."""
+    member = group.members.get(member_id)
+    if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+        reset_session(group, member, turn)
+
+
+def abandon(group: ClassicGroup, call_id: int, turn: Turn) -> None:
+    """Note that nobody waits for a call's answer: a new member that does not ask again in time is taken for gone."""
+    for member in group.members.values():
+        if member.join_call == call_id and member.is_new:
+            reset_session(group, member, turn)
+
+
+def _illegal_generation(group: ClassicGroup, generation: int) -> TidelogError:
+    return error_for(
+        ErrorCode.ILLEGAL_GENERATION, f"group {group.group_id} has generation {group.generation}, not {generation}"
+    )
+
+
+def _leave_one(group: ClassicGroup, leaving: pb.LeavingMember, turn: Turn) -> pb.LeftMember:
+    instance_id = leaving.group_instance_id if leaving.HasField("group_instance_id") else None
+    result = pb.LeftMember(member_id=leaving.member_id, group_instance_id=instance_id)
+    if leaving.member_id in group.pending_joins:
+        group.remove(leaving.member_id)
+        return result
+    # An administrator removes whoever has the instance id.
+    holder = group.static_members.get(instance_id or "") if not leaving.member_id else None
+    try:
+        member = group.check_member(holder or leaving.member_id, instance_id)
+    except TidelogError as error:
+        result.error.CopyFrom(error_message(error))
+        return result
+    remove_member(group, member, turn)
+    return result

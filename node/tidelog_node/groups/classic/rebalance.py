@@ -1,0 +1,156 @@
+"""The phases of a rebalance (Kafka's GroupMetadataManager, ``prepareRebalance`` to ``completeClassicGroupJoin``).
+
+Join phase: all members are to send JoinGroup, until the rebalance timeout is over. Those that have not are removed, but
+for static members, who may come back. Then a generation begins and the leader assigns. A group that was empty waits
+``group.initial.rebalance.delay.ms`` first, longer while members come.
+"""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import NO_GENERATION, refusal
+from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
+from tidelog_node.groups.classic.persistence import group_record
+from tidelog_node.groups.classic.timers import InitialDelay
+from tidelog_node.groups.turn import Turn
+
+
+def rebalance(group: ClassicGroup, turn: Turn) -> None:
+    """Begin a rebalance, or carry on with the one that is going on."""
+    if group.can_rebalance:
+        prepare_rebalance(group, turn)
+    else:
+        maybe_complete_join(group, turn)
+
+
+def prepare_rebalance(group: ClassicGroup, turn: Turn) -> None:
+    """Begin the join phase; who waits for an assignment is told to join again."""
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        propagate_error(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_syncs.clear()
+    group.timers.cancel_sync()
+    is_initial = group.is_empty
+    group.transition_to(ClassicState.PREPARING_REBALANCE, turn.wall_ms)
+    if is_initial:
+        delay_ms = turn.settings.group_initial_rebalance_delay_ms
+        remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.timers.set_join(turn.now_ms + delay_ms, InitialDelay(delay_ms, remaining_ms))
+    elif group.has_all_joined:
+        complete_join(group, turn)
+    else:
+        group.timers.set_join(turn.now_ms + group.rebalance_timeout_ms)
+
+
+def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
+    """End the join phase if nobody is missing; that of a group that was empty lasts as long as its delay."""
+    is_initial = group.previous_state is ClassicState.EMPTY
+    if group.state is ClassicState.PREPARING_REBALANCE and not is_initial and group.has_all_joined:
+        complete_join(group, turn)
+
+
+def end_initial_delay(group: ClassicGroup, delay: InitialDelay, turn: Turn) -> None:
+    """End the join phase of a group that was empty, or wait once more because a member has come."""
+    if not group.new_member_added or delay.remaining_ms == 0:
+        complete_join(group, turn)
+        return
+    group.new_member_added = False
+    delay_ms = min(turn.settings.group_initial_rebalance_delay_ms, delay.remaining_ms)
+    remaining_ms = max(delay.remaining_ms - delay.delay_ms, 0)
+    group.timers.set_join(turn.now_ms + delay_ms, InitialDelay(delay_ms, remaining_ms))
+
+
+def complete_join(group: ClassicGroup, turn: Turn) -> None:
+    """End the join phase: answer all members with the next generation, or note that the group is empty."""
+    group.timers.cancel_join()
+    for member in [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]:
+        remove_member(group, member, turn)
+    if not group.elect_joined_leader() and group.members:
+        # Only static members are left, and none has come back: they go when their sessions are over.
+        group.timers.set_join(turn.now_ms + group.rebalance_timeout_ms)
+        return
+    group.new_member_added = False
+    group.begin_generation(turn.wall_ms)
+    if group.is_empty:
+        # Where this cannot be written an older generation comes back at the next failover, and its members time out.
+        turn.write(group.group_id, (group_record(group, {}),))
+        return
+    group.timers.set_sync(turn.now_ms + group.rebalance_timeout_ms)
+    for member in group.members.values():
+        answer_join(group, member, turn)
+        reset_session(group, member, turn)
+        member.is_new = False
+        group.pending_syncs.add(member.member_id)
+
+
+def answer_join(group: ClassicGroup, member: ClassicMember, turn: Turn, *, skip_assignment: bool = False) -> None:
+    """Answer a member's JoinGroup, if it waits for that, with the generation; the leader hears of all members."""
+    if member.join_call is not None:
+        turn.respond(member.join_call, joined(group, member, skip_assignment=skip_assignment))
+        member.join_call = None
+
+
+def joined(group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool = False) -> pb.JoinGroupResponse:
+    """Return the response of JoinGroup in the current generation."""
+    leads = group.leader == member.member_id
+    return pb.JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type or "",
+        protocol_name=group.protocol_name or "",
+        leader=group.leader or "",
+        skip_assignment=leads and skip_assignment,
+        member_id=member.member_id,
+        members=[
+            pb.JoinGroupMember(
+                member_id=other.member_id,
+                group_instance_id=other.instance_id,
+                metadata=other.metadata(group.protocol_name),
+            )
+            for other in (group.members.values() if leads else ())
+        ],
+    )
+
+
+def refuse_join(member: ClassicMember, turn: Turn, code: ErrorCode, *, member_id: str = "") -> None:
+    """Answer a member's JoinGroup, if it waits for that, with an error."""
+    if member.join_call is not None:
+        response = pb.JoinGroupResponse(error=refusal(code), generation_id=NO_GENERATION, member_id=member_id)
+        turn.respond(member.join_call, response)
+        member.join_call = None
+
+
+def refuse_sync(member: ClassicMember, turn: Turn, code: ErrorCode) -> None:
+    """Answer a member's SyncGroup, if it waits for that, with an error."""
+    if member.sync_call is not None:
+        turn.respond(member.sync_call, pb.SyncGroupResponse(error=refusal(code)))
+        member.sync_call = None
+
+
+def propagate_error(group: ClassicGroup, turn: Turn, code: ErrorCode) -> None:
+    """Take all assignments back and tell those that wait for one."""
+    for member in group.members.values():
+        member.assignment = b""
+        if member.sync_call is not None:
+            refuse_sync(member, turn, code)
+            reset_session(group, member, turn)
+
+
+def reset_session(group: ClassicGroup, member: ClassicMember, turn: Turn, timeout_ms: int | None = None) -> None:
+    """Give a member its session timeout from now on, or another time."""
+    timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+    group.timers.set_session(member.member_id, turn.now_ms + timeout_ms)
+
+
+def remove_member(group: ClassicGroup, member: ClassicMember, turn: Turn) -> None:
+    """Let a member go; what it waits for is answered with UNKNOWN_MEMBER_ID, so that it joins again if it lives."""
+    refuse_join(member, turn, ErrorCode.UNKNOWN_MEMBER_ID)
+    refuse_sync(member, turn, ErrorCode.UNKNOWN_MEMBER_ID)
+    group.remove(member.member_id)
+
+
+def rebalance_without(group: ClassicGroup, turn: Turn) -> None:
+    """Go on after members have gone."""
+    if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
+        prepare_rebalance(group, turn)
+    else:
+        maybe_complete_join(group, turn)

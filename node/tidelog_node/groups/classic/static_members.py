@@ -1,0 +1,96 @@
+"""A static member that comes back with a new member id (KIP-345; KIP-814 for the leader)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import NO_GENERATION, error_message, write_error
+from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
+from tidelog_node.groups.classic.persistence import group_record
+from tidelog_node.groups.classic.rebalance import (
+    answer_join,
+    maybe_complete_join,
+    prepare_rebalance,
+    refuse_join,
+    refuse_sync,
+    reset_session,
+)
+from tidelog_node.groups.classic.subscriptions import protocols_of, rebalance_timeout_of
+from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """A member as it was, in case that the change cannot be written."""
+
+    member_id: str
+    protocols: tuple[tuple[str, bytes], ...]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+
+
+def replace_static_member(
+    group: ClassicGroup,
+    member: ClassicMember,
+    new_id: str,
+    call: RequestReceived,
+    request: pb.JoinGroupRequest,
+    turn: Turn,
+) -> None:
+    """Give the instance id to whoever joins now; its older holder is fenced where it waits.
+
+    In a stable group it keeps its assignment, without a rebalance, unless another protocol would be chosen.
+    """
+    before = _Before(member.member_id, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+    refuse_join(member, turn, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
+    refuse_sync(member, turn, ErrorCode.FENCED_INSTANCE_ID)
+    group.rename(member, new_id)
+    group.update_protocols(member, protocols_of(request))
+    member.rebalance_timeout_ms = rebalance_timeout_of(request)
+    member.session_timeout_ms = request.session_timeout_ms
+    member.join_call = call.call_id
+    reset_session(group, member, turn)
+    if group.state is ClassicState.STABLE and group.select_protocol() == group.protocol_name:
+        _keep_assignment(group, member, before, turn)
+    elif group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
+        # While the leader assigns, it has the old member id in mind.
+        prepare_rebalance(group, turn)
+    else:
+        maybe_complete_join(group, turn)
+
+
+def _keep_assignment(group: ClassicGroup, member: ClassicMember, before: _Before, turn: Turn) -> None:
+    generation, new_id, call_id = group.generation, member.member_id, member.join_call
+
+    def is_current() -> bool:
+        # Otherwise a rebalance has begun, for which it waits, or another has taken its instance id.
+        in_place = group.state is ClassicState.STABLE and group.generation == generation
+        return in_place and group.members.get(new_id) is member and member.join_call == call_id
+
+    def committed(turn: Turn) -> None:
+        if is_current():
+            answer_join(group, member, turn, skip_assignment=True)
+            reset_session(group, member, turn)
+
+    def failed(turn: Turn, error: TidelogError) -> None:
+        if is_current():
+            _revert(group, member, before, error, turn)
+
+    assignments = {other.member_id: other.assignment for other in group.members.values()}
+    record = group_record(group, assignments)
+    turn.write(group.group_id, (record,), on_committed=committed, on_failed=failed)
+
+
+def _revert(group: ClassicGroup, member: ClassicMember, before: _Before, error: TidelogError, turn: Turn) -> None:
+    assert member.join_call is not None
+    response = pb.JoinGroupResponse(error=error_message(write_error(error)), generation_id=NO_GENERATION)
+    turn.respond(member.join_call, response)
+    member.join_call = None
+    group.rename(member, before.member_id)
+    group.update_protocols(member, before.protocols)
+    member.rebalance_timeout_ms = before.rebalance_timeout_ms
+    member.session_timeout_ms = before.session_timeout_ms
+    reset_session(group, member, turn)

@@ -1,0 +1,98 @@
+"""SyncGroup (Kafka's ``classicGroupSyncToClassicGroup``): the leader's assignment is written, then all are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import write_error
+from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
+from tidelog_node.groups.classic.persistence import group_record
+from tidelog_node.groups.classic.rebalance import prepare_rebalance, propagate_error, refuse_sync, reset_session
+from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.turn import Turn
+
+
+def sync(group: ClassicGroup, call: RequestReceived, request: pb.SyncGroupRequest, turn: Turn) -> None:
+    """Take the leader's assignment, or let a member wait for its own.
+
+    Raises:
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+            REBALANCE_IN_PROGRESS when the member is to join again.
+    """
+    member = _check(group, request)
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        raise error_for(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id} rebalances")
+    _note_sync(group, member)
+    if group.state is ClassicState.STABLE:
+        turn.respond(call.call_id, _assigned(group, member))
+        return
+    refuse_sync(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+    member.sync_call = call.call_id
+    if group.leader == member.member_id and group.assigned_generation != group.generation:
+        # Once: who asks again would be told what is being written, and the log would end with something else.
+        group.assigned_generation = group.generation
+        given = {assignment.member_id: assignment.assignment for assignment in request.assignments}
+        _write(group, {member_id: given.get(member_id, b"") for member_id in group.members}, turn)
+
+
+def _check(group: ClassicGroup, request: pb.SyncGroupRequest) -> ClassicMember:
+    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    member = group.check_member(request.member_id, instance_id)
+    if request.generation_id != group.generation:
+        raise error_for(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"group {group.group_id} has generation {group.generation}, not {request.generation_id}",
+        )
+    _check_protocol(request.protocol_type, group.protocol_type)
+    _check_protocol(request.protocol_name, group.protocol_name)
+    return member
+
+
+def _check_protocol(said: str, actual: str | None) -> None:
+    if said and actual is not None and said != actual:
+        raise error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group's protocol is {actual}, not {said}")
+
+
+def _note_sync(group: ClassicGroup, member: ClassicMember) -> None:
+    group.pending_syncs.discard(member.member_id)
+    if not group.pending_syncs:
+        group.timers.cancel_sync()
+
+
+def _write(group: ClassicGroup, assignments: Mapping[str, bytes], turn: Turn) -> None:
+    generation = group.generation
+
+    def is_current() -> bool:
+        # Otherwise members have come or gone meanwhile: the assignment is of the past.
+        return group.state is ClassicState.COMPLETING_REBALANCE and group.generation == generation
+
+    def committed(turn: Turn) -> None:
+        if is_current():
+            _propagate(group, assignments, turn)
+
+    def failed(turn: Turn, error: TidelogError) -> None:
+        if is_current():
+            propagate_error(group, turn, write_error(error).code)
+            prepare_rebalance(group, turn)
+
+    turn.write(group.group_id, (group_record(group, assignments),), on_committed=committed, on_failed=failed)
+
+
+def _propagate(group: ClassicGroup, assignments: Mapping[str, bytes], turn: Turn) -> None:
+    group.transition_to(ClassicState.STABLE, turn.wall_ms)
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+        if member.sync_call is not None:
+            turn.respond(member.sync_call, _assigned(group, member))
+            member.sync_call = None
+            reset_session(group, member, turn)
+
+
+def _assigned(group: ClassicGroup, member: ClassicMember) -> pb.SyncGroupResponse:
+    return pb.SyncGroupResponse(
+        protocol_type=group.protocol_type or "",
+        protocol_name=group.protocol_name or "",
+        assignment=member.assignment,
+    )

@@ -1,0 +1,55 @@
+"""The assignor ``uniform``: members own as equally many partitions as they can, and keep what they have.
+
+Balance comes before stickiness, as in Kafka's UniformAssignor. Where all members subscribe to the same topics their
+numbers of partitions differ by at most one, and no assignment with that property moves fewer partitions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from tidelog_node.groups.consumer.assignors.heterogeneous import HeterogeneousAssignment
+from tidelog_node.groups.consumer.assignors.spec import (
+    Assignment,
+    MemberSpec,
+    TopicPartition,
+    kept_partitions,
+)
+
+
+def assign_uniform(members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Return a balanced assignment that keeps as much as it can (see :class:`.spec.Assignor`)."""
+    if len({member.subscribed_topic_ids for member in members.values()}) > 1:
+        owned = HeterogeneousAssignment(members, partition_counts).build()
+    else:
+        owned = _assign_homogeneous(members, partition_counts)
+    return {member_id: frozenset(owned[member_id]) for member_id in members}
+
+
+def _assign_homogeneous(
+    members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]
+) -> dict[str, list[TopicPartition]]:
+    if not members:
+        return {}
+    topic_ids = sorted(next(iter(members.values())).subscribed_topic_ids)
+    free = {(topic_id, index) for topic_id in topic_ids for index in range(partition_counts[topic_id])}
+    quota, extras = divmod(len(free), len(members))
+    kept = {member_id: kept_partitions(members[member_id], partition_counts) for member_id in sorted(members)}
+    # The members that have most may have one partition more than the others: so the fewest move.
+    by_size = sorted(kept, key=lambda member_id: -len(kept[member_id]))
+    limits = {member_id: quota + (rank < extras) for rank, member_id in enumerate(by_size)}
+    owned = {member_id: partitions[: limits[member_id]] for member_id, partitions in kept.items()}
+    free.difference_update(*owned.values())
+    _deal(sorted(free), owned, limits)
+    return owned
+
+
+def _deal(free: list[TopicPartition], owned: dict[str, list[TopicPartition]], limits: Mapping[str, int]) -> None:
+    """Give one partition after the other to one member after the other, until each has its number."""
+    unfilled = deque(member_id for member_id in owned if len(owned[member_id]) < limits[member_id])
+    for partition in free:
+        member_id = unfilled.popleft()
+        owned[member_id].append(partition)
+        if len(owned[member_id]) < limits[member_id]:
+            unfilled.append(member_id)

@@ -1,0 +1,64 @@
+"""Consumer groups and assignments as responses have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.consumer.assignors import Assignment
+from tidelog_node.groups.consumer.member import ConsumerGroupMember, by_topic
+from tidelog_node.groups.consumer.state import GroupState
+from tidelog_node.groups.events import TopicInfo
+
+
+def member_topics(partitions: Assignment) -> pb.MemberTopics:
+    """Return an assignment as a heartbeat's response has it: without names."""
+    return pb.MemberTopics(
+        topics=[
+            pb.MemberTopicPartitions(topic_id=topic.topic_id, partitions=topic.partitions)
+            for topic in by_topic(partitions)
+        ]
+    )
+
+
+def describe_group(
+    state: GroupState, state_name: str, assignor: str, topics: Mapping[str, TopicInfo]
+) -> pb.DescribedConsumerGroup:
+    """Return a group with its members, by their ids; topics that do not exist are left out."""
+    names = {topic.topic_id: topic.name for topic in topics.values()}
+    return pb.DescribedConsumerGroup(
+        group_id=state.group_id,
+        group_state=state_name,
+        group_epoch=state.group_epoch,
+        assignment_epoch=state.assignment_epoch,
+        assignor_name=assignor,
+        members=[
+            _describe_member(state.members[member_id], state.targets.get(member_id, frozenset()), names)
+            for member_id in sorted(state.members)
+        ],
+    )
+
+
+def _describe_member(
+    member: ConsumerGroupMember, target: Assignment, names: Mapping[bytes, str]
+) -> pb.DescribedConsumerGroupMember:
+    metadata = member.metadata
+    return pb.DescribedConsumerGroupMember(
+        member_id=member.member_id,
+        group_instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id or "",
+        member_epoch=member.member_epoch,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=metadata.subscribed_topic_names,
+        subscribed_topic_regex=metadata.subscribed_topic_regex or "",
+        assignment=_named_topics(member.assigned, names),
+        target_assignment=_named_topics(target, names),
+    )
+
+
+def _named_topics(partitions: Assignment, names: Mapping[bytes, str]) -> pb.MemberTopics:
+    topics = member_topics(partitions).topics
+    for topic in topics:
+        topic.topic_name = names.get(topic.topic_id, "")
+    return pb.MemberTopics(topics=[topic for topic in topics if topic.topic_name])

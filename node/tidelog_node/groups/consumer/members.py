@@ -1,0 +1,153 @@
+"""Which member a heartbeat is of: joins, epochs, and static members that come back (KIP-848, KIP-345)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.consumer.assignors import Assignment
+from tidelog_node.groups.consumer.draft import Draft
+from tidelog_node.groups.consumer.member import JOINING_EPOCH, LEAVE_GROUP_STATIC_EPOCH, ConsumerGroupMember
+from tidelog_node.groups.consumer.requests import owned_partitions
+from tidelog_node.groups.consumer.state import GroupState
+from tidelog_node.groups.events import ClientIdentity
+from tidelog_node.groups.records import ConsumerGroupMemberMetadataValue
+
+
+def heartbeating_member(
+    state: GroupState, draft: Draft, request: pb.ConsumerGroupHeartbeatRequest, max_size: int
+) -> ConsumerGroupMember:
+    """Return the member that a heartbeat is of, a new one when it joins.
+
+    When a static member comes back the records that put it in the place of its former self are in the draft.
+
+    Raises:
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID; UNRELEASED_INSTANCE_ID, another
+            member has the instance id and has not left; GROUP_MAX_SIZE_REACHED.
+    """
+    if request.member_epoch == JOINING_EPOCH:
+        return _joining_member(state, draft, request, max_size)
+    member = known_member(state, request)
+    _check_epoch(member, request.member_epoch, owned_partitions(request))
+    return member
+
+
+def known_member(state: GroupState, request: pb.ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
+    """Return the member that a request is of, by its instance id where it gives one.
+
+    Raises:
+        TidelogError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, the instance id is another member's.
+    """
+    member_id = request.member_id
+    if request.HasField("group_instance_id"):
+        check_instance(state, request.group_instance_id, member_id)
+        if request.group_instance_id not in state.static_members:
+            raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {request.group_instance_id} is not known")
+    if (member := state.members.get(member_id)) is None:
+        raise unknown_member(state, member_id)
+    return member
+
+
+def check_instance(state: GroupState, instance_id: str, member_id: str) -> None:
+    """Raise when an instance id is another member's.
+
+    Raises:
+        TidelogError: FENCED_INSTANCE_ID.
+    """
+    owner = state.static_members.get(instance_id, member_id)
+    if owner != member_id:
+        raise error_for(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"member {owner} has taken the instance id {instance_id} of member {member_id}",
+        )
+
+
+def unknown_member(state: GroupState, member_id: str) -> TidelogError:
+    """Return the error of a member id that the group does not have."""
+    return error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of group {state.group_id}")
+
+
+def _joining_member(
+    state: GroupState, draft: Draft, request: pb.ConsumerGroupHeartbeatRequest, max_size: int
+) -> ConsumerGroupMember:
+    member_id = request.member_id
+    known = state.members.get(member_id)
+    former_id = state.static_members.get(request.group_instance_id) if request.HasField("group_instance_id") else None
+    if former_id is not None and former_id != member_id:
+        return _replace(state, draft, state.members[former_id], request)
+    if known is not None:
+        # It joins again, under the id that it keeps for its life, and has given up all that it owned (KAFKA-19233).
+        was_away = known.member_epoch == LEAVE_GROUP_STATIC_EPOCH
+        return _begin_anew(known, member_id) if was_away else known
+    if len(state.members) >= max_size:
+        raise error_for(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {state.group_id} has {len(state.members)} members, the most it may",
+        )
+    return ConsumerGroupMember(member_id)
+
+
+def _replace(
+    state: GroupState, draft: Draft, former: ConsumerGroupMember, request: pb.ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupMember:
+    """Put a static member that has come back in the place of its former self, with all that this owned."""
+    member_id, instance_id = request.member_id, request.group_instance_id
+    if former.member_epoch != LEAVE_GROUP_STATIC_EPOCH:
+        raise error_for(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"member {member_id} cannot join with the instance id {instance_id}: member {former.member_id} has it",
+        )
+    if member_id in state.members:
+        raise error_for(
+            ErrorCode.INVALID_REQUEST,
+            f"member {member_id} is in the group already, and cannot take the instance id {instance_id}",
+        )
+    target = draft.target_of(former.member_id)
+    draft.remove(former.member_id)
+    member = _begin_anew(former, member_id)
+    draft.put_metadata(member)
+    draft.put_target(member_id, target)
+    draft.put_current(member)
+    return member
+
+
+def _begin_anew(former: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
+    return replace(former, member_id=member_id, member_epoch=JOINING_EPOCH, previous_member_epoch=JOINING_EPOCH)
+
+
+def _check_epoch(member: ConsumerGroupMember, received: int, owned: Assignment | None) -> None:
+    """Raise when the epoch is neither the member's nor, when its last answer may have been lost, the one before."""
+    if received == member.member_epoch:
+        return
+    has_missed_answer = received < member.member_epoch and received == member.previous_member_epoch
+    if not has_missed_answer or owned is None or not owned <= member.assigned:
+        raise error_for(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"member {member.member_id} has epoch {member.member_epoch}, not {received}: it must give up all its "
+            "partitions and join again",
+        )
+
+
+def described_metadata(
+    member: ConsumerGroupMember, request: pb.ConsumerGroupHeartbeatRequest, client: ClientIdentity
+) -> ConsumerGroupMemberMetadataValue:
+    """Return what a member says of itself after a heartbeat: what this does not say is as it was."""
+    before = member.metadata
+    names, pattern = before.subscribed_topic_names, before.subscribed_topic_regex
+    if request.HasField("subscribed_topic_names"):
+        names = tuple(sorted(set(request.subscribed_topic_names.names)))
+    if request.HasField("subscribed_topic_regex"):
+        pattern = request.subscribed_topic_regex or None
+    return ConsumerGroupMemberMetadataValue(
+        instance_id=request.group_instance_id if request.HasField("group_instance_id") else before.instance_id,
+        rack_id=request.rack_id if request.HasField("rack_id") else before.rack_id,
+        client_id=client.client_id,
+        client_host=client.host,
+        subscribed_topic_names=names,
+        subscribed_topic_regex=pattern,
+        rebalance_timeout_ms=(
+            request.rebalance_timeout_ms if request.HasField("rebalance_timeout_ms") else before.rebalance_timeout_ms
+        ),
+        server_assignor=request.server_assignor if request.HasField("server_assignor") else before.server_assignor,
+    )

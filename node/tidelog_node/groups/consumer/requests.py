@@ -1,0 +1,78 @@
+"""What a ConsumerGroupHeartbeat must be like, whatever the group it is for.
+
+The rules are those of Kafka's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.consumer.assignors import Assignment
+from tidelog_node.groups.consumer.member import JOINING_EPOCH, LEAVE_GROUP_STATIC_EPOCH
+
+_MAX_NAME_LENGTH = 249
+
+
+def check_request(request: pb.ConsumerGroupHeartbeatRequest, assignors: Sequence[str]) -> None:
+    """Raise what is wrong with a request by itself.
+
+    Raises:
+        TidelogError: INVALID_REQUEST; UNSUPPORTED_ASSIGNOR, the assignor is none of ``assignors``.
+    """
+    _check_name("member_id", request.member_id)
+    if not request.group_id:
+        raise _invalid("group_id must not be empty")
+    if request.HasField("group_instance_id"):
+        _check_name("group_instance_id", request.group_instance_id)
+    if request.HasField("rack_id"):
+        _check_name("rack_id", request.rack_id)
+    if request.HasField("rebalance_timeout_ms") and request.rebalance_timeout_ms <= 0:
+        raise _invalid(f"rebalance_timeout_ms must be above 0, and is {request.rebalance_timeout_ms}")
+    if request.HasField("server_assignor") and request.server_assignor not in assignors:
+        raise error_for(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"server_assignor {request.server_assignor!r} is not supported; there are {', '.join(assignors)}",
+        )
+    _check_epoch(request)
+
+
+def _check_epoch(request: pb.ConsumerGroupHeartbeatRequest) -> None:
+    epoch = request.member_epoch
+    if epoch == JOINING_EPOCH:
+        if not request.HasField("rebalance_timeout_ms"):
+            raise _invalid("rebalance_timeout_ms must be given when a member joins")
+        if not request.HasField("topic_partitions") or owned_partitions(request):
+            raise _invalid("topic_partitions must be given and empty when a member joins")
+        if not request.HasField("subscribed_topic_names") and not request.HasField("subscribed_topic_regex"):
+            raise _invalid("subscribed_topic_names or subscribed_topic_regex must be given when a member joins")
+    elif epoch == LEAVE_GROUP_STATIC_EPOCH and not request.HasField("group_instance_id"):
+        raise _invalid(f"group_instance_id must be given with member_epoch {LEAVE_GROUP_STATIC_EPOCH}")
+    elif epoch < LEAVE_GROUP_STATIC_EPOCH:
+        raise _invalid(f"member_epoch must be at least {LEAVE_GROUP_STATIC_EPOCH}, and is {epoch}")
+
+
+def _check_name(field: str, text: str) -> None:
+    if not 0 < len(text) <= _MAX_NAME_LENGTH:
+        raise _invalid(f"{field} must have from 1 to {_MAX_NAME_LENGTH} characters, and has {len(text)}")
+
+
+def _invalid(message: str) -> TidelogError:
+    return error_for(ErrorCode.INVALID_REQUEST, message)
+
+
+def owned_partitions(request: pb.ConsumerGroupHeartbeatRequest) -> Assignment | None:
+    """Return what a member says that it owns; None when it does not say."""
+    if not request.HasField("topic_partitions"):
+        return None
+    topics = request.topic_partitions.topics
+    return frozenset((topic.topic_id, partition) for topic in topics for partition in topic.partitions)
+
+
+def is_full(request: pb.ConsumerGroupHeartbeatRequest) -> bool:
+    """Return whether a member says all of itself, as it does when it joins and when it has missed an answer."""
+    if request.member_epoch == JOINING_EPOCH:
+        return True
+    subscribes = request.HasField("subscribed_topic_names") or request.HasField("subscribed_topic_regex")
+    return subscribes and request.HasField("rebalance_timeout_ms") and request.HasField("topic_partitions")

@@ -1,0 +1,251 @@
+"""The values of KIP-848's records in __consumer_offsets: their fields and how they are written and read.
+
+A reader returns None for a version that it does not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_node.groups.value_formats import NO_TIMESTAMP
+from tidelog_node.groups.wire import Reader, Writer
+
+_VERSION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitions:
+    """Partitions of a topic, ascending; ``assignment_epochs`` are aligned with them where they are kept (KIP-1251)."""
+
+    topic_id: bytes
+    partitions: tuple[int, ...]
+    assignment_epochs: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadataValue:
+    """The group's epoch, the hash of the topics that it subscribes to, 0 where there is none (KIP-1101).
+
+    ``creation_time_ms`` is when the group was made (KIP-1282), -1 where that is not known.
+    """
+
+    epoch: int
+    metadata_hash: int = 0
+    creation_time_ms: int = NO_TIMESTAMP
+
+    def encode(self) -> bytes:
+        """Return the bytes."""
+        writer = _flexible()
+        writer.int32(self.epoch)
+        tags = {0: _int64(self.metadata_hash)} if self.metadata_hash else {}
+        if self.creation_time_ms != NO_TIMESTAMP:
+            tags[1] = _int64(self.creation_time_ms)
+        writer.tags(tags)
+        return bytes(writer)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupPartitionMetadataValue:
+    """What older versions of Kafka wrote of a group's topics; nothing of it is used."""
+
+    def encode(self) -> bytes:
+        """Return the bytes of one without topics."""
+        writer = _flexible()
+        writer.compact_array((), writer.int32)
+        writer.tags()
+        return bytes(writer)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMemberMetadataValue:
+    """What a member of KIP-848's protocol says of itself; the names are ascending."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+
+    def encode(self) -> bytes:
+        """Return the bytes."""
+        writer = _flexible()
+        for text in (self.instance_id, self.rack_id, self.client_id, self.client_host):
+            writer.compact_string(text)
+        writer.compact_array(self.subscribed_topic_names, writer.compact_string)
+        writer.compact_string(self.subscribed_topic_regex)
+        writer.int32(self.rebalance_timeout_ms)
+        writer.compact_string(self.server_assignor)
+        writer.tags()
+        return bytes(writer)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupTargetAssignmentMetadataValue:
+    """The group epoch that the target assignment is of, and when it was made (KIP-1263), 0 where that is not known."""
+
+    assignment_epoch: int
+    assignment_timestamp: int = 0
+
+    def encode(self) -> bytes:
+        """Return the bytes."""
+        writer = _flexible()
+        writer.int32(self.assignment_epoch)
+        writer.tags({0: _int64(self.assignment_timestamp)} if self.assignment_timestamp else {})
+        return bytes(writer)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupTargetAssignmentMemberValue:
+    """What a member is to own."""
+
+    topic_partitions: tuple[TopicPartitions, ...]
+
+    def encode(self) -> bytes:
+        """Return the bytes."""
+        writer = _flexible()
+        writer.compact_array(self.topic_partitions, lambda topic: _write_topic(writer, topic))
+        writer.tags()
+        return bytes(writer)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupCurrentMemberAssignmentValue:
+    """What a member owns and is to give up; ``state`` is a number of Kafka's MemberState."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: tuple[TopicPartitions, ...]
+    partitions_pending_revocation: tuple[TopicPartitions, ...]
+
+    def encode(self) -> bytes:
+        """Return the bytes."""
+        writer = _flexible()
+        writer.int32(self.member_epoch)
+        writer.int32(self.previous_member_epoch)
+        writer.int8(self.state)
+        for topics in (self.assigned_partitions, self.partitions_pending_revocation):
+            writer.compact_array(topics, lambda topic: _write_topic(writer, topic))
+        writer.tags()
+        return bytes(writer)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupRegularExpressionValue:
+    """The topics that a regular expression has resolved to, of which version of the metadata, and when."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp: int
+
+    def encode(self) -> bytes:
+        """Return the bytes."""
+        writer = _flexible()
+        writer.compact_array(self.topics, writer.compact_string)
+        writer.int64(self.version)
+        writer.int64(self.timestamp)
+        writer.tags()
+        return bytes(writer)
+
+
+def read_group(reader: Reader) -> ConsumerGroupMetadataValue | None:
+    """Read version 0."""
+    if reader.int16() != _VERSION:
+        return None
+    epoch = reader.int32()
+    tags = reader.tags()
+    metadata_hash = Reader(tags[0]).int64() if 0 in tags else 0
+    return ConsumerGroupMetadataValue(epoch, metadata_hash, Reader(tags[1]).int64() if 1 in tags else NO_TIMESTAMP)
+
+
+def read_partition_metadata(reader: Reader) -> ConsumerGroupPartitionMetadataValue | None:
+    """Read version 0, and nothing of what it holds."""
+    return ConsumerGroupPartitionMetadataValue() if reader.int16() == _VERSION else None
+
+
+def read_member_metadata(reader: Reader) -> ConsumerGroupMemberMetadataValue | None:
+    """Read version 0; what it says of members that use the classic protocol is passed over."""
+    if reader.int16() != _VERSION:
+        return None
+    return ConsumerGroupMemberMetadataValue(
+        instance_id=reader.nullable_compact_string(),
+        rack_id=reader.nullable_compact_string(),
+        client_id=reader.compact_string(),
+        client_host=reader.compact_string(),
+        subscribed_topic_names=reader.compact_array(reader.compact_string),
+        subscribed_topic_regex=reader.nullable_compact_string(),
+        rebalance_timeout_ms=reader.int32(),
+        server_assignor=reader.nullable_compact_string(),
+    )
+
+
+def read_target_assignment_metadata(reader: Reader) -> ConsumerGroupTargetAssignmentMetadataValue | None:
+    """Read version 0."""
+    if reader.int16() != _VERSION:
+        return None
+    epoch = reader.int32()
+    tags = reader.tags()
+    return ConsumerGroupTargetAssignmentMetadataValue(epoch, Reader(tags[0]).int64() if 0 in tags else 0)
+
+
+def read_target_assignment_member(reader: Reader) -> ConsumerGroupTargetAssignmentMemberValue | None:
+    """Read version 0."""
+    if reader.int16() != _VERSION:
+        return None
+    return ConsumerGroupTargetAssignmentMemberValue(reader.compact_array(lambda: _read_topic(reader)))
+
+
+def read_current_member_assignment(reader: Reader) -> ConsumerGroupCurrentMemberAssignmentValue | None:
+    """Read version 0."""
+    if reader.int16() != _VERSION:
+        return None
+    return ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=reader.int32(),
+        previous_member_epoch=reader.int32(),
+        state=reader.int8(),
+        assigned_partitions=reader.compact_array(lambda: _read_topic(reader)),
+        partitions_pending_revocation=reader.compact_array(lambda: _read_topic(reader)),
+    )
+
+
+def read_regular_expression(reader: Reader) -> ConsumerGroupRegularExpressionValue | None:
+    """Read version 0."""
+    if reader.int16() != _VERSION:
+        return None
+    topics = reader.compact_array(reader.compact_string)
+    return ConsumerGroupRegularExpressionValue(topics, reader.int64(), reader.int64())
+
+
+def _flexible() -> Writer:
+    writer = Writer()
+    writer.int16(_VERSION)
+    return writer
+
+
+def _int64(number: int) -> bytes:
+    writer = Writer()
+    writer.int64(number)
+    return bytes(writer)
+
+
+def _write_topic(writer: Writer, topic: TopicPartitions) -> None:
+    writer.uuid(topic.topic_id)
+    writer.compact_array(topic.partitions, writer.int32)
+    tags = {}
+    if topic.assignment_epochs is not None:
+        epochs = Writer()
+        epochs.compact_array(topic.assignment_epochs, epochs.int32)
+        tags[0] = bytes(epochs)
+    writer.tags(tags)
+
+
+def _read_topic(reader: Reader) -> TopicPartitions:
+    topic_id, partitions = reader.uuid(), reader.compact_array(reader.int32)
+    epochs = reader.tags().get(0)
+    if epochs is None:
+        return TopicPartitions(topic_id, partitions)
+    epoch_reader = Reader(epochs)
+    return TopicPartitions(topic_id, partitions, epoch_reader.compact_array(epoch_reader.int32))

@@ -1,0 +1,114 @@
+"""A coordinator of all groups in memory, for a cluster that is one process: the same shard, with instant commits.
+
+``tidelog.testing.FakeCluster`` finds it by the entry point ``tidelog.testing``, so that there is one state machine of
+groups and not two. It speaks in requests, responses and plain values alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from tidelog.errors import TidelogError
+from tidelog_node.groups.answers import refuse
+from tidelog_node.groups.events import (
+    ClientIdentity,
+    Event,
+    GroupRequest,
+    GroupResponse,
+    RecordsCommitted,
+    RecordsWritten,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    TimePassed,
+    TopicInfo,
+    TopicsChanged,
+    WriteRecords,
+)
+from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.shard import GroupShard
+
+
+class EmbeddedGroups:
+    """Each method returns the answers that it caused, by the ids of their calls. The caller serialises."""
+
+    def __init__(
+        self,
+        new_member_id: Callable[[str], str],
+        now_ms: int,
+        *,
+        store: MemoryGroupStore | None = None,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 5_000,
+    ) -> None:
+        """Take over the groups of a store; the timeouts are those of members by KIP-848's protocol."""
+        self._new_member_id = new_member_id
+        self._store = store or MemoryGroupStore()
+        self._settings = GroupSettings(
+            group_min_session_timeout_ms=1,
+            group_initial_rebalance_delay_ms=0,
+            consumer_session_timeout_ms=session_timeout_ms,
+            consumer_min_session_timeout_ms=1,
+            consumer_heartbeat_interval_ms=heartbeat_interval_ms,
+            consumer_min_heartbeat_interval_ms=1,
+        )
+        self._shard = GroupShard(self._settings, self._store, new_member_id, now_ms)
+        self._topics: dict[str, TopicInfo] = {}
+
+    @property
+    def next_deadline_ms(self) -> int:
+        """When to call :meth:`pass_time`."""
+        return self._shard.next_deadline_ms
+
+    def restarted(self, now_ms: int) -> EmbeddedGroups:
+        """Return what another process finds: what was committed, and no call that waits."""
+        return EmbeddedGroups(
+            self._new_member_id,
+            now_ms,
+            store=self._store,
+            session_timeout_ms=self._settings.consumer_session_timeout_ms,
+            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+        )
+
+    def call(
+        self, call_id: int, request: GroupRequest, client_id: str, host: str, now_ms: int
+    ) -> dict[int, GroupResponse]:
+        """Take a request; its answer may come with a later call, or when time passes."""
+        return self._step(RequestReceived(call_id, request, ClientIdentity(client_id, host)), now_ms)
+
+    def abandon(self, call_id: int, now_ms: int) -> dict[int, GroupResponse]:
+        """Forget a call whose caller has gone."""
+        return self._step(RequestAbandoned(call_id), now_ms)
+
+    def change_topics(self, topics: Mapping[str, tuple[bytes, int]], now_ms: int) -> dict[int, GroupResponse]:
+        """Take the topics as they are now: id and number of partitions by name."""
+        known = {name: TopicInfo(topic_id, name, count) for name, (topic_id, count) in topics.items()}
+        if known == self._topics:
+            return {}
+        self._topics = known
+        return self._step(TopicsChanged(known), now_ms)
+
+    def pass_time(self, now_ms: int) -> dict[int, GroupResponse]:
+        """Do what is due by the clock."""
+        return self._step(TimePassed(), now_ms)
+
+    def refuse(self, request: GroupRequest, error: TidelogError) -> GroupResponse:
+        """Return the answer that refuses a whole request."""
+        return refuse(request, error)
+
+    def _step(self, event: Event, now_ms: int) -> dict[int, GroupResponse]:
+        answers: dict[int, GroupResponse] = {}
+        events: deque[Event] = deque([event])
+        while events:
+            for command in self._shard.step(events.popleft(), now_ms):
+                if isinstance(command, Respond):
+                    answers[command.call_id] = command.response
+                else:
+                    events += self._commit(command)
+        return answers
+
+    def _commit(self, write: WriteRecords) -> list[Event]:
+        self._store.apply(write.records)
+        return [RecordsWritten(write.write_id), RecordsCommitted(write.write_id)]

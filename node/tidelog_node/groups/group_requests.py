@@ -1,0 +1,185 @@
+"""What the requests of members do to a group, whichever protocol it has, and how an empty group changes its protocol.
+
+Members of one protocol are refused by a non-empty group of the other: what Kafka does with
+``group.consumer.migration.policy=disabled``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import refuse, write_error
+from tidelog_node.groups.classic import ClassicGroup, joining, membership, syncing
+from tidelog_node.groups.classic.persistence import group_record
+from tidelog_node.groups.classic.persistence import tombstone as classic_tombstone
+from tidelog_node.groups.consumer import ConsumerGroup, Record
+from tidelog_node.groups.events import GroupRecord, RequestReceived
+from tidelog_node.groups.held import HeldGroup
+from tidelog_node.groups.records import encode
+from tidelog_node.groups.turn import Turn
+
+_JOINING_EPOCH = 0
+
+
+def join(held: HeldGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
+    """Handle JoinGroup.
+
+    Raises:
+        TidelogError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and those of :func:`.classic.joining.join`.
+    """
+    _check_group_id(request.group_id)
+    _check_session_timeout(request.session_timeout_ms, turn)
+    group = held.group
+    if isinstance(group, ConsumerGroup) and not group.is_empty:
+        raise error_for(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {held.group_id} has members with group.protocol=consumer"
+        )
+    if request.member_id and (isinstance(group, ConsumerGroup) or not held.exists):
+        raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"group {held.group_id} has no member {request.member_id!r}")
+    if isinstance(group, ClassicGroup):
+        joining.join(group, call, request, turn)
+    else:
+        _join_converted(held, group, call, request, turn)
+
+
+def sync(held: HeldGroup, call: RequestReceived, request: pb.SyncGroupRequest, turn: Turn) -> None:
+    """Handle SyncGroup.
+
+    Raises:
+        TidelogError: INVALID_GROUP_ID, and those of :func:`.classic.syncing.sync`.
+    """
+    syncing.sync(_with_members(held), call, request, turn)
+
+
+def heartbeat(held: HeldGroup, call: RequestReceived, request: pb.HeartbeatRequest, turn: Turn) -> None:
+    """Handle Heartbeat.
+
+    Raises:
+        TidelogError: INVALID_GROUP_ID, and those of :func:`.classic.membership.heartbeat`.
+    """
+    membership.heartbeat(_with_members(held), call, request, turn)
+
+
+def leave(held: HeldGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn) -> None:
+    """Handle LeaveGroup.
+
+    Raises:
+        TidelogError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID when there is no such group of the classic protocol.
+    """
+    membership.leave(_with_members(held), call, request, turn)
+
+
+def consumer_heartbeat(
+    held: HeldGroup, call: RequestReceived, request: pb.ConsumerGroupHeartbeatRequest, turn: Turn
+) -> None:
+    """Handle ConsumerGroupHeartbeat; its answer comes when all that was written of the group is committed.
+
+    Raises:
+        TidelogError: GROUP_ID_NOT_FOUND when the group is not one of this protocol, COORDINATOR_LOAD_IN_PROGRESS as
+            long as the topics are not known, and those of :meth:`.consumer.ConsumerGroup.heartbeat`.
+    """
+    if turn.topics is None:
+        # Without them all would count as deleted.
+        raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the topics of the cluster are not known yet")
+    group, before = _consumer_group(held, request, turn)
+    result = group.heartbeat(request, call.client, turn.topics, turn.now_ms, turn.wall_ms)
+
+    def answer(turn: Turn, error: TidelogError | None) -> None:
+        response = result.response if error is None else refuse(request, write_error(error))
+        turn.respond(call.call_id, response)
+
+    if not result.records:
+        held.after_writes(turn, answer)
+        return
+
+    def written(_: Turn) -> None:
+        held.group = group
+        _replay(group, result.records)
+
+    turn.write(
+        held.group_id,
+        (*before, *_encoded(result.records)),
+        on_written=written,
+        on_committed=lambda turn: answer(turn, None),
+        on_failed=answer,
+    )
+
+
+def expire_consumers(held: HeldGroup, turn: Turn) -> None:
+    """Do what is due in a group of KIP-848's protocol."""
+    group = held.group
+    assert isinstance(group, ConsumerGroup)
+    records = group.expire(turn.now_ms, turn.wall_ms).records
+    if records:
+        turn.write(held.group_id, _encoded(records), on_written=lambda _: _replay(group, records))
+
+
+def group_tombstones(held: HeldGroup) -> list[GroupRecord]:
+    """Return the records that delete a group, its offsets not included."""
+    if isinstance(held.group, ConsumerGroup):
+        return _encoded(held.group.tombstones())
+    return [classic_tombstone(held.group_id)] if held.is_recorded or held.open_writes else []
+
+
+def _join_converted(
+    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn
+) -> None:
+    classic = ClassicGroup(held.group_id)
+
+    def written(turn: Turn) -> None:
+        held.group = classic
+        try:
+            joining.join(classic, call, request, turn)
+        except TidelogError as error:
+            turn.respond(call.call_id, refuse(request, error))
+
+    def failed(turn: Turn, error: TidelogError) -> None:
+        if held.group is group:
+            turn.respond(call.call_id, refuse(request, write_error(error)))
+
+    records = (*_encoded(group.tombstones()), group_record(classic, {}))
+    turn.write(held.group_id, records, on_written=written, on_failed=failed)
+
+
+def _consumer_group(
+    held: HeldGroup, request: pb.ConsumerGroupHeartbeatRequest, turn: Turn
+) -> tuple[ConsumerGroup, list[GroupRecord]]:
+    """Return the group, and the records that delete what it was before."""
+    if isinstance(held.group, ConsumerGroup):
+        return held.group, []
+    if request.member_epoch != _JOINING_EPOCH or held.is_used:
+        raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {held.group_id} is not a consumer group")
+    return ConsumerGroup(held.group_id, turn.settings), group_tombstones(held)
+
+
+def _with_members(held: HeldGroup) -> ClassicGroup:
+    _check_group_id(held.group_id)
+    if isinstance(held.group, ClassicGroup) and held.exists:
+        return held.group
+    raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {held.group_id} of the classic protocol")
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise error_for(ErrorCode.INVALID_GROUP_ID, "the group id must not be empty")
+
+
+def _check_session_timeout(timeout_ms: int, turn: Turn) -> None:
+    least_ms, greatest_ms = turn.settings.group_min_session_timeout_ms, turn.settings.group_max_session_timeout_ms
+    if not least_ms <= timeout_ms <= greatest_ms:
+        raise error_for(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"session.timeout.ms {timeout_ms} must be from group.min.session.timeout.ms {least_ms} to "
+            f"group.max.session.timeout.ms {greatest_ms}",
+        )
+
+
+def _encoded(records: Iterable[Record]) -> list[GroupRecord]:
+    return [encode(key, value) for key, value in records]
+
+
+def _replay(group: ConsumerGroup, records: Iterable[Record]) -> None:
+    for key, value in records:
+        group.replay(key, value)

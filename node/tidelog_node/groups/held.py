@@ -1,0 +1,149 @@
+"""The groups of a shard that are in memory: made of their records at first use, and kept while there is a reason to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.groups.classic import ClassicGroup
+from tidelog_node.groups.classic.persistence import loaded_group
+from tidelog_node.groups.consumer import ConsumerGroup
+from tidelog_node.groups.events import GroupRecord
+from tidelog_node.groups.offsets import CommittedOffsets
+from tidelog_node.groups.records import (
+    GroupMetadataValue,
+    Key,
+    Value,
+    decode,
+    is_offset_key,
+)
+from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.store import GroupStore
+from tidelog_node.groups.turn import Turn
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+AfterWrites: TypeAlias = Callable[[Turn, TidelogError | None], None]
+
+
+@dataclass(slots=True)
+class HeldGroup:
+    """A group in memory. One without members that only has offsets is a classic group too (a simple one)."""
+
+    group_id: str
+    group: Group
+    offsets: CommittedOffsets
+    is_recorded: bool
+    """Whether a committed record says that there is the group, beside its offsets."""
+    open_writes: set[int] = field(default_factory=set)
+    """Those that are neither committed nor failed."""
+    waiting: deque[tuple[int, AfterWrites]] = field(default_factory=deque)
+    """What is to follow the end of a write, by ascending id of it."""
+    is_ahead: bool = False
+    """A write failed: memory may be ahead of the records, which must not be taken for the group again."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a group for those who ask."""
+        return self.is_recorded or bool(self.open_writes) or self.is_used or self.offsets.has_any
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is something of it in memory alone, or about to be."""
+        if isinstance(self.group, ClassicGroup):
+            return not self.group.is_empty or bool(self.group.pending_joins)
+        return not self.group.is_empty
+
+    @property
+    def may_be_dropped(self) -> bool:
+        """Whether its records say all of it."""
+        return not self.open_writes and not self.is_used and not self.is_ahead
+
+    def after_writes(self, turn: Turn, follow: AfterWrites) -> None:
+        """Go on when all that is written of the group so far is committed, with an error if that fails."""
+        if self.open_writes:
+            self.waiting.append((max(self.open_writes), follow))
+        else:
+            follow(turn, None)
+
+
+class HeldGroups:
+    """All groups of a shard; those in memory are found by their id, others are read from the store."""
+
+    def __init__(self, store: GroupStore, settings: GroupSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._held: dict[str, HeldGroup] = {}
+        self.touched: set[str] = set()
+        """Those that were asked for since the last :meth:`forget`."""
+
+    def __iter__(self) -> Iterator[HeldGroup]:
+        return iter(tuple(self._held.values()))
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._held
+
+    def ids(self) -> Iterator[str]:
+        """Yield the ids of all groups that there may be, some twice; groups may come and go meanwhile."""
+        yield from self._store.group_ids()
+        yield from tuple(self._held)
+
+    def get(self, group_id: str, begin: Callable[[HeldGroup], None]) -> HeldGroup:
+        """Return a group, an empty classic one where there is none; ``begin`` is called with one that was read."""
+        self.touched.add(group_id)
+        held = self._held.get(group_id)
+        if held is None:
+            held = self._held[group_id] = self._load(group_id)
+            begin(held)
+        return held
+
+    def peek(self, group_id: str) -> HeldGroup | None:
+        """Return a group that is in memory."""
+        return self._held.get(group_id)
+
+    def drop(self, group_id: str) -> None:
+        """Leave a group to its records, if they say all of it."""
+        held = self._held.get(group_id)
+        if held is not None and held.may_be_dropped:
+            del self._held[group_id]
+
+    def forget_missing(self) -> set[str]:
+        """Drop those of the touched that are no groups, and return all touched."""
+        touched, self.touched = self.touched, set()
+        for group_id in touched:
+            held = self._held.get(group_id)
+            if held is not None and not held.exists:
+                del self._held[group_id]
+        return touched
+
+    def _load(self, group_id: str) -> HeldGroup:
+        records = self._store.records_of(group_id)
+        parts = [part for record in records if (part := _part_of(record)) is not None]
+        group = _group_of(group_id, parts, self._settings)
+        return HeldGroup(group_id, group, CommittedOffsets(group_id, self._store, records), is_recorded=bool(parts))
+
+
+def _part_of(record: GroupRecord) -> tuple[Key, Value] | None:
+    decoded = None if is_offset_key(record.key) else decode(record)
+    if decoded is None or decoded[1] is None:
+        return None
+    return decoded[0], decoded[1]
+
+
+def _group_of(group_id: str, parts: list[tuple[Key, Value]], settings: GroupSettings) -> Group:
+    for _, value in parts:
+        if isinstance(value, GroupMetadataValue):
+            return loaded_group(group_id, value)
+    if not parts:
+        return ClassicGroup(group_id)
+    group = ConsumerGroup(group_id, settings)
+    for key, value in parts:
+        group.replay(key, value)
+    return group
+
+
+def not_found(group_id: str) -> TidelogError:
+    """Return the error of a group that there is not."""
+    return error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")

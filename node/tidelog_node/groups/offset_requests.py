@@ -1,0 +1,96 @@
+"""Who may commit, fetch and delete a group's offsets, and when they are answered."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import commit_error, error_message, refuse
+from tidelog_node.groups.classic import ClassicGroup, membership
+from tidelog_node.groups.events import RequestReceived
+from tidelog_node.groups.held import HeldGroup, not_found
+from tidelog_node.groups.offsets import requests
+from tidelog_node.groups.offsets.deleted_topics import DeletedTopics
+from tidelog_node.groups.turn import Turn
+
+_NO_EPOCH = -1
+
+
+def commit(
+    held: HeldGroup, call: RequestReceived, request: pb.OffsetCommitRequest, deleted: DeletedTopics, turn: Turn
+) -> None:
+    """Handle OffsetCommit; without a generation it makes a simple group where there is none.
+
+    Raises:
+        TidelogError: GROUP_ID_NOT_FOUND, and those of the group's own check.
+    """
+    _check_commit(held, request, turn)
+    changes, response = requests.commit(request, turn)
+    if not changes:
+        turn.respond(call.call_id, response)
+        return
+
+    def failed(turn: Turn, error: TidelogError) -> None:
+        said = error_message(commit_error(error))
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if not partition.HasField("error"):
+                    partition.error.CopyFrom(said)
+        turn.respond(call.call_id, response)
+
+    turn.write(
+        held.group_id,
+        offsets=(*requests.deletions(deleted.offsets_of(held.group_id, held.offsets)), *changes),
+        on_written=lambda _: deleted.note_gone(held.group_id),
+        on_committed=lambda turn: turn.respond(call.call_id, response),
+        on_failed=failed,
+    )
+
+
+def fetch(held: HeldGroup, call: RequestReceived, request: pb.OffsetFetchGroup, turn: Turn) -> None:
+    """Handle OffsetFetch of one group; a group that there is not has no offsets.
+
+    Raises:
+        TidelogError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, in groups of KIP-848's protocol.
+    """
+    if not isinstance(held.group, ClassicGroup):
+        is_member = request.HasField("member_id")
+        member_id = request.member_id if is_member else None
+        held.group.check_fetch(member_id, request.member_epoch if is_member else _NO_EPOCH)
+    turn.respond(call.call_id, requests.fetch(request, held.offsets))
+
+
+def delete(held: HeldGroup, call: RequestReceived, request: pb.OffsetDeleteRequest, turn: Turn) -> None:
+    """Handle OffsetDelete.
+
+    Raises:
+        TidelogError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP where the members are no consumers.
+    """
+    group = held.group
+    if not held.exists:
+        raise not_found(held.group_id)
+    if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
+        raise error_for(
+            ErrorCode.NON_EMPTY_GROUP, f"group {held.group_id} has members of the type {group.protocol_type!r}"
+        )
+    changes, response = requests.delete(request, held.offsets, group.is_subscribed_to)
+    if not changes:
+        turn.respond(call.call_id, response)
+        return
+    turn.write(
+        held.group_id,
+        offsets=changes,
+        on_committed=lambda turn: turn.respond(call.call_id, response),
+        on_failed=lambda turn, error: turn.respond(call.call_id, refuse(request, commit_error(error))),
+    )
+
+
+def _check_commit(held: HeldGroup, request: pb.OffsetCommitRequest, turn: Turn) -> None:
+    epoch = request.generation_id_or_member_epoch
+    if not held.exists and epoch >= 0:
+        raise not_found(held.group_id)
+    if isinstance(held.group, ClassicGroup):
+        membership.check_commit(held.group, request)
+        membership.keep_alive(held.group, request.member_id, turn)
+    else:
+        instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+        held.group.check_commit(request.member_id, epoch, instance_id)

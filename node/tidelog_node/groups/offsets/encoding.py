@@ -1,0 +1,43 @@
+"""The records of many offsets of one group, as :func:`tidelog_node.groups.records.encode` makes each of them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from tidelog_node.groups.events import GroupRecord
+from tidelog_node.groups.offsets.committed import OffsetChange
+from tidelog_node.groups.records import OffsetCommitKey, encode_key
+
+_PARTITION = struct.Struct(">i")
+_PART_BYTES = 128 * 1024
+"""Of the keys of one part; a batch of them is well below any ``max.message.bytes`` that makes sense."""
+
+
+def encode_offsets(group_id: str, changes: Iterable[OffsetChange]) -> list[GroupRecord]:
+    """Return the records of these offsets, in their order.
+
+    Raises:
+        ValueError: a name is longer than 32767 bytes.
+    """
+    records: list[GroupRecord] = []
+    known, prefix = None, b""
+    for (topic, partition), value in changes:
+        if topic != known:
+            known, prefix = topic, encode_key(OffsetCommitKey(group_id, topic, 0))[: -_PARTITION.size]
+        key = prefix + _PARTITION.pack(partition)
+        records.append(GroupRecord(key, None if value is None else value.encode()))
+    return records
+
+
+def in_parts(group_id: str, changes: Sequence[OffsetChange]) -> Iterator[list[OffsetChange]]:
+    """Yield deletions of offsets in parts that a log takes as one batch each; one part, of nothing, for none."""
+    part: list[OffsetChange] = []
+    size, of_group = 0, len(group_id.encode())
+    for change in changes:
+        if size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(change)
+        size += of_group + len(change[0].topic.encode()) + 16
+    yield part

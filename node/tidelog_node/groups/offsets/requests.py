@@ -1,0 +1,114 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete (Kafka's OffsetMetadataManager); who may is asked before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tidelog.errors import ErrorCode
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog.v1.common_pb2 import Error
+from tidelog_node.groups.answers import NO_OFFSET, refusal
+from tidelog_node.groups.events import TopicInfo
+from tidelog_node.groups.offsets.committed import CommittedOffsets, OffsetChange, TopicPartition
+from tidelog_node.groups.records import OffsetCommitValue
+from tidelog_node.groups.turn import Turn
+from tidelog_node.groups.value_formats import NO_LEADER_EPOCH
+
+
+def commit(request: pb.OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChange], pb.OffsetCommitResponse]:
+    """Return what a commit changes and its response; each partition that cannot be committed has its error there."""
+    changes: list[OffsetChange] = []
+    response = pb.OffsetCommitResponse()
+    for topic in request.topics:
+        result = response.topics.add(name=topic.name)
+        for partition in topic.partitions:
+            error = _refused(topic.name, partition, turn)
+            result.partitions.add(index=partition.index, error=error)
+            if error is None:
+                changes.append((TopicPartition(topic.name, partition.index), _value(partition, turn.wall_ms)))
+    return changes, response
+
+
+def fetch(request: pb.OffsetFetchGroup, offsets: CommittedOffsets | None) -> pb.OffsetFetchGroupResult:
+    """Return committed offsets; those of all partitions that have one, or of the named ones, -1 where there is none."""
+    committed = {} if offsets is None else offsets.committed
+    response = pb.OffsetFetchGroupResult(group_id=request.group_id)
+    if request.all_topics:
+        for topic, partitions in _by_topic(committed).items():
+            _add_topic(response, topic, partitions, committed)
+    else:
+        for named in request.topics:
+            _add_topic(response, named.name, named.partitions, committed)
+    return response
+
+
+def delete(
+    request: pb.OffsetDeleteRequest, offsets: CommittedOffsets, is_subscribed_to: Callable[[str], bool]
+) -> tuple[list[OffsetChange], pb.OffsetDeleteResponse]:
+    """Return which offsets are deleted, and the response; a topic that is read keeps its offsets (KIP-496)."""
+    changes: list[OffsetChange] = []
+    response = pb.OffsetDeleteResponse()
+    known = offsets.known
+    for topic in request.topics:
+        result = response.topics.add(name=topic.name)
+        subscribed = is_subscribed_to(topic.name)
+        for partition in topic.partitions:
+            error = refusal(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if subscribed else None
+            result.partitions.add(index=partition, error=error)
+            if not subscribed and (topic.name, partition) in known:
+                changes.append((TopicPartition(topic.name, partition), None))
+    return changes, response
+
+
+def deletions(partitions: Iterable[TopicPartition]) -> list[OffsetChange]:
+    """Return that these have no offsets any more, in their order."""
+    return [(partition, None) for partition in sorted(partitions)]
+
+
+def _refused(topic: str, partition: pb.OffsetCommitPartition, turn: Turn) -> Error | None:
+    limit = turn.settings.offset_metadata_max_bytes
+    # As Kafka does, in characters.
+    if len(partition.committed_metadata) > limit:
+        said = f"metadata of {len(partition.committed_metadata)} characters, offset.metadata.max.bytes is {limit}"
+        return refusal(ErrorCode.OFFSET_METADATA_TOO_LARGE, said)
+    if turn.topics is not None and not _exists(turn.topics.get(topic), partition.index):
+        return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition.index}")
+    return None
+
+
+def _exists(topic: TopicInfo | None, partition: int) -> bool:
+    return topic is not None and 0 <= partition < topic.partitions
+
+
+def _value(partition: pb.OffsetCommitPartition, wall_ms: int) -> OffsetCommitValue:
+    knows_epoch = partition.HasField("committed_leader_epoch")
+    return OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch if knows_epoch else NO_LEADER_EPOCH,
+        metadata=partition.committed_metadata,
+        commit_timestamp=wall_ms,
+    )
+
+
+def _by_topic(committed: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(committed):
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _add_topic(
+    response: pb.OffsetFetchGroupResult,
+    topic: str,
+    partitions: Iterable[int],
+    committed: Mapping[TopicPartition, OffsetCommitValue],
+) -> None:
+    result = response.topics.add(name=topic)
+    for partition in partitions:
+        value = committed.get(TopicPartition(topic, partition))
+        result.partitions.add(
+            index=partition,
+            committed_offset=NO_OFFSET if value is None else value.offset,
+            committed_leader_epoch=NO_LEADER_EPOCH if value is None else value.leader_epoch,
+            metadata="" if value is None else value.metadata,
+        )

@@ -1,0 +1,77 @@
+"""What the group coordinator is told to do: plain values, named and with defaults as Kafka's GroupCoordinatorConfig."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MINUTE_MS = 60_000
+_DAY_MS = 24 * 60 * _MINUTE_MS
+DEFAULT_OFFSETS_RETENTION_MS = 7 * _DAY_MS
+DEFAULT_ASSIGNORS = ("uniform", "range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """The settings of both protocols; those without a prefix ``consumer`` are of the classic one and of offsets.
+
+    Raises:
+        ValueError: a least value is above its greatest, or there is no assignor.
+    """
+
+    offset_metadata_max_bytes: int = 4096
+    """``offset.metadata.max.bytes``"""
+    offsets_retention_ms: int = DEFAULT_OFFSETS_RETENTION_MS
+    """``offsets.retention.minutes``"""
+    offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 30 * _MINUTE_MS
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    new_member_join_timeout_ms: int = 5 * _MINUTE_MS
+    """How long a member may wait for its group to be complete when the group rebalances for ever (KIP-345)."""
+    consumer_session_timeout_ms: int = 45_000
+    """``group.consumer.session.timeout.ms``"""
+    consumer_min_session_timeout_ms: int = 45_000
+    consumer_max_session_timeout_ms: int = 60_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    """``group.consumer.heartbeat.interval.ms``"""
+    consumer_min_heartbeat_interval_ms: int = 5_000
+    consumer_max_heartbeat_interval_ms: int = 15_000
+    consumer_max_size: int = 2**31 - 1
+    """``group.consumer.max.size``"""
+    consumer_assignors: tuple[str, ...] = DEFAULT_ASSIGNORS
+    """``group.consumer.assignors``; the first is that of groups whose members ask for none."""
+    consumer_regex_refresh_interval_ms: int = 10 * _MINUTE_MS
+    """``group.consumer.regex.refresh.interval.ms``"""
+
+    def __post_init__(self) -> None:
+        _check_order(
+            "group.{}.session.timeout.ms", self.group_min_session_timeout_ms, self.group_max_session_timeout_ms
+        )
+        _check_order(
+            "group.consumer.{}.session.timeout.ms",
+            self.consumer_min_session_timeout_ms,
+            self.consumer_max_session_timeout_ms,
+            self.consumer_session_timeout_ms,
+        )
+        _check_order(
+            "group.consumer.{}.heartbeat.interval.ms",
+            self.consumer_min_heartbeat_interval_ms,
+            self.consumer_max_heartbeat_interval_ms,
+            self.consumer_heartbeat_interval_ms,
+        )
+        if self.consumer_heartbeat_interval_ms >= self.consumer_session_timeout_ms:
+            raise ValueError(
+                f"group.consumer.heartbeat.interval.ms {self.consumer_heartbeat_interval_ms} must be less than "
+                f"group.consumer.session.timeout.ms {self.consumer_session_timeout_ms}"
+            )
+        if not self.consumer_assignors:
+            raise ValueError("group.consumer.assignors must name an assignor")
+
+
+def _check_order(key: str, least: int, greatest: int, value: int | None = None) -> None:
+    if least > greatest:
+        raise ValueError(f"{key.format('min')} {least} must not be above {key.format('max')} {greatest}")
+    if value is not None and not least <= value <= greatest:
+        name = key.replace("{}.", "")
+        raise ValueError(f"{name} {value} must be from {key.format('min')} {least} to {key.format('max')} {greatest}")

@@ -1,0 +1,225 @@
+"""One consumer group of KIP-848 with its log, in simulated time; and clients of it that do as the protocol says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.consumer import ConsumerGroup, Result
+from tidelog_node.groups.consumer.assignors import Assignment
+from tidelog_node.groups.events import ClientIdentity, GroupRecord, TopicInfo
+from tidelog_node.groups.records import Key, Value, decode, encode
+from tidelog_node.groups.settings import GroupSettings
+
+CLIENT = ClientIdentity("client", "host")
+REBALANCE_TIMEOUT_MS = 10_000
+
+
+def topic(name: str, partitions: int, number: int = 0) -> TopicInfo:
+    """Return a topic; another number is another topic of the same name."""
+    return TopicInfo(name.encode().ljust(15, b".") + bytes([number]), name, partitions)
+
+
+def parts(name: str, *indexes: int) -> Assignment:
+    """Return partitions of a topic."""
+    return frozenset((topic(name, 1).topic_id, index) for index in indexes)
+
+
+def owned_topics(partitions: Assignment) -> pb.MemberTopics:
+    """Return partitions as a heartbeat has them."""
+    ids = sorted({topic_id for topic_id, _ in partitions})
+    return pb.MemberTopics(
+        topics=[
+            pb.MemberTopicPartitions(topic_id=topic_id, partitions=sorted(i for t, i in partitions if t == topic_id))
+            for topic_id in ids
+        ]
+    )
+
+
+def partitions_in(topics: pb.MemberTopics) -> Assignment:
+    """Return the partitions that a message says."""
+    return frozenset((topic.topic_id, index) for topic in topics.topics for index in topic.partitions)
+
+
+@contextmanager
+def refused(code: ErrorCode, containing: str = "") -> Iterator[None]:
+    """Expect an error, and words in its sentence."""
+    with pytest.raises(TidelogError) as error:
+        yield
+    assert error.value.code is code
+    assert containing in error.value.message
+
+
+class GroupHarness:
+    """A group whose records are written and replayed at once, each through its bytes."""
+
+    def __init__(self, *topics: TopicInfo, settings: GroupSettings | None = None) -> None:
+        self.settings = settings or GroupSettings()
+        self.group = ConsumerGroup("g", self.settings)
+        self.log: list[GroupRecord] = []
+        self.now_ms = 1_000
+        self.change_topics(*topics)
+
+    def change_topics(self, *topics: TopicInfo) -> None:
+        """Let these be the topics of the cluster."""
+        self.topics = MappingProxyType({topic.name: topic for topic in topics})
+
+    def write(self, result: Result[object]) -> list[tuple[Key, Value | None]]:
+        """Write what a request gave; return it."""
+        for key, value in result.records:
+            self.write_record(key, value)
+        self.group.check_invariants()
+        return list(result.records)
+
+    def write_record(self, key: Key, value: Value | None) -> None:
+        """Write one record."""
+        record = encode(key, value)
+        self.log.append(record)
+        decoded = decode(record)
+        assert decoded == (key, value)
+        self.group.replay(*decoded)
+
+    def send(self, request: pb.ConsumerGroupHeartbeatRequest) -> pb.ConsumerGroupHeartbeatResponse:
+        """Handle a heartbeat and write its records."""
+        result = self.group.heartbeat(request, CLIENT, self.topics, self.now_ms)
+        self.last_records = self.write(result)
+        return result.response
+
+    def join(
+        self,
+        member_id: str,
+        *names: str,
+        regex: str | None = None,
+        instance_id: str | None = None,
+        assignor: str | None = None,
+    ) -> pb.ConsumerGroupHeartbeatResponse:
+        """Let a member join, or join again."""
+        return self.send(join_request(member_id, *names, regex=regex, instance_id=instance_id, assignor=assignor))
+
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        owned: Assignment | None = None,
+        *,
+        names: Iterable[str] | None = None,
+        instance_id: str | None = None,
+    ) -> pb.ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat that says no more than it must."""
+        request = pb.ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member_id, member_epoch=epoch, group_instance_id=instance_id
+        )
+        if owned is not None:
+            request.topic_partitions.CopyFrom(owned_topics(owned))
+        if names is not None:
+            request.subscribed_topic_names.CopyFrom(pb.SubscribedTopicNames(names=names))
+        return self.send(request)
+
+    def pass_time(self, elapsed_ms: int) -> None:
+        """Let time pass; what becomes due is done when it is."""
+        end_ms = self.now_ms + elapsed_ms
+        while (deadline_ms := self.group.next_deadline_ms) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.write(self.group.expire(self.now_ms))
+        self.now_ms = end_ms
+
+    def owned_by(self, member_id: str) -> Assignment:
+        """Return what the coordinator has given a member."""
+        return self.group.state.members[member_id].assigned
+
+    def load(self) -> ConsumerGroup:
+        """Return the group as another coordinator finds it in the log."""
+        loaded = ConsumerGroup("g", self.settings)
+        newest = {record.key: record.value for record in self.log}
+        for key, value in sorted(newest.items()):
+            decoded = decode(GroupRecord(key, value))
+            assert decoded is not None
+            if value is not None:
+                loaded.replay(*decoded)
+        return loaded
+
+
+def join_request(
+    member_id: str,
+    *names: str,
+    regex: str | None = None,
+    instance_id: str | None = None,
+    assignor: str | None = None,
+) -> pb.ConsumerGroupHeartbeatRequest:
+    """Return the heartbeat with which a member joins."""
+    return pb.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        member_epoch=0,
+        group_instance_id=instance_id,
+        rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        subscribed_topic_names=pb.SubscribedTopicNames(names=names),
+        subscribed_topic_regex=regex,
+        server_assignor=assignor,
+        topic_partitions=pb.MemberTopics(),
+    )
+
+
+class GroupClient:
+    """A member as a consumer is one: it gives up what it is no longer to own, and only then takes what is new.
+
+    ``holds`` is what the application may be working on.
+    """
+
+    def __init__(
+        self, member_id: str, names: Iterable[str], regex: str | None = None, instance_id: str | None = None
+    ) -> None:
+        self.member_id = member_id
+        self.names = sorted(names)
+        self.regex = regex
+        self.instance_id = instance_id
+        self.epoch = 0
+        self.assignment: Assignment = frozenset()
+        self.holds: Assignment = frozenset()
+        self._says_all = True
+
+    def subscribe(self, names: Iterable[str], regex: str | None) -> None:
+        """Change the subscription."""
+        self.names = sorted(names)
+        self.regex = regex
+        self._says_all = True
+
+    def finish_revocation(self) -> None:
+        """The application is done with what it has to give up."""
+        self.holds = self.assignment
+
+    def request(self) -> pb.ConsumerGroupHeartbeatRequest:
+        """Return the next heartbeat."""
+        request = pb.ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=self.member_id, member_epoch=self.epoch, group_instance_id=self.instance_id
+        )
+        request.topic_partitions.CopyFrom(owned_topics(self.holds))
+        if self._says_all:
+            request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
+            request.subscribed_topic_names.CopyFrom(pb.SubscribedTopicNames(names=self.names))
+            request.subscribed_topic_regex = self.regex or ""
+        return request
+
+    def receive(self, response: pb.ConsumerGroupHeartbeatResponse) -> None:
+        """Take an answer over."""
+        self.epoch = response.member_epoch
+        self._says_all = False
+        if response.HasField("assignment"):
+            self.assignment = partitions_in(response.assignment)
+        if self.holds <= self.assignment:
+            self.holds = self.assignment
+
+    def miss(self) -> None:
+        """The answer was lost: the next heartbeat says all."""
+        self._says_all = True
+
+    def lose_all(self) -> None:
+        """The coordinator has fenced the member: it drops everything and joins again."""
+        self.epoch = 0
+        self.assignment = self.holds = frozenset()
+        self._says_all = True

@@ -1,0 +1,265 @@
+"""A shard of groups with a log in memory: what a test says is written, committed or failed, is."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.events import (
+    ClientIdentity,
+    Event,
+    GroupRequest,
+    RecordsCommitted,
+    RecordsWritten,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    TimePassed,
+    TopicInfo,
+    TopicsChanged,
+    WriteFailed,
+    WriteRecords,
+)
+from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.records import Key, Value, decode
+from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.shard import GroupShard
+
+CLIENT = ClientIdentity("client", "/127.0.0.1")
+START_MS = 1_000_000
+
+
+class ShardHarness:
+    """Commits at once unless ``holds_commits``; ``fails_writes`` refuses what is to be written.
+
+    The time of day is ``now_ms`` and ``clock_error_ms``.
+    """
+
+    def __init__(self, settings: GroupSettings | None = None, store: MemoryGroupStore | None = None) -> None:
+        self.settings = settings or GroupSettings()
+        self.store = store or MemoryGroupStore()
+        self.now_ms = START_MS
+        self.clock_error_ms = 0
+        self.responses: dict[int, Any] = {}
+        self.log: list[tuple[Key, Value | None]] = []
+        self.uncommitted: deque[WriteRecords] = deque()
+        self.unsure: list[WriteRecords] = []
+        self.holds_commits = False
+        self.fails_writes: ErrorCode | None = None
+        self.topics: dict[str, TopicInfo] = {}
+        self._next_call = 0
+        self._next_member = 0
+        self._next_topic_id = 0
+        self.reload()
+
+    def reload(self, unsure: int = 0, kept: int = 0) -> None:
+        """Let another node take over: what is not committed is lost, and all calls.
+
+        So many of the writes of which nothing is known are committed all the same, and ``kept`` of those that were
+        only written: the new leader has them.
+        """
+        for write in (*self.unsure[:unsure], *list(self.uncommitted)[:kept]):
+            self.store.apply(write.records)
+        self.unsure.clear()
+        self.uncommitted.clear()
+        self.shard = GroupShard(self.settings, self.store, self._new_member_id, self.now_ms)
+        self.pass_time(0)
+
+    def send(self, request: GroupRequest, client: ClientIdentity = CLIENT) -> int:
+        """Return the id of a call."""
+        self._next_call += 1
+        self.step(RequestReceived(self._next_call, request, client))
+        return self._next_call
+
+    def call(self, request: GroupRequest, client: ClientIdentity = CLIENT) -> Any:
+        """Return the answer of a call that is answered at once."""
+        return self.responses[self.send(request, client)]
+
+    def abandon(self, call_id: int) -> None:
+        self.step(RequestAbandoned(call_id))
+
+    def set_topics(self, **partitions: int) -> None:
+        """There are topics with so many partitions; one that was not there has a new id."""
+        topics = {}
+        for name, count in partitions.items():
+            known = self.topics.get(name)
+            self._next_topic_id += known is None
+            topic_id = known.topic_id if known else self._next_topic_id.to_bytes(16, "big")
+            topics[name] = TopicInfo(topic_id, name, count)
+        self.topics = topics
+        self.step(TopicsChanged(topics))
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass, with every deadline in it."""
+        end_ms = self.now_ms + ms
+        while (next_ms := self.shard.next_deadline_ms) <= end_ms:
+            self.now_ms = max(self.now_ms, next_ms)
+            self.step(TimePassed())
+        self.now_ms = end_ms
+
+    def commit(self, count: int | None = None) -> None:
+        """Commit what was written, the oldest first."""
+        for _ in range(len(self.uncommitted) if count is None else count):
+            # What lies before in the log is committed with it.
+            for unsure in self.unsure:
+                self.store.apply(unsure.records)
+                self.step(RecordsCommitted(unsure.write_id))
+            self.unsure.clear()
+            write = self.uncommitted.popleft()
+            self.store.apply(write.records)
+            self.step(RecordsCommitted(write.write_id))
+
+    def fail_written(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Say of all that was written that it may never be committed."""
+        while self.uncommitted:
+            write = self.uncommitted.popleft()
+            self.unsure.append(write)
+            self.step(WriteFailed(write.write_id, error_for(code)))
+
+    def step(self, event: Event) -> None:
+        for command in self.shard.step(event, self.now_ms, self.now_ms + self.clock_error_ms):
+            if isinstance(command, Respond):
+                assert command.call_id not in self.responses, "answered twice"
+                self.responses[command.call_id] = command.response
+            else:
+                self._write(command)
+        self.shard.check_invariants()
+
+    def _write(self, write: WriteRecords) -> None:
+        assert write.records
+        if self.fails_writes is not None:
+            self.step(WriteFailed(write.write_id, error_for(self.fails_writes)))
+            return
+        self.log.extend(_decoded(write))
+        self.uncommitted.append(write)
+        self.step(RecordsWritten(write.write_id))
+        if not self.holds_commits:
+            self.commit()
+
+    def _new_member_id(self, prefix: str) -> str:
+        self._next_member += 1
+        return f"{prefix}-{self._next_member}"
+
+
+def _decoded(write: WriteRecords) -> Iterable[tuple[Key, Value | None]]:
+    for record in write.records:
+        decoded = decode(record)
+        assert decoded is not None
+        yield decoded
+
+
+def join_request(
+    member_id: str = "",
+    *,
+    group: str = "g",
+    instance: str | None = None,
+    protocols: Iterable[tuple[str, bytes]] = (("range", b""),),
+    protocol_type: str = "consumer",
+    session_timeout_ms: int = 10_000,
+    rebalance_timeout_ms: int = 60_000,
+) -> pb.JoinGroupRequest:
+    return pb.JoinGroupRequest(
+        group_id=group,
+        member_id=member_id,
+        group_instance_id=instance,
+        protocol_type=protocol_type,
+        protocols=[pb.GroupProtocol(name=name, metadata=metadata) for name, metadata in protocols],
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+    )
+
+
+def sync_request(
+    member_id: str,
+    generation: int,
+    assignments: dict[str, bytes] | None = None,
+    *,
+    group: str = "g",
+    instance: str | None = None,
+    protocol: str = "range",
+) -> pb.SyncGroupRequest:
+    return pb.SyncGroupRequest(
+        group_id=group,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=instance,
+        protocol_type="consumer",
+        protocol_name=protocol,
+        assignments=[pb.MemberAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()],
+    )
+
+
+def heartbeat_request(
+    member_id: str, generation: int, *, group: str = "g", instance: str | None = None
+) -> pb.HeartbeatRequest:
+    return pb.HeartbeatRequest(
+        group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
+    )
+
+
+def leave_request(*members: str, group: str = "g") -> pb.LeaveGroupRequest:
+    return pb.LeaveGroupRequest(group_id=group, members=[pb.LeavingMember(member_id=m) for m in members])
+
+
+def commit_request(
+    offsets: dict[tuple[str, int], int],
+    *,
+    group: str = "g",
+    member_id: str = "",
+    generation: int = -1,
+    instance: str | None = None,
+    metadata: str = "",
+) -> pb.OffsetCommitRequest:
+    request = pb.OffsetCommitRequest(
+        group_id=group,
+        member_id=member_id,
+        generation_id_or_member_epoch=generation,
+        group_instance_id=instance,
+    )
+    for (topic, partition), offset in offsets.items():
+        named = next((t for t in request.topics if t.name == topic), None) or request.topics.add(name=topic)
+        named.partitions.add(index=partition, committed_offset=offset, committed_metadata=metadata)
+    return request
+
+
+def fetched_offsets(harness: ShardHarness, group: str = "g") -> dict[tuple[str, int], int]:
+    """Return all committed offsets of a group."""
+    response = harness.call(pb.OffsetFetchGroup(group_id=group, all_topics=True))
+    assert not response.HasField("error")
+    return {(t.name, p.index): p.committed_offset for t in response.topics for p in t.partitions}
+
+
+def join_new(harness: ShardHarness, **options: Any) -> tuple[str, int]:
+    """Return the member id of a dynamic member, and the call of its join with that id."""
+    first = harness.call(join_request(**options))
+    assert first.error.code == ErrorCode.MEMBER_ID_REQUIRED.code
+    return first.member_id, harness.send(join_request(first.member_id, **options))
+
+
+def stable_group(harness: ShardHarness, members: int = 1) -> tuple[int, list[str]]:
+    """Return the generation and the members, the leader first, each with its id for an assignment."""
+    joins = [join_new(harness) for _ in range(members)]
+    harness.pass_time(harness.settings.group_initial_rebalance_delay_ms * (members + 1))
+    answers = [harness.responses[call] for _, call in joins]
+    leader, generation = answers[0].leader, answers[0].generation_id
+    ids = sorted((member_id for member_id, _ in joins), key=lambda member_id: member_id != leader)
+    for member_id in ids[1:]:
+        harness.send(sync_request(member_id, generation))
+    harness.call(sync_request(leader, generation, {m: m.encode() for m in ids}))
+    return generation, ids
+
+
+def code_of(response: Any) -> ErrorCode:
+    """Return the error of a response, or of the one item in it; there must be one."""
+    assert response.HasField("error"), response
+    return ErrorCode.of(response.error.code)
+
+
+def subscription(*topics: str) -> bytes:
+    """Return a consumer's metadata in version 0."""
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
