@@ -18,7 +18,7 @@ COPY node node
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && test "$(find client quorum node -name '*.pyx' | wc -l)" = "$(find client quorum node -name '*.so' | wc -l)"
 RUN python -m venv /opt/tidelog \
-    && /opt/tidelog/bin/pip install --constraint constraints.txt --only-binary :all: "$(echo /wheels/*.whl)[node,quorum]" \
+    && /opt/tidelog/bin/pip install --constraint constraints.txt --only-binary :all: "$(echo /wheels/*.whl)[cli,node,quorum]" \
     && /opt/tidelog/bin/pip check \
     && /opt/tidelog/bin/pip uninstall --yes pip
 

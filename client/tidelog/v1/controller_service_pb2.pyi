@@ -136,20 +136,28 @@ class BrokerHeartbeatResponse(_message.Message):
     IS_CAUGHT_UP_FIELD_NUMBER: _builtins.int
     IS_FENCED_FIELD_NUMBER: _builtins.int
     SHOULD_SHUT_DOWN_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     is_caught_up: _builtins.bool
     is_fenced: _builtins.bool
     should_shut_down: _builtins.bool
     """The broker leads nothing any more and may stop."""
+    session_timeout_ms: _builtins.int
+    """For so long after it sent the heartbeat the broker is not fenced; 0 when the controller does not say."""
+    metadata_offset: _builtins.int
+    """Where the metadata ended when the heartbeat was handled: whatever befell the broker before is below that."""
     def __init__(
         self,
         *,
         is_caught_up: _builtins.bool = ...,
         is_fenced: _builtins.bool = ...,
         should_shut_down: _builtins.bool = ...,
+        session_timeout_ms: _builtins.int = ...,
+        metadata_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_caught_up", b"is_caught_up", "is_fenced", b"is_fenced", "should_shut_down", b"should_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_caught_up", b"is_caught_up", "is_fenced", b"is_fenced", "metadata_offset", b"metadata_offset", "session_timeout_ms", b"session_timeout_ms", "should_shut_down", b"should_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,6 +15,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, leader_hint
 from tidelog_node.log import AppendInfo
 from tidelog_node.partitions import Partition, found_all
+from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 _ACKS_ALL = frozenset[int]((pb.ACKS_UNSPECIFIED, pb.ACKS_ALL))
 _KNOWN_ACKS = _ACKS_ALL | {pb.ACKS_NONE, pb.ACKS_LEADER}
@@ -73,6 +74,9 @@ class PendingProduce:
     def _append_one(self, acks: int, topic: str, item: pb.ProducePartition, result: pb.ProducePartitionResult) -> None:
         if acks not in _KNOWN_ACKS:
             raise error_for(ErrorCode.INVALID_REQUIRED_ACKS, f"acks has the unknown value {acks}")
+        if topic in INTERNAL_TOPICS:
+            # As Kafka's ReplicaManager: only coordinators write to them.
+            raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no client writes to the internal topic {topic}")
         partition = self._context.partition(topic, item.index)
         info = partition.append(item.records, needs_all_replicas=acks in _ACKS_ALL)
         _fill(result, partition, info)

@@ -35,6 +35,12 @@ class MetadataCache:
         broker = self._brokers.get(broker_id)
         return None if broker is None else str(broker.endpoint)
 
+    async def next_image(self, seen: MetadataImage) -> MetadataImage:
+        """Return the newest image as soon as it is another one than ``seen``; those between are passed over."""
+        while self.image is seen:
+            await self._changed.wait()
+        return self.image
+
     async def wait_until(self, condition: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
         """Wait until the image fulfils a condition; returns whether it did in time."""
         with contextlib.suppress(TimeoutError):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.config import any_of, at_least, between, not_empty, one_of, setting
-from tidelog.config.broker import DynamicBrokerConfig
 from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
+from tidelog_node.server.group_config import GroupCoordinatorConfig
 
 _SECOND_MS = 1_000
 _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig(DynamicBrokerConfig):
+class NodeConfig(GroupCoordinatorConfig):
     """What ``tidelog-node`` reads from its properties file, what can change while it runs included.
 
     Raises:
@@ -132,8 +132,9 @@ class NodeConfig(DynamicBrokerConfig):
             raise ValueError(f"advertised.listeners must name an address that others can reach, not {host}:{port}")
         if self.advertised_listeners is not None and port == 0:
             raise ValueError(f"advertised.listeners {self.advertised_listeners} has port 0")
+        self.group_settings()
         # Not super(): the class with slots is another than the one that the compiler sees.
-        DynamicBrokerConfig.__post_init__(self)
+        GroupCoordinatorConfig.__post_init__(self)
 
     @property
     def voters(self) -> dict[int, tuple[str, int]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import uuid
 from collections.abc import Callable, Sequence
 
@@ -19,6 +20,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.partitions import Clock, SystemClock
 from tidelog_node.server.controller_client import ControllerClient, is_transient
 from tidelog_quorum.metadata import SUPPORTED_FEATURES
 
@@ -54,6 +56,7 @@ class BrokerLifecycle:
         controller: ControllerClient,
         reported_offset: Callable[[], int],
         offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
+        clock: Clock | None = None,
     ) -> None:
         self.broker_epoch = BrokerEpoch(-1)
         self.incarnation_id = uuid.uuid4().bytes
@@ -78,6 +81,9 @@ class BrokerLifecycle:
         self._controller = controller
         self._reported_offset = reported_offset
         self._offline_log_dirs = offline_log_dirs
+        self._clock = clock or SystemClock()
+        self._session_end_ms: float = -math.inf
+        self._session_offset: float = math.inf
         self._on_registered: Callable[[], None] = _do_nothing
         self._wants_shut_down = False
         self._may_stop = asyncio.Event()
@@ -98,6 +104,16 @@ class BrokerLifecycle:
                 async with asyncio.timeout(pause_s):
                     await self._hurry.wait()
             self._hurry.clear()
+
+    @property
+    def has_session(self) -> bool:
+        """Whether no controller can have fenced this node without its knowing, so that it leads what it thinks it does.
+
+        It is reckoned from when a heartbeat was sent: the session at the controller began later. A process that was
+        stopped for a while knows by this that it may have been replaced, before anybody tells it. When a new session
+        begins it has to learn first what befell it in between.
+        """
+        return self._clock.monotonic_ms() < self._session_end_ms and self._reported_offset() >= self._session_offset
 
     def hurry(self) -> None:
         """Send the next heartbeat at once: there is something that the controller waits for."""
@@ -122,6 +138,7 @@ class BrokerLifecycle:
 
     async def _register(self) -> None:
         was_refused = False
+        self._session_end_ms = -math.inf
         while True:
             try:
                 response = await self._controller.register_broker(self._registration, _CALL_TIMEOUT_S)
@@ -149,6 +166,7 @@ class BrokerLifecycle:
             want_shut_down=self._wants_shut_down,
             offline_log_dirs=self._offline_log_dirs(),
         )
+        sent_ms = self._clock.monotonic_ms()
         try:
             response = await self._controller.broker_heartbeat(request, _CALL_TIMEOUT_S, self._attempt_s)
         except TidelogError as error:
@@ -164,9 +182,19 @@ class BrokerLifecycle:
         if response.is_fenced != self.is_fenced:
             logger.info("The controller has %s this node", "fenced" if response.is_fenced else "unfenced")
         self.is_fenced = response.is_fenced
+        self._prolong_session(response, sent_ms)
         if response.should_shut_down and self._wants_shut_down:
             self._may_stop.set()
         return self._pause_s()
+
+    def _prolong_session(self, response: pb.BrokerHeartbeatResponse, sent_ms: int) -> None:
+        if response.is_fenced:
+            self._session_end_ms = -math.inf
+            return
+        if self._clock.monotonic_ms() >= self._session_end_ms:
+            self._session_offset = response.metadata_offset
+        # A controller that does not say how long a session is leaves it open.
+        self._session_end_ms = sent_ms + (response.session_timeout_ms or math.inf)
 
     def _stop_without_handover(self, error: TidelogError) -> None:
         if not self._may_stop.is_set():

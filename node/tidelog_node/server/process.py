@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import uuid
 from collections.abc import Coroutine
 
 import grpc.aio
@@ -23,6 +24,10 @@ from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.transport import server_options
 from tidelog.transport.binding import bind_port
 from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
+from tidelog.v1.group_service_pb2_grpc import add_GroupServiceServicer_to_server
+from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.groups.shard import GroupShard
+from tidelog_node.groups.store import GroupStore
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.response_budget import ResponseBudget
@@ -55,6 +60,7 @@ from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
+from tidelog_node.server.group_service import GroupService
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_node.server.listener import AdminService, LogService, add_log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
@@ -116,7 +122,7 @@ class Node:
         self._broker_id = BrokerId(config.node_id)
         self._controller = ControllerClient(config.voters, config.bootstrap)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
-        self._topic_creation = TopicCreation(self._controller)
+        self._topic_creation = TopicCreation(self._controller, [config.offsets_topic.creatable()])
         self._cleaner = CleanerJob(config, self._clean_logs)
         self._cache = MetadataCache()
         self._transport = GrpcReplicaTransport()
@@ -136,6 +142,7 @@ class Node:
             self._controller,
             self._reported_offset,
             lambda: directories.offline_ids,
+            self._clock,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -170,6 +177,17 @@ class Node:
             self._controller.set_voters,
             self._settings.follow,
             self._config.bootstrap,
+        )
+        self._groups = GroupCoordinator(
+            self._registry,
+            self._cache,
+            self._topic_creation,
+            lambda: [directory.path for directory in self._directories.online],
+            self._new_group_shard,
+            self._clock,
+            self._config.offsets_topic.compression,
+            self._config.offsets_commit_timeout_ms,
+            lambda: self._lifecycle.has_session,
         )
         self._settings.subscribe(self._change_settings)
         try:
@@ -236,6 +254,7 @@ class Node:
             "deleted-replicas": self._registry.condemned.run(),
             "producer-ids": self._producer_ids.run(),
             "topic-creation": self._topic_creation.run(),
+            "group-coordinator": self._groups.run(),
         }
         if config.log_cleaner_enable:
             jobs["log-cleaner"] = self._cleaner.run()
@@ -263,6 +282,7 @@ class Node:
         budget = ByteBudget(self._config.queued_max_request_bytes)
         add_log_service(LogService(context, budget), self._server)
         add_AdminServiceServicer_to_server(AdminService(context), self._server)
+        add_GroupServiceServicer_to_server(GroupService(self._groups), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
@@ -300,6 +320,11 @@ class Node:
 
     def _clean_logs(self, settings: CleanerSettings) -> Coroutine[None, None, None]:
         return clean_logs(self._registry, self._directories, settings, self._clock)
+
+    def _new_group_shard(self, store: GroupStore) -> GroupShard:
+        """Return the coordinator of a shard's groups; member ids are as Kafka's."""
+        settings = self._config.group_settings()
+        return GroupShard(settings, store, lambda prefix: f"{prefix}-{uuid.uuid4()}", self._clock.monotonic_ms())
 
     def _reported_offset(self) -> int:
         return self._follower.applied_offset if self._is_serving else _NOT_CAUGHT_UP

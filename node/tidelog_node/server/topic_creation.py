@@ -1,7 +1,8 @@
 """Creates topics that clients ask for (``auto.create.topics.enable``); who asked, asks again until one is there.
 
-The controller decides how many partitions and replicas they get. Names that come while a request is under way go
-into the next one, each once.
+The controller decides how many partitions and replicas they get, but for internal topics, which are created as this
+node's own settings say (Kafka's AutoTopicCreationManager). Names that come while a request is under way go into the
+next one, each once.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ _THERE_ALREADY = ErrorCode.TOPIC_ALREADY_EXISTS.code
 
 
 class TopicCreation:
-    """One per node; ``run`` is its task. All on the event loop."""
+    """One per node; ``run`` is its task. All on the event loop. ``internal`` topics are not created like others."""
 
-    def __init__(self, controller: AdminController) -> None:
+    def __init__(self, controller: AdminController, internal: Iterable[pb.CreatableTopic] = ()) -> None:
         self._controller = controller
+        self._internal = {topic.name: topic for topic in internal}
         self._waiting: set[str] = set()
         self._under_way: set[str] = set()
         self._has_work = asyncio.Event()
@@ -54,7 +56,7 @@ class TopicCreation:
                 self._under_way = set()
 
     async def _create(self, names: list[str]) -> None:
-        topics = [pb.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names]
+        topics = [self._internal.get(name) or _like_the_others(name) for name in names]
         request = pb.CreateTopicsRequest(
             topics=topics, timeout_ms=int(_TIMEOUT_S * 1000), request_id=os.urandom(REQUEST_ID_SIZE)
         )
@@ -64,3 +66,7 @@ class TopicCreation:
                 logger.info("Topic %s was created for a client that asked for it", result.name)
             elif result.error.code != _THERE_ALREADY:
                 logger.warning("Topic %s could not be created for a client: %s", result.name, result.error.message)
+
+
+def _like_the_others(name: str) -> pb.CreatableTopic:
+    return pb.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)

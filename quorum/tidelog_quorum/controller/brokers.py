@@ -59,6 +59,8 @@ def heartbeat(
         is_caught_up=is_caught_up,
         is_fenced=following in (_Next.FENCED, _Next.SHUT_DOWN),
         should_shut_down=following is _Next.SHUT_DOWN,
+        session_timeout_ms=sessions.timeout_ms,
+        metadata_offset=image.offset,
     )
     return Result(records, response)
 

@@ -27,7 +27,7 @@ class BrokerSessions:
     """Created by a controller; every method is called by its handlers with the time of the request."""
 
     def __init__(self, session_timeout_ms: int) -> None:
-        self._timeout_ms = session_timeout_ms
+        self.timeout_ms = session_timeout_ms
         self._sessions: dict[BrokerId, _Session] = {}
         self._first_offset = 0
 
@@ -72,7 +72,7 @@ class BrokerSessions:
         session = self._sessions.get(broker.broker_id)
         if session is None or session.broker_epoch != broker.broker_epoch:
             return False
-        return now_ms - session.last_contact_ms < self._timeout_ms
+        return now_ms - session.last_contact_ms < self.timeout_ms
 
     def is_caught_up(self, broker_id: BrokerId) -> bool:
         """Return whether a broker, of which there was a heartbeat, has applied the metadata with its registration."""

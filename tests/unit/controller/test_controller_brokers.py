@@ -107,6 +107,18 @@ def test_heartbeat_of_an_unfenced_broker_writes_nothing(driver: Any) -> None:
     assert driver.image.offset == offset
 
 
+def test_heartbeat_says_how_long_a_session_is_and_what_came_before_it(driver: Any) -> None:
+    driver.up(1, 2)
+    driver.create(assignments=[[1, 2]])
+    driver.now_ms += 9_000
+    driver.heartbeat(2)
+    driver.expire()
+    fenced_at = driver.image.offset
+    assert driver.image.brokers[1].fenced
+    answer = driver.heartbeat(1)
+    assert (answer.is_fenced, answer.session_timeout_ms, answer.metadata_offset) == (False, 9_000, fenced_at)
+
+
 @pytest.mark.parametrize("epoch", [1, 99])
 def test_heartbeat_is_refused_with_another_broker_epoch(driver: Any, epoch: int) -> None:
     driver.up(1)

@@ -90,6 +90,7 @@ def _requirements(repository: Path) -> list[Requirement]:
     extras = pyproject["project"]["optional-dependencies"]
     todo = [
         *pyproject["project"]["dependencies"],
+        *extras["cli"],
         *extras["node"],
         *extras["quorum"],
         *pyproject["build-system"]["requires"],

@@ -22,6 +22,8 @@ class FakeController:
         self.epoch = 10
         self.known_epoch = None
         self.leads_something = False
+        self.session_timeout_ms = 2_000
+        self.metadata_offset = 0
 
     async def register_broker(self, request, timeout_s):
         await asyncio.sleep(0)
@@ -40,7 +42,12 @@ class FakeController:
             raise error_for(ErrorCode.STALE_BROKER_EPOCH, "there is no such registration")
         is_caught_up = request.current_metadata_offset >= request.broker_epoch
         should_shut_down = request.want_shut_down and not self.leads_something
-        return pb.BrokerHeartbeatResponse(is_fenced=not is_caught_up, should_shut_down=should_shut_down)
+        return pb.BrokerHeartbeatResponse(
+            is_fenced=not is_caught_up,
+            should_shut_down=should_shut_down,
+            session_timeout_ms=self.session_timeout_ms,
+            metadata_offset=self.metadata_offset,
+        )
 
     def _fail(self, call):
         if self.errors[call]:
@@ -55,6 +62,7 @@ class FakeController:
 class Running:
     def __init__(self, controller, tasks, heartbeat_ms):
         self.offset = 0
+        self.now_ms = 1_000
         self.epochs_told = []
         self.offline = []
         self.lifecycle = BrokerLifecycle(
@@ -68,8 +76,15 @@ class Running:
             controller,
             lambda: self.offset,
             lambda: self.offline,
+            self,
         )
         self.task = tasks.create_task(self.lifecycle.run(self.on_registered), name="lifecycle")
+
+    def monotonic_ms(self):
+        return self.now_ms
+
+    def wall_ms(self):
+        return self.now_ms
 
     def on_registered(self):
         self.epochs_told.append(self.lifecycle.broker_epoch)
@@ -259,5 +274,67 @@ def test_heartbeat_waits_for_a_silent_controller_no_longer_than_for_a_few_heartb
             node.offset = 1_000
             await until(lambda: controller.attempts_s)
         assert controller.attempts_s[0] == pytest.approx(attempt_s)
+
+    asyncio.run(run())
+
+
+def test_node_knows_that_its_session_may_be_over_before_anybody_tells_it(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            assert not node.lifecycle.has_session
+            await wait_for(lambda: controller.heartbeats)
+            assert not node.lifecycle.has_session, "it is fenced"
+            node.offset = 20
+            await wait_for(lambda: not node.lifecycle.is_fenced)
+            assert node.lifecycle.has_session
+            node.now_ms += controller.session_timeout_ms
+            assert not node.lifecycle.has_session
+            await wait_for(lambda: node.lifecycle.has_session)
+            controller.errors["heartbeat"] = [ErrorCode.NETWORK_EXCEPTION]
+            sent = len(controller.heartbeats)
+            await wait_for(lambda: len(controller.heartbeats) > sent + 1)
+            assert node.lifecycle.has_session, "a heartbeat that failed does not end it"
+            node.now_ms += controller.session_timeout_ms
+            assert not node.lifecycle.has_session
+
+    asyncio.run(run())
+
+
+def test_node_that_begins_a_new_session_learns_first_what_befell_it_before(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            node.offset = 20
+            await wait_for(lambda: node.lifecycle.has_session)
+            controller.metadata_offset = 25
+            sent = len(controller.heartbeats)
+            await wait_for(lambda: len(controller.heartbeats) > sent + 1)
+            assert node.lifecycle.has_session, "it cannot have been fenced"
+            node.now_ms += controller.session_timeout_ms
+            sent = len(controller.heartbeats)
+            await wait_for(lambda: len(controller.heartbeats) > sent + 1)
+            assert not node.lifecycle.has_session, "it may have been"
+            node.offset = 25
+            assert node.lifecycle.has_session
+
+    asyncio.run(run())
+
+
+def test_session_is_reckoned_from_when_the_heartbeat_was_sent(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller) as node:
+            node.offset = 20
+            await wait_for(lambda: node.lifecycle.has_session)
+
+            async def slow(request, timeout_s, attempt_timeout_s):
+                node.now_ms += controller.session_timeout_ms
+                return await FakeController.broker_heartbeat(controller, request, timeout_s, attempt_timeout_s)
+
+            controller.broker_heartbeat = slow
+            sent = len(controller.heartbeats)
+            await wait_for(lambda: len(controller.heartbeats) > sent)
+            assert not node.lifecycle.has_session
 
     asyncio.run(run())

@@ -116,3 +116,27 @@ def test_get_metadata_has_only_named_topics_created_that_may_be(cluster_of):
             assert wanted == ["new"]
 
     asyncio.run(run())
+
+
+def test_internal_topics_are_created_as_the_node_says_and_others_as_the_controllers_do():
+    async def run():
+        requests = []
+
+        class Controller:
+            async def create_topics(self, request, timeout_s):
+                requests.append(request)
+                return admin_pb.CreateTopicsResponse()
+
+        internal = admin_pb.CreatableTopic(name="__consumer_offsets", num_partitions=50, replication_factor=3)
+        creation = TopicCreation(Controller(), [internal])
+        task = asyncio.create_task(creation.run(), name="topic-creation")
+        creation.want(["t", "__consumer_offsets"])
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert list(requests[0].topics) == [
+            internal,
+            admin_pb.CreatableTopic(name="t", num_partitions=-1, replication_factor=-1),
+        ]
+
+    asyncio.run(run())

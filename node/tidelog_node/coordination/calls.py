@@ -1,0 +1,76 @@
+"""The calls that wait for the answers of one shard, and the bound on those of all shards together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.groups.events import GroupResponse
+
+_CALL_BYTES = 4 * 1024
+"""What a call takes beside its request: messages, tasks, futures."""
+
+
+class CallBounds:
+    """How many calls wait on a node, and how many bytes their requests have; beyond that calls are refused."""
+
+    def __init__(self, max_calls: int, max_bytes: int) -> None:
+        self._max_calls = max_calls
+        self._max_bytes = max_bytes
+        self.calls = 0
+        self.bytes = 0
+
+    @contextlib.contextmanager
+    def taking(self, request_bytes: int) -> Iterator[None]:
+        """Count a call while it is under way.
+
+        Raises:
+            TidelogError: COORDINATOR_NOT_AVAILABLE: there are too many; clients wait a little and ask again.
+        """
+        size = _CALL_BYTES + request_bytes
+        if self.calls and (self.calls >= self._max_calls or self.bytes + size > self._max_bytes):
+            text = f"{self.calls} calls of {self.bytes} bytes wait for the groups of this node already, one of {size}"
+            limits = f"{self._max_calls} calls and {self._max_bytes} bytes may"
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{text} bytes is refused: {limits}")
+        self.calls += 1
+        self.bytes += size
+        try:
+            yield
+        finally:
+            self.calls -= 1
+            self.bytes -= size
+
+
+class WaitingCalls:
+    """The calls of one shard by id, each with the future of its answer."""
+
+    def __init__(self) -> None:
+        self._futures: dict[int, asyncio.Future[GroupResponse]] = {}
+        self._ids = itertools.count()
+
+    def add(self) -> tuple[int, asyncio.Future[GroupResponse]]:
+        """Return a new id, and what ends with the answer."""
+        call_id = next(self._ids)
+        future: asyncio.Future[GroupResponse] = asyncio.get_running_loop().create_future()
+        self._futures[call_id] = future
+        return call_id, future
+
+    def answer(self, call_id: int, response: GroupResponse) -> None:
+        """Answer a call, unless nobody waits for it any more."""
+        future = self._futures.pop(call_id, None)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    def abandon(self, call_id: int) -> bool:
+        """Wait for an answer no more; returns whether there was none yet."""
+        return self._futures.pop(call_id, None) is not None
+
+    def fail_all(self, error: TidelogError) -> None:
+        """Answer all calls with an error."""
+        futures, self._futures = self._futures, {}
+        for future in futures.values():
+            if not future.done():
+                future.set_exception(error)

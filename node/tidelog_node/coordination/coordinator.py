@@ -1,0 +1,234 @@
+"""The group coordinator of a node: a shard of groups for each partition of __consumer_offsets that this node leads.
+
+Which those are the partitions themselves say: with each metadata image, and when a call comes, the drivers are brought
+in line with them. A driver ends by itself when its leadership does, so calls never reach a shard that is not led here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerId
+from tidelog.v1 import common_pb2
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.coordination.calls import CallBounds
+from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for
+from tidelog_node.coordination.shard_driver import ShardCore, ShardDriver, ShardEnvironment
+from tidelog_node.coordination.topics import GroupTopics
+from tidelog_node.coordination.view import GroupView, ViewFailedError
+from tidelog_node.coordination.views import GroupViews
+from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse, TopicInfo
+from tidelog_node.groups.store import GroupStore
+from tidelog_node.groups.wire import MAX_STRING_BYTES
+from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry
+from tidelog_quorum.metadata.image import TopicImage
+
+MAX_CALLS = 100_000
+MAX_CALL_BYTES = 128 * 1024**2
+_TOPICS_INTERVAL_S = 0.1
+"""Images come often; groups need not hear of each."""
+
+
+class TopicCreator(Protocol):
+    """Who creates topics."""
+
+    def want(self, names: Iterable[str]) -> None:
+        """Have topics created in the background."""
+        ...
+
+
+class GroupCoordinator:
+    """One per node, on its event loop; ``run`` is its task. ``log_directories`` are the paths of those online.
+
+    ``has_session`` says whether no controller can have given this node's leaderships to others yet.
+    """
+
+    def __init__(
+        self,
+        partitions: PartitionRegistry,
+        metadata: MetadataCache,
+        topic_creator: TopicCreator,
+        log_directories: Callable[[], list[Path]],
+        new_core: Callable[[GroupStore], ShardCore],
+        clock: Clock,
+        compression: str = "none",
+        commit_timeout_ms: int = 5_000,
+        has_session: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._partitions = partitions
+        self._metadata = metadata
+        self._topic_creator = topic_creator
+        self._topics = GroupTopics()
+        self._views = GroupViews(log_directories)
+        self._environment = ShardEnvironment(
+            self._views,
+            clock,
+            new_core,
+            self._newest_topics,
+            self._is_held,
+            compression,
+            commit_timeout_ms,
+            has_session,
+        )
+        self._bounds = CallBounds(MAX_CALLS, MAX_CALL_BYTES)
+        self._drivers: dict[int, ShardDriver] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Coordinate until cancelled; what waits then is answered NOT_COORDINATOR."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                tasks.create_task(self._tell_topics(), name="group-topics")
+                tasks.create_task(self._forget_lost_shards(), name="group-view-upkeep")
+                try:
+                    await self._follow_leaderships()
+                finally:
+                    self._tasks = None
+        finally:
+            await self._views.close()
+
+    def coordinator_of(self, group_id: str) -> pb.Coordinator:
+        """Return who coordinates a group (FindCoordinator); has __consumer_offsets created when it is not there."""
+        try:
+            if not group_id:
+                raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
+            _check_length(group_id)
+            broker_id, endpoint = self._leader_of(group_id)
+        except TidelogError as error:
+            message = common_pb2.Error(code=error.code.code, message=error.message)
+            return pb.Coordinator(group_id=group_id, error=message, node_id=-1)
+        return pb.Coordinator(group_id=group_id, node_id=broker_id, endpoint=endpoint)
+
+    def shard_of(self, group_id: str) -> int:
+        """Return the partition of __consumer_offsets that a group belongs to.
+
+        Raises:
+            TidelogError: NOT_COORDINATOR: the topic is not there; INVALID_GROUP_ID: no record has room for the id.
+        """
+        _check_length(group_id)
+        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise error_for(ErrorCode.NOT_COORDINATOR, f"there is no topic {OFFSETS_TOPIC}: ask who the coordinator is")
+        return partition_for(group_id, len(topic.partitions))
+
+    def shards(self) -> list[int]:
+        """Return the shards that this node leads, those included that are being loaded."""
+        self._follow_registry()
+        return sorted(index for index, driver in self._drivers.items() if driver.is_leading)
+
+    async def call(self, shard: int, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
+        """Return the answer of one shard.
+
+        Raises:
+            TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
+        if self._tasks is None:
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node's group coordinator does not run")
+        driver = self._driver(shard)
+        with self._bounds.taking(request.ByteSize()):
+            return await driver.call(request, client)
+
+    def _driver(self, index: int) -> ShardDriver:
+        driver = self._drivers.get(index)
+        if driver is None or not driver.is_leading:
+            self._follow_partition(index)
+            driver = self._drivers.get(index)
+        if driver is not None and driver.is_leading:
+            return driver
+        partition = self._partitions.get(OFFSETS_TOPIC, index)
+        if partition is not None and partition.state.leader is not None:
+            text = f"the groups of {partition} wait for the end of an earlier term of this node"
+            raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+        raise error_for(ErrorCode.NOT_COORDINATOR, f"this node does not lead {OFFSETS_TOPIC}-{index}")
+
+    async def _follow_leaderships(self) -> None:
+        image = self._metadata.image
+        while True:
+            self._follow_registry()
+            image = await self._metadata.next_image(image)
+
+    def _follow_registry(self) -> None:
+        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        for index in {*range(0 if topic is None else len(topic.partitions)), *self._drivers}:
+            self._follow_partition(index)
+
+    def _follow_partition(self, index: int) -> None:
+        """Have a driver for a partition that is led here; an earlier one must have ended first."""
+        driver = self._drivers.get(index)
+        if driver is not None:
+            if not driver.is_leading:
+                driver.wake(OFFSETS_TOPIC, index)
+            return
+        partition = self._partitions.get(OFFSETS_TOPIC, index)
+        leader = None if partition is None else partition.state.leader
+        if partition is None or leader is None or self._tasks is None:
+            return
+        self._drivers[index] = driver = ShardDriver(partition, leader, self._environment)
+        task = self._tasks.create_task(driver.run(), name=f"groups-{index}")
+        task.add_done_callback(lambda _: self._ended(index))
+
+    def _ended(self, index: int) -> None:
+        del self._drivers[index]
+        self._follow_partition(index)
+
+    async def _tell_topics(self) -> None:
+        image = self._metadata.image
+        while True:
+            image = await self._metadata.next_image(image)
+            for driver in self._drivers.values():
+                driver.tell_topics()
+            await asyncio.sleep(_TOPICS_INTERVAL_S)
+
+    async def _forget_lost_shards(self) -> None:
+        """Take out of the view what is of partitions that this node has no replica of any more."""
+        image, known = self._metadata.image, None
+        while True:
+            image = await self._metadata.next_image(image)
+            topic = image.topics.get(OFFSETS_TOPIC)
+            if topic is known:
+                continue
+            known = topic
+            with contextlib.suppress(ViewFailedError):
+                # Who uses the view finds it broken as well, and has it replaced.
+                self._forget_all_but(topic, await self._views.current())
+
+    def _forget_all_but(self, topic: TopicImage | None, view: GroupView) -> None:
+        """No driver may begin meanwhile: it could find a position without the records before it."""
+        partitions = {} if topic is None else topic.partitions
+        ours = {index for index, partition in partitions.items() if self._partitions.broker_id in partition.replicas}
+        for name in view.shards():
+            is_ours = topic is not None and name.topic_id == topic.topic_id and name.partition in ours
+            if not is_ours and name.partition not in self._drivers:
+                view.shard(name).clear()
+
+    def _newest_topics(self) -> Mapping[str, TopicInfo]:
+        self._topics.follow(self._metadata.image)
+        return self._topics.current
+
+    def _is_held(self, partition: Partition) -> bool:
+        return self._partitions.get(partition.topic, partition.index) is partition
+
+    def _leader_of(self, group_id: str) -> tuple[BrokerId, common_pb2.Endpoint]:
+        image = self._metadata.image
+        topic = image.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            self._topic_creator.want([OFFSETS_TOPIC])
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is being created")
+        index = partition_for(group_id, len(topic.partitions))
+        leader = topic.partitions[index].leader
+        broker = image.brokers.get(leader)
+        if broker is None or broker.fenced:
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} has no leader now")
+        return leader, common_pb2.Endpoint(host=broker.endpoint.host, port=broker.endpoint.port)
+
+
+def _check_length(group_id: str) -> None:
+    if len(group_id) > MAX_STRING_BYTES:
+        text = f"a group's id has {len(group_id)} characters, at most {MAX_STRING_BYTES} are possible"
+        raise error_for(ErrorCode.INVALID_GROUP_ID, text)

@@ -1,0 +1,65 @@
+"""What of a shard's log is not in its view: where to go on, and the records of a part of the log."""
+
+from __future__ import annotations
+
+import bisect
+import logging
+from collections.abc import Iterator
+
+from tidelog.records import iter_headers, read_records
+from tidelog_node.coordination.view_layout import ViewPosition
+from tidelog_node.groups.events import GroupRecord
+from tidelog_node.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+_SHARE_OF_RETENTION = 2
+
+
+def offset_to_resume(log: PartitionLog, position: ViewPosition | None, end_offset: int, now_ms: int) -> int | None:
+    """Return from where a view is to be completed with the log up to ``end_offset``; None: it does not fit the log.
+
+    It fits when the log has the record that was applied last, in the same leader epoch (KIP-101): not after an unclean
+    election. A record that deletes a key stays ``delete.retention.ms`` in the log, so that whoever begins to read in
+    time sees it; a view that is older than half of that may have missed one, unless the log has nothing new for it.
+    """
+    if position is None or not log.log_start_offset <= position.offset <= end_offset:
+        return None
+    if position.offset > 0:
+        epoch, epoch_end = log.end_offset_for_epoch(position.leader_epoch)
+        if epoch != position.leader_epoch or epoch_end < position.offset:
+            return None
+    age_ms = abs(now_ms - position.written_ms)
+    if position.offset < end_offset and age_ms > log.config.delete_retention_ms // _SHARE_OF_RETENTION:
+        return None
+    return position.offset
+
+
+def epoch_before(log: PartitionLog, offset: int) -> int:
+    """Return the leader epoch in which the record before ``offset`` was written; -1 when nobody knows."""
+    entries = log.epoch_entries
+    found = bisect.bisect_left(entries, offset, key=lambda entry: entry.start_offset)
+    return entries[found - 1].epoch if found else -1
+
+
+def records_in(batches: bytes) -> tuple[list[GroupRecord], int, int]:
+    """Return the records of whole batches, the offset behind them and the last one's leader epoch.
+
+    Raises:
+        TidelogError: CORRUPT_MESSAGE.
+    """
+    records: list[GroupRecord] = []
+    next_offset = epoch = -1
+    for position, header in iter_headers(batches):
+        next_offset, epoch = header.next_offset, header.partition_leader_epoch
+        if not header.is_control:
+            records.extend(_of_batch(batches, position))
+    return records, next_offset, epoch
+
+
+def _of_batch(batches: bytes, position: int) -> Iterator[GroupRecord]:
+    for record in read_records(batches, position):
+        if record.key is None:
+            logger.warning("The record of __consumer_offsets at offset %d has no key", record.offset)
+        else:
+            yield GroupRecord(record.key, record.value)

@@ -1,0 +1,56 @@
+"""The topic of the groups: its name, which partition has a group, and how it is created."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.records import CODECS
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import common_pb2
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_INT32, _SIGN = 2**32, 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsTopicSettings:
+    """How __consumer_offsets is created (``offsets.topic.*``), and the codec of what is written to it."""
+
+    num_partitions: int
+    replication_factor: int
+    segment_bytes: int
+    compression_codec: int
+
+    @property
+    def compression(self) -> str:
+        """The codec's name."""
+        return CODECS[self.compression_codec]
+
+    def creatable(self) -> pb.CreatableTopic:
+        """Return what to ask the controller for (GroupCoordinatorService.groupMetadataTopicConfigs)."""
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self.segment_bytes),
+        }
+        return pb.CreatableTopic(
+            name=OFFSETS_TOPIC,
+            num_partitions=self.num_partitions,
+            replication_factor=self.replication_factor,
+            configs=[common_pb2.ConfigEntry(name=name, value=value) for name, value in configs.items()],
+        )
+
+
+def partition_for(group_id: str, partitions: int) -> int:
+    """Return the partition of a group's records among ``partitions``, as Kafka's GroupCoordinatorService does."""
+    number = java_hash(group_id)
+    return (0 if number == -_SIGN else abs(number)) % partitions
+
+
+def java_hash(text: str) -> int:
+    """Return Java's String.hashCode: over the units of UTF-16, an int32."""
+    number = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        number = (31 * number + (high << 8 | low)) % _INT32
+    return number - _INT32 if number >= _SIGN else number

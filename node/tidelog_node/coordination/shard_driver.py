@@ -1,0 +1,286 @@
+"""Runs one shard of groups, as long as this node leads its partition of __consumer_offsets in one leader epoch.
+
+The decisions are those of the shard's core (:mod:`tidelog_node.groups`); the driver feeds it one event after the other
+and does what it commands. What becomes of writes:
+
+- A write is one batch, appended while this node leads in the shard's leader epoch. One that the log refuses is told to
+  the core as failed; nothing of it is in the log.
+- It is committed when the high watermark has passed it. Then, and not before, it goes into the view, and the core
+  learns of it, in the order of the log.
+- One that is neither, since replicas are slow, stays: nothing else is known of it until it is committed or somebody
+  else leads. Whoever waits for it is answered COORDINATOR_NOT_AVAILABLE after ``offsets.commit.timeout.ms``, but for
+  the calls that wait for other members as well.
+
+When the leadership ends the core is dropped with all that it has in mind, and every call is answered NOT_COORDINATOR.
+The same is done, and the shard loaded again, when the view cannot be read or written, or for a fault that has no name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.coordination.calls import WaitingCalls
+from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
+from tidelog_node.coordination.view import GroupView, ShardView, ViewFailedError
+from tidelog_node.coordination.view_layout import ViewPosition
+from tidelog_node.coordination.views import GroupViews
+from tidelog_node.coordination.writing import Uncommitted, UncommittedWrites, encode_batch
+from tidelog_node.groups.events import (
+    ClientIdentity,
+    Command,
+    Event,
+    GroupRequest,
+    GroupResponse,
+    RecordsCommitted,
+    RecordsWritten,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    TimePassed,
+    TopicInfo,
+    TopicsChanged,
+    WriteFailed,
+    WriteRecords,
+)
+from tidelog_node.groups.store import GroupStore
+from tidelog_node.partitions import Clock, Partition
+from tidelog_node.partitions.time_slices import TimeSlices
+from tidelog_node.replication import LeaderState
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+_MAX_UNCOMMITTED_BYTES = 16 * 1024**2
+_WAIT_FOR_MEMBERS = (pb.JoinGroupRequest, pb.SyncGroupRequest)
+
+
+class ShardCore(Protocol):
+    """The pure coordinator of one shard's groups."""
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When it wants :class:`TimePassed`, by the clock that never goes back; None: never."""
+        ...
+
+    def step(self, event: Event, now_ms: int, wall_ms: int) -> list[Command]:
+        """Take in an event, and return what is to be done, in order; ``wall_ms`` is the time of day."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEnvironment:
+    """What the shards of a node share. ``topics()`` are those of the newest metadata."""
+
+    views: GroupViews
+    clock: Clock
+    new_core: Callable[[GroupStore], ShardCore]
+    topics: Callable[[], Mapping[str, TopicInfo]]
+    is_held: Callable[[Partition], bool]
+    """Whether a partition is still one of this node's."""
+    compression: str
+    commit_timeout_ms: int
+    has_session: Callable[[], bool]
+    """Whether no controller can have given this node's leaderships to others yet."""
+
+
+class ShardDriver:
+    """One per partition and term of office; ``run`` is its task, which ends with the term. On the event loop."""
+
+    def __init__(self, partition: Partition, leader: LeaderState, environment: ShardEnvironment) -> None:
+        self.partition = partition
+        self._leader = leader
+        self._environment = environment
+        self._core: ShardCore | None = None
+        self._calls = WaitingCalls()
+        self._inbox: deque[Event] = deque()
+        self._writes = UncommittedWrites()
+        self._woken = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told: Mapping[str, TopicInfo] | None = None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether the partition is led here, and still in the term of this driver."""
+        return self.partition.state.leader is self._leader and self._environment.is_held(self.partition)
+
+    def wake(self, topic: str, index: int) -> None:
+        """Look at the partition: its high watermark or its role is another."""
+        self._woken.set()
+
+    def mark(self, topic: str, index: int) -> None:
+        """Do nothing: what does not hurry a reader is no business of a coordinator."""
+
+    def tell_topics(self) -> None:
+        """Tell the shard of the topics that there are now, when they are others than before."""
+        if self._core is not None:
+            topics = self._environment.topics()
+            if topics is not self._told:
+                self._told = topics
+                self._post(TopicsChanged(topics))
+
+    async def call(self, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
+        """Return the shard's answer.
+
+        Raises:
+            TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
+        self._check_may_call()
+        if isinstance(request, pb.OffsetCommitRequest):
+            # Of a topic that this node already knows an offset may be committed.
+            self.tell_topics()
+        call_id, future = self._calls.add()
+        self._post(RequestReceived(call_id, request, client))
+        limit_ms = None if isinstance(request, _WAIT_FOR_MEMBERS) else self._environment.commit_timeout_ms
+        try:
+            async with asyncio.timeout(None if limit_ms is None else limit_ms / 1000):
+                response = await future
+        except TimeoutError:
+            text = f"{self.partition}: what was written is not on all in-sync replicas after {limit_ms} ms"
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from None
+        finally:
+            if self._calls.abandon(call_id):
+                self._post(RequestAbandoned(call_id))
+        self._check_may_answer(request)
+        return response
+
+    async def run(self) -> None:
+        """Load the shard and run it until the leadership ends, or cancelled."""
+        partition = self.partition
+        waiters = partition.waiters.high_watermark
+        waiters.add(self, partition.topic, partition.index)
+        try:
+            view: GroupView | None = None
+            while self.is_leading:
+                view = await self._environment.views.current(broken=view)
+                view = await self._run_on(view)
+        finally:
+            waiters.discard(self, partition.topic, partition.index)
+            self._drop()
+
+    async def _run_on(self, view: GroupView) -> GroupView | None:
+        """Load and run until something fails; returns the view when it is that."""
+        try:
+            await self._load_and_serve(view)
+        except LeadershipEndedError:
+            return None
+        except ViewFailedError as error:
+            logger.error("%s: %s", self.partition, error.message)
+            return view
+        except TidelogError as error:
+            logger.error("%s: its groups are loaded again: %s", self.partition, error)
+        except Exception:
+            logger.exception(
+                "%s: its groups failed for a reason that has no name, they are loaded again", self.partition
+            )
+        finally:
+            self._drop()
+        await asyncio.sleep(_RETRY_S)
+        return None
+
+    async def _load_and_serve(self, view: GroupView) -> None:
+        environment = self._environment
+        loader = ShardLoader(self.partition, lambda: self.is_leading, self._woken, environment.views, environment.clock)
+        store = await loader.load(view)
+        self._core = core = environment.new_core(store)
+        self._told = None
+        self.tell_topics()
+        await self._serve(core, store)
+
+    async def _serve(self, core: ShardCore, store: ShardView) -> None:
+        slices = TimeSlices()
+        while True:
+            self._woken.clear()
+            if not self.is_leading:
+                raise LeadershipEndedError
+            event = self._next_event(core, store)
+            if event is not None:
+                self._handle(core, event)
+                if slices.is_over:
+                    await slices.give_way()
+            else:
+                self._set_timer(core.next_deadline_ms)
+                await self._woken.wait()
+                slices = TimeSlices()
+
+    def _next_event(self, core: ShardCore, store: ShardView) -> Event | None:
+        write = self._writes.pop(self.partition.high_watermark)
+        if write is not None:
+            now_ms = self._environment.clock.wall_ms()
+            store.apply(write.records, ViewPosition(write.end_offset, self._leader.leader_epoch, now_ms))
+            return RecordsCommitted(write.write_id)
+        if self._inbox:
+            return self._inbox.popleft()
+        deadline_ms = core.next_deadline_ms
+        is_due = deadline_ms is not None and deadline_ms <= self._environment.clock.monotonic_ms()
+        return TimePassed() if is_due else None
+
+    def _handle(self, core: ShardCore, event: Event) -> None:
+        """Take in an event, and what became of the writes that it led to, before any other."""
+        events = deque([event])
+        clock = self._environment.clock
+        while events:
+            for command in core.step(events.popleft(), clock.monotonic_ms(), clock.wall_ms()):
+                match command:
+                    case WriteRecords():
+                        events.append(self._write(command))
+                    case Respond():
+                        self._calls.answer(command.call_id, command.response)
+                    case _:
+                        assert_never(command)
+
+    def _write(self, command: WriteRecords) -> RecordsWritten | WriteFailed:
+        batch = encode_batch(command.records, self._environment.compression, self._environment.clock.wall_ms())
+        try:
+            info = self.partition.append(batch, needs_all_replicas=True)
+        except TidelogError as error:
+            logger.warning("%s: records of groups cannot be written: %s", self.partition, error)
+            return WriteFailed(command.write_id, error)
+        self._writes.add(Uncommitted(command.write_id, info.last_offset + 1, command.records, len(batch)))
+        return RecordsWritten(command.write_id)
+
+    def _check_may_call(self) -> None:
+        if not self.is_leading:
+            raise self._gone()
+        if self._core is None:
+            raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the groups of {self.partition} are being loaded")
+        if self._writes.bytes > _MAX_UNCOMMITTED_BYTES:
+            text = f"{self._writes.bytes} bytes wait for the replicas of {self.partition}"
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{text}, more than {_MAX_UNCOMMITTED_BYTES}")
+
+    def _check_may_answer(self, request: GroupRequest) -> None:
+        """Refuse to tell offsets that another coordinator may have gone beyond: no replica was asked for these."""
+        if isinstance(request, pb.OffsetFetchGroup) and not self._environment.has_session():
+            text = f"no controller has heard of this node for a session: {self.partition} may have another leader"
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+    def _post(self, event: Event) -> None:
+        if self._core is not None:
+            self._inbox.append(event)
+            self._woken.set()
+
+    def _set_timer(self, deadline_ms: int | None) -> None:
+        """Look again at the deadline."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ms is not None:
+            delay_s = max(0, deadline_ms - self._environment.clock.monotonic_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._woken.set)
+
+    def _drop(self) -> None:
+        """Forget the shard's state, and answer everybody."""
+        self._core = None
+        self._set_timer(None)
+        self._inbox.clear()
+        self._writes = UncommittedWrites()
+        self._calls.fail_all(self._gone())
+
+    def _gone(self) -> TidelogError:
+        return error_for(ErrorCode.NOT_COORDINATOR, f"this node does not serve the groups of {self.partition} any more")

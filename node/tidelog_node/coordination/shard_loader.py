@@ -1,0 +1,114 @@
+"""Brings a shard's view to its log's end, so that the shard can be led here.
+
+What is in the view is committed, and so must be what a new leader adds to it: it waits until its high watermark has
+reached the end that its log had when it was elected. Kafka's loader reads to the log's end at once, and keeps what is
+not yet committed apart; here groups are answered COORDINATOR_LOAD_IN_PROGRESS for that long, some milliseconds in most
+elections, as followers fetch from the new leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tidelog_node.coordination.log_tail import epoch_before, offset_to_resume, records_in
+from tidelog_node.coordination.view import GroupView, ShardView
+from tidelog_node.coordination.view_layout import ShardName, ViewPosition
+from tidelog_node.coordination.views import GroupViews
+from tidelog_node.partitions import Clock, Partition
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 256 * 1024
+_MANY_RECORDS = 10_000
+_LONG_MS = 1_000
+
+
+class LeadershipEndedError(Exception):
+    """The shard is not led by this node in the same term any more."""
+
+
+class ShardLoader:
+    """Loads one shard, whose partition this node leads as long as ``is_leading()``; all on the event loop."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        is_leading: Callable[[], bool],
+        woken: asyncio.Event,
+        views: GroupViews,
+        clock: Clock,
+    ) -> None:
+        """``woken`` is set when the high watermark has moved, and when the leadership ends."""
+        self._partition = partition
+        self._is_leading = is_leading
+        self._woken = woken
+        self._views = views
+        self._clock = clock
+
+    async def load(self, view: GroupView) -> ShardView:
+        """Return the shard's part of the view, with all that is in the log.
+
+        Raises:
+            LeadershipEndedError: somebody else leads meanwhile.
+            ViewFailedError: RocksDB refuses.
+            TidelogError: the log cannot be read.
+        """
+        started_ms = self._clock.monotonic_ms()
+        end_offset = self._partition.log.log_end_offset
+        await self._wait_for_high_watermark(end_offset)
+        shard = view.shard(ShardName(self._partition.index, self._partition.topic_id))
+        begun = offset = await self._begin(shard, end_offset)
+        while offset < end_offset:
+            batches = self._partition.log.read(offset, _READ_BYTES, end_offset)
+            if not batches:
+                break
+            offset = await self._views.in_thread(self._apply, shard, batches)
+            self._check_leading()
+        end = ViewPosition(end_offset, epoch_before(self._partition.log, end_offset), self._clock.wall_ms())
+        await self._views.in_thread(shard.apply, (), end)
+        if end_offset - begun >= _MANY_RECORDS:
+            # A crash would have all of them read again.
+            await self._views.in_thread(view.begin_flush)
+        self._check_leading()
+        self._note_end(begun, end_offset, started_ms)
+        return shard
+
+    async def _wait_for_high_watermark(self, end_offset: int) -> None:
+        while self._partition.high_watermark < end_offset:
+            self._woken.clear()
+            self._check_leading()
+            await self._woken.wait()
+        self._check_leading()
+
+    async def _begin(self, shard: ShardView, end_offset: int) -> int:
+        log = self._partition.log
+        position = await self._views.in_thread(shard.position)
+        self._check_leading()
+        offset = offset_to_resume(log, position, end_offset, self._clock.wall_ms())
+        if offset is not None:
+            return offset
+        if position is not None:
+            logger.warning(
+                "%s: the view of its groups at %s does not fit the log: made anew", self._partition, position
+            )
+        await self._views.in_thread(shard.clear)
+        self._check_leading()
+        return log.log_start_offset
+
+    def _apply(self, shard: ShardView, batches: bytes) -> int:
+        """In a thread: add a part of the log to the view, and return where the next one begins."""
+        records, next_offset, epoch = records_in(batches)
+        shard.apply(records, ViewPosition(next_offset, epoch, self._clock.wall_ms()))
+        return next_offset
+
+    def _check_leading(self) -> None:
+        if not self._is_leading():
+            raise LeadershipEndedError
+
+    def _note_end(self, begun: int, end_offset: int, started_ms: int) -> None:
+        took_ms = self._clock.monotonic_ms() - started_ms
+        level = logging.INFO if took_ms >= _LONG_MS else logging.DEBUG
+        text = "%s: its groups are loaded, from offset %d to %d in %d ms"
+        logger.log(level, text, self._partition, begun, end_offset, took_ms)

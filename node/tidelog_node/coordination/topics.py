@@ -1,0 +1,49 @@
+"""The topics of the cluster as groups see them, taken from one metadata image after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.ids import BrokerId
+from tidelog_node.groups.events import TopicInfo
+from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.image import TopicImage
+
+
+class GroupTopics:
+    """One per node. ``current`` is replaced when anything in it changes, never changed."""
+
+    def __init__(self) -> None:
+        self.current: Mapping[str, TopicInfo] = {}
+        self._image: MetadataImage | None = None
+        self._seen: Mapping[str, TopicImage] = {}
+        self._racks: dict[BrokerId, str] = {}
+
+    def follow(self, image: MetadataImage) -> bool:
+        """Take over an image; returns whether something changed that groups care for."""
+        if image is self._image:
+            return False
+        self._image = image
+        racks = {broker_id: broker.rack for broker_id, broker in image.brokers.items() if broker.rack}
+        if image.topics is self._seen and racks == self._racks:
+            return False
+        known = self.current if racks == self._racks else {}
+        before, self._seen, self._racks = self._seen, image.topics, racks
+        topics = {
+            name: self._info(topic, known.get(name) if before.get(name) is topic else None)
+            for name, topic in image.topics.items()
+        }
+        if topics == self.current:
+            return False
+        self.current = topics
+        return True
+
+    def _info(self, topic: TopicImage, known: TopicInfo | None) -> TopicInfo:
+        if known is not None:
+            return known
+        partitions = len(topic.partitions)
+        if not self._racks:
+            return TopicInfo(topic.topic_id, topic.name, partitions)
+        replicas = (topic.partitions[index].replicas for index in range(partitions))
+        racks = tuple(frozenset(self._racks[b] for b in brokers if b in self._racks) for brokers in replicas)
+        return TopicInfo(topic.topic_id, topic.name, partitions, racks)

@@ -1,0 +1,115 @@
+"""The keys and values of the groups' view in RocksDB.
+
+A shard is named by its partition of __consumer_offsets and the topic's id, so that a topic that is created again begins
+with nothing. Behind that name comes for a record: its group, prefixed by its length, then the rest of its key. All
+records of a group are thus neighbours, in the order of their keys. A shard has one more entry, its position.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from tidelog.ids import TopicId
+
+FORMAT_VERSION = 1
+FORMAT_KEY = b"\x00format"
+_POSITION_KIND, _RECORD_KIND, _AFTER_RECORDS = b"\x01", b"\x02", b"\x03"
+_SHARD = struct.Struct(">i16s")
+_POSITION = struct.Struct(">qiq")
+_TYPE_AND_LENGTH = struct.Struct(">hh")
+_LENGTH = struct.Struct(">H")
+_TYPE_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPosition:
+    """How far the log is applied: all below ``offset``, whose last record was written in ``leader_epoch``.
+
+    ``written_ms`` is the time of day when that was so.
+    """
+
+    offset: int
+    leader_epoch: int
+    written_ms: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ShardName:
+    """A partition of __consumer_offsets, and of which topic of that name."""
+
+    partition: int
+    topic_id: TopicId
+
+    def encode(self) -> bytes:
+        """Return the bytes that all keys of the shard have behind their kind."""
+        return _SHARD.pack(self.partition, self.topic_id)
+
+
+def position_key(name: ShardName) -> bytes:
+    """Return the key of a shard's position."""
+    return _POSITION_KIND + name.encode()
+
+
+def all_positions() -> tuple[bytes, bytes]:
+    """Return the range of keys of all shards' positions."""
+    return _POSITION_KIND, _RECORD_KIND
+
+
+def shard_of_position(key: bytes) -> ShardName:
+    """Return whose position a key is of."""
+    partition, topic_id = _SHARD.unpack(key[len(_POSITION_KIND) :])
+    return ShardName(partition, TopicId(topic_id))
+
+
+def encode_position(position: ViewPosition) -> bytes:
+    """Return a position's bytes."""
+    return _POSITION.pack(position.offset, position.leader_epoch, position.written_ms)
+
+
+def decode_position(data: bytes) -> ViewPosition:
+    """Return a position; raises struct.error."""
+    return ViewPosition(*_POSITION.unpack(data))
+
+
+def all_records(name: ShardName) -> tuple[bytes, bytes]:
+    """Return the range of keys of a shard's records."""
+    return _RECORD_KIND + name.encode(), after(_RECORD_KIND + name.encode())
+
+
+def records_of_group(name: ShardName, group: bytes) -> tuple[bytes, bytes]:
+    """Return the range of keys of a group's records."""
+    prefix = _group_prefix(name, group)
+    return prefix, after(prefix)
+
+
+def entry_key(name: ShardName, record_key: bytes) -> bytes | None:
+    """Return where a record is; None for a key that is not one of a group's records."""
+    if len(record_key) < _TYPE_AND_LENGTH.size:
+        return None
+    _, length = _TYPE_AND_LENGTH.unpack_from(record_key)
+    end = _TYPE_AND_LENGTH.size + length
+    if not 0 <= length <= len(record_key) - _TYPE_AND_LENGTH.size:
+        return None
+    group = record_key[_TYPE_AND_LENGTH.size : end]
+    return _group_prefix(name, group) + record_key[:_TYPE_SIZE] + record_key[end:]
+
+
+def split_entry_key(name: ShardName, key: bytes) -> tuple[bytes, bytes]:
+    """Return the group and the record's key of an entry."""
+    start = len(_RECORD_KIND) + _SHARD.size
+    (length,) = _LENGTH.unpack_from(key, start)
+    group_start = start + _LENGTH.size
+    group = key[group_start : group_start + length]
+    rest = key[group_start + length :]
+    return group, rest[:_TYPE_SIZE] + _LENGTH.pack(length) + group + rest[_TYPE_SIZE:]
+
+
+def after(prefix: bytes) -> bytes:
+    """Return the least key that is above all that begin with ``prefix``, which is not of 0xff alone."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1])
+
+
+def _group_prefix(name: ShardName, group: bytes) -> bytes:
+    return _RECORD_KIND + name.encode() + _LENGTH.pack(len(group)) + group

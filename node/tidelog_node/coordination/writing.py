@@ -1,0 +1,49 @@
+"""What a shard writes: one batch in its partition's log per write, and what is not yet committed of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.records import RecordBatchBuilder
+from tidelog_node.groups.events import GroupRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Uncommitted:
+    """A write that is in the log; it is committed when the high watermark is at ``end_offset``."""
+
+    write_id: int
+    end_offset: int
+    records: tuple[GroupRecord, ...]
+    size: int
+
+
+class UncommittedWrites:
+    """The writes of a shard that are not committed yet, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._writes: deque[Uncommitted] = deque()
+        self.bytes = 0
+
+    def add(self, write: Uncommitted) -> None:
+        """Note a write that was appended."""
+        self._writes.append(write)
+        self.bytes += write.size
+
+    def pop(self, high_watermark: int) -> Uncommitted | None:
+        """Return the oldest write when it is committed, and forget it."""
+        if not self._writes or self._writes[0].end_offset > high_watermark:
+            return None
+        write = self._writes.popleft()
+        self.bytes -= write.size
+        return write
+
+
+def encode_batch(records: Sequence[GroupRecord], compression: str, now_ms: int) -> bytes:
+    """Return the batch of these records."""
+    builder = RecordBatchBuilder(compression)
+    for record in records:
+        builder.append(record.key, record.value, (), now_ms)
+    return builder.build()

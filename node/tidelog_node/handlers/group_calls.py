@@ -1,0 +1,85 @@
+"""Calls of the shards that groups belong to: of one group's, or of each that several groups belong to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse
+
+R = TypeVar("R", bound=GroupResponse)
+T = TypeVar("T")
+
+_OfMembers = (
+    pb.JoinGroupRequest
+    | pb.SyncGroupRequest
+    | pb.HeartbeatRequest
+    | pb.LeaveGroupRequest
+    | pb.ConsumerGroupHeartbeatRequest
+)
+_OfOffsets = pb.OffsetCommitRequest | pb.OffsetFetchGroup | pb.OffsetDeleteRequest
+_AT_A_STRETCH = 100
+_WITHOUT_ID = (pb.OffsetCommitRequest, pb.OffsetFetchGroup, pb.OffsetDeleteRequest)
+"""Offsets of the group "" may be there since old consumers committed them (GroupCoordinatorService)."""
+
+
+async def call_group(
+    coordinator: GroupCoordinator, request: _OfMembers | _OfOffsets, client: ClientIdentity, kind: type[R]
+) -> R:
+    """Return the answer of the shard of the request's group, which is of this kind.
+
+    Raises:
+        TidelogError: INVALID_GROUP_ID, or as :meth:`GroupCoordinator.call`.
+    """
+    if not request.group_id and not isinstance(request, _WITHOUT_ID):
+        raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
+    return await call_shard(coordinator, coordinator.shard_of(request.group_id), request, client, kind)
+
+
+async def call_shard(
+    coordinator: GroupCoordinator, shard: int, request: GroupRequest, client: ClientIdentity, kind: type[R]
+) -> R:
+    """Return the answer of a shard, which is of this kind; raises as :meth:`GroupCoordinator.call`."""
+    response = await coordinator.call(shard, request, client)
+    assert isinstance(response, kind), response
+    return response
+
+
+async def by_shard(
+    coordinator: GroupCoordinator,
+    group_ids: Iterable[str],
+    ask: Callable[[int, Sequence[str]], Awaitable[Sequence[T]]],
+    refuse: Callable[[str, TidelogError], T],
+) -> list[T]:
+    """Ask each shard at the same time for its groups among these, each once, and return the answers together.
+
+    ``refuse`` makes the answer for a group whose shard cannot be asked.
+    """
+    shards: dict[int, list[str]] = {}
+    answers: list[T] = []
+    for group_id in dict.fromkeys(group_ids):
+        try:
+            if not group_id:
+                raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
+            shards.setdefault(coordinator.shard_of(group_id), []).append(group_id)
+        except TidelogError as error:
+            answers.append(refuse(group_id, error))
+
+    async def ask_one(shard: int, ids: list[str]) -> Sequence[T]:
+        # A shard looks at those of one call at a stretch: other calls come in between.
+        parts = (ids[start : start + _AT_A_STRETCH] for start in range(0, len(ids), _AT_A_STRETCH))
+        return [answer for part in parts for answer in await ask_part(shard, part)]
+
+    async def ask_part(shard: int, ids: Sequence[str]) -> Sequence[T]:
+        try:
+            return await ask(shard, ids)
+        except TidelogError as error:
+            return [refuse(group_id, error) for group_id in ids]
+
+    for part in await asyncio.gather(*(ask_one(shard, ids) for shard, ids in shards.items())):
+        answers += part
+    return answers
