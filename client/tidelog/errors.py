@@ -3,6 +3,7 @@
 ::
 
     TidelogError (= KafkaException)     args[0] is a KafkaError
+    ├── ClosedError                     _DESTROY; a RuntimeError too, as in confluent-kafka
     └── RetriableError                  the same request may succeed later
         └── RefreshMetadataError        ... after asking for metadata again
 
@@ -13,6 +14,7 @@ librdkafka's for what happens on the client's own side.
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,12 +66,15 @@ class ErrorCode(enum.Enum):
     _OUTDATED = _Row(-167, "Outdated")
     _KEY_SERIALIZATION = _Row(-162, "Key serialization error")
     _VALUE_SERIALIZATION = _Row(-161, "Value serialization error")
+    _KEY_DESERIALIZATION = _Row(-160, "Key deserialization error")
+    _VALUE_DESERIALIZATION = _Row(-159, "Value deserialization error")
     _PURGE_QUEUE = _Row(-152, "Purged in queue")
     _PURGE_INFLIGHT = _Row(-151, "Purged in flight")
     _FATAL = _Row(-150, "Fatal error")
     _MAX_POLL_EXCEEDED = _Row(-147, "max.poll.interval.ms passed without a poll()")
     _NOT_CONFIGURED = _Row(-145, "Not configured")
     _FENCED = _Row(-144, "Another client has taken this one's place")
+    _APPLICATION = _Row(-143, "The application's own code failed")
     _ASSIGNMENT_LOST = _Row(-142, "The group's assignment was lost")
     _NOOP = _Row(-141, "There was nothing to do")
     _AUTO_OFFSET_RESET = _Row(-140, "No offset to reset to")
@@ -228,10 +233,11 @@ _LIBRDKAFKA_NAMES = {
 }
 
 
+@functools.total_ordering
 class KafkaError:
     """What went wrong, as a value: confluent-kafka's class of the same name.
 
-    Compares equal to its number, so ``error.code() == KafkaError._PARTITION_EOF`` and
+    Compares with numbers as its own number, so ``error.code() == KafkaError._PARTITION_EOF`` and
     ``error == KafkaError._PARTITION_EOF`` both work. Every row of :class:`ErrorCode` is a class attribute
     that holds its number, and librdkafka's own spellings (``UNKNOWN_TOPIC_OR_PART``) are there too.
     """
@@ -271,6 +277,11 @@ class KafkaError:
         if isinstance(other, KafkaError):
             return self.code() == other.code()
         return isinstance(other, int) and self.code() == other
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, KafkaError | int):
+            return NotImplemented
+        return self.code() < (other if isinstance(other, int) else other.code())
 
     def __hash__(self) -> int:
         return hash(self.code())
@@ -322,6 +333,10 @@ class TidelogError(Exception):
         return (type(self), (self.error,))
 
 
+class ClosedError(TidelogError, RuntimeError):
+    """The client was closed before (_DESTROY)."""
+
+
 class RetriableError(TidelogError):
     """The same request may succeed later."""
 
@@ -355,6 +370,8 @@ def error_for(code: ErrorCode | int, message: str | None = None) -> TidelogError
         return CorruptRecordError(error)
     if row is ErrorCode.INVALID_CONFIG:
         return ConfigError(error)
+    if row is ErrorCode._DESTROY:
+        return ClosedError(error)
     if row.refresh_metadata:
         return RefreshMetadataError(error)
     if row.retriable:

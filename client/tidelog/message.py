@@ -54,8 +54,8 @@ class TopicPartition:
         return hash((self.topic, self.partition))
 
     def __repr__(self) -> str:
-        error = f",error={self.error}" if self.error else ""
-        return f"TopicPartition{{topic={self.topic},partition={self.partition},offset={self.offset}{error}}}"
+        place = f"topic={self.topic},partition={self.partition},offset={self.offset}"
+        return f"TopicPartition{{{place},leader_epoch={self.leader_epoch},error={self.error}}}"
 
 
 class Message:
@@ -82,8 +82,8 @@ class Message:
         key: Any = None,
         value: Any = None,
         headers: Headers | None = None,
-        timestamp: tuple[int, int] = (TIMESTAMP_NOT_AVAILABLE, -1),
         error: KafkaError | None = None,
+        timestamp: tuple[int, int] = (TIMESTAMP_NOT_AVAILABLE, -1),
         latency: float | None = None,
         leader_epoch: int | None = None,
     ) -> None:
@@ -118,6 +118,14 @@ class Message:
         """Return the value: bytes or None; the text of an event."""
         return self._value
 
+    def deserialized_key(self) -> Any:
+        """Return what :meth:`key` returns: of a ``DeserializingConsumer``'s message the object."""
+        return self._key
+
+    def deserialized_value(self) -> Any:
+        """Return what :meth:`value` returns: of a ``DeserializingConsumer``'s message the object."""
+        return self._value
+
     def headers(self) -> Headers | None:
         """Return the headers in their order, or None when there are none."""
         return self._headers or None
@@ -138,6 +146,10 @@ class Message:
         """Return the epoch of the leader that took the record, or None when not known."""
         return self._leader_epoch
 
+    def set_error(self, error: KafkaError | None) -> None:
+        """Replace the error."""
+        self._error = error
+
     def set_headers(self, headers: Headers | None) -> None:
         """Replace the headers."""
         self._headers = headers
@@ -145,6 +157,10 @@ class Message:
     def set_key(self, key: Any) -> None:
         """Replace the key, as deserializers do."""
         self._key = key
+
+    def set_topic(self, topic: str) -> None:
+        """Replace the topic."""
+        self._topic = topic
 
     def set_value(self, value: Any) -> None:
         """Replace the value, as deserializers do."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from group_members import Member
 
 from tidelog import AdminClient, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient
@@ -18,6 +20,11 @@ from tidelog.v1 import log_service_pb2 as pb
 _serial = itertools.count()
 _CONFIG = {"auto.create.topics.enable": False}
 """The fake's default: what is asked of a topic that is not there shows that it is not."""
+_QUICK_GROUPS = {
+    "group.min.session.timeout.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 100,
+}
 
 
 class Deployment:
@@ -38,6 +45,11 @@ class Deployment:
         topic = NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
         self.admin.create_topics([topic])[name].result(30)
         return name
+
+    def create(self, *names: str) -> None:
+        """Create topics of one partition each, of these names."""
+        for future in self.admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            future.result(30)
 
     def producer(self, **config: Any) -> Producer:
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -116,3 +128,31 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
         deployment = Deployment(started.bootstrap_servers, started.cluster_id)
         yield deployment
         deployment.close()
+
+
+@pytest.fixture(scope="module", params=["fake", "local"])
+def group_cluster(request: pytest.FixtureRequest) -> Iterator[Deployment]:
+    """A cluster with consumer groups, whose sessions and heartbeats may be short."""
+    running: Callable[[], Any] = (
+        FakeCluster
+        if request.param == "fake"
+        else lambda: LocalCluster(controllers=1, nodes=1, config={**_CONFIG, **_QUICK_GROUPS})
+    )
+    with running() as started:
+        deployment = Deployment(started.bootstrap_servers, started.cluster_id)
+        yield deployment
+        deployment.close()
+
+
+@pytest.fixture
+def join(group_cluster: Deployment) -> Iterator[Callable[..., Member]]:
+    """Makes members of one group, subscribed when topics are given; closes what a test leaves open."""
+    group = f"group-{next(_serial)}"
+    with contextlib.ExitStack() as open_members:
+
+        def make(*topics: str, **config: Any) -> Member:
+            member = Member(group_cluster.bootstrap_servers, group, **config)
+            open_members.callback(member.consumer.close)
+            return member.subscribe(*topics) if topics else member
+
+        yield make

@@ -2,6 +2,7 @@
 
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import Connection
+from tidelog.cluster.coordinator import Coordinators
 from tidelog.cluster.lifetime import Lifetime
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Partition, Topic
 from tidelog.cluster.offsets import (
@@ -20,6 +21,7 @@ __all__ = [
     "ClusterClient",
     "ClusterMetadata",
     "Connection",
+    "Coordinators",
     "Lifetime",
     "OffsetAndTimestamp",
     "Partition",

@@ -47,7 +47,9 @@ class ClusterClient:
     ) -> None:
         self.bootstrap_servers = parse_bootstrap_servers(bootstrap_servers)
         self.request_timeout_ms = request_timeout_ms
-        self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, random.random)
+        # Its own, not the module's: an application's random numbers are its own as well.
+        self._dice = random.Random()
+        self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, self._dice.random)
         self._connections = Connections(client_id)
         self._metadata = ClusterMetadata()
         self._answered_last: str | None = None
@@ -156,17 +158,22 @@ class ClusterClient:
             await self.refresh([topic], timeout_ms=deadline - _now_ms())
 
     async def list_offsets(
-        self, timestamps_ms: Mapping[TopicPartitionKey, int], *, timeout_ms: float | None = None
+        self,
+        timestamps_ms: Mapping[TopicPartitionKey, int],
+        *,
+        timeout_ms: float | None = None,
+        read_committed: bool = False,
     ) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
         """Find for each (topic, partition) the first offset whose timestamp is not below the given one.
 
         ``LATEST_TIMESTAMP`` (-1) means the high watermark, ``EARLIEST_TIMESTAMP`` (-2) the first offset,
-        ``MAX_TIMESTAMP`` (-3) the record with the largest timestamp.
+        ``MAX_TIMESTAMP`` (-3) the record with the largest timestamp. With ``read_committed`` the latest is the last
+        stable offset: what a reader gets next that waits for transactions to be committed.
 
         Raises:
             TidelogError: a partition's error that is not retriable, or the last one when the deadline passed.
         """
-        return await OffsetLookup(self, timestamps_ms, self._deadline(timeout_ms)).run()
+        return await OffsetLookup(self, timestamps_ms, self._deadline(timeout_ms), read_committed).run()
 
     async def fetch(
         self, node_id: int, request: pb.FetchRequest, *, timeout_ms: float | None = None
@@ -203,6 +210,10 @@ class ClusterClient:
         if broker is None:
             raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"the address of broker {node_id} is not known")
         return self._connections.get(broker.address)
+
+    def connection_to(self, address: str) -> Connection:
+        """Return the connection to ``host:port``; raises _DESTROY after :meth:`close`."""
+        return self._connections.get(address)
 
     async def ask_any(
         self,
@@ -255,7 +266,7 @@ class ClusterClient:
 
     def _addresses(self) -> list[str]:
         brokers = [broker.address for broker in self._metadata.brokers.values()]
-        random.shuffle(brokers)
+        self._dice.shuffle(brokers)
         first = [self._answered_last] if self._answered_last in (*brokers, *self.bootstrap_servers) else []
         addresses = dict.fromkeys(a for a in (*first, *brokers, *self.bootstrap_servers) if a)
         return sorted(addresses, key=self._may_be_doubted)

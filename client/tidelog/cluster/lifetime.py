@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import network_loop, run_sync
+from tidelog.transport import network_loop, run_on_network, run_sync
 
 _CLOSE_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 2.0
@@ -27,13 +27,14 @@ Stop = Callable[[], Coroutine[Any, Any, None]]
 class Lifetime:
     """Of one client. It ends once; may be asked from any thread."""
 
-    __slots__ = ("__weakref__", "_client", "_end", "_finalizer", "_stop")
+    __slots__ = ("__weakref__", "_client", "_finalizer", "_stop", "ended")
 
     def __init__(self, owner: object, client: str, stop: Stop) -> None:
         """``client`` names it in errors ("producer"); ``stop`` ends its tasks and must not refer to ``owner``."""
         self._client = client
         self._stop = stop
-        self._end: tuple[ErrorCode, str] | None = None
+        self.ended: tuple[ErrorCode, str] | None = None
+        """Why it is over: what :meth:`check` raises; None while it is not."""
         self._finalizer = weakref.finalize(owner, self._forgotten)
         self._finalizer.atexit = False
         _open.add(self)
@@ -41,7 +42,7 @@ class Lifetime:
     @property
     def is_over(self) -> bool:
         """Whether the client was closed, or belongs to the process that this one was forked from."""
-        return self._end is not None
+        return self.ended is not None
 
     def check(self) -> None:
         """Raise when the client is over.
@@ -49,12 +50,12 @@ class Lifetime:
         Raises:
             TidelogError: _DESTROY after :meth:`end`, _STATE in a process that was forked from the client's.
         """
-        if self._end is not None:
-            raise error_for(*self._end)
+        if self.ended is not None:
+            raise error_for(*self.ended)
 
     def end(self) -> None:
         """From now on :meth:`check` raises _DESTROY."""
-        self._end = self._end or (ErrorCode._DESTROY, f"the {self._client} is closed")
+        self.ended = self.ended or (ErrorCode._DESTROY, f"the {self._client} is closed")
         self._finalizer.detach()
         _open.discard(self)
 
@@ -66,6 +67,19 @@ class Lifetime:
         """
         run_sync(self._stop(), _CLOSE_TIMEOUT_S)
 
+    async def stop_awaited(self) -> None:
+        """End the client's tasks and await that in the caller's event loop.
+
+        Raises:
+            TidelogError: _TIMED_OUT.
+        """
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await run_on_network(self._stop())
+        except TimeoutError as error:
+            text = f"the {self._client} did not end within {_CLOSE_TIMEOUT_S} seconds"
+            raise error_for(ErrorCode._TIMED_OUT, text) from error
+
     def _forgotten(self) -> None:
         if not self.is_over:
             self.end()
@@ -74,7 +88,7 @@ class Lifetime:
 
     def _end_in_child(self) -> None:
         text = f"the {self._client} belongs to the process that this one was forked from: make a new one here"
-        self._end = self._end or (ErrorCode._STATE, text)
+        self.ended = self.ended or (ErrorCode._STATE, text)
 
     async def _end_at_exit(self) -> None:
         self.end()

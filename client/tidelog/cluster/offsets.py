@@ -39,8 +39,17 @@ class OffsetAndTimestamp:
 class OffsetLookup:
     """One lookup: asks each leader for its partitions until all are found or the deadline has passed."""
 
-    def __init__(self, client: ClusterClient, timestamps_ms: Mapping[TopicPartitionKey, int], deadline_ms: float):
+    def __init__(
+        self,
+        client: ClusterClient,
+        timestamps_ms: Mapping[TopicPartitionKey, int],
+        deadline_ms: float,
+        read_committed: bool = False,
+    ) -> None:
         self._client = client
+        self._isolation_level = (
+            pb.ISOLATION_LEVEL_READ_COMMITTED if read_committed else pb.ISOLATION_LEVEL_READ_UNCOMMITTED
+        )
         self._missing = dict(timestamps_ms)
         self._deadline_ms = deadline_ms
         self._found: dict[TopicPartitionKey, OffsetAndTimestamp] = {}
@@ -93,7 +102,8 @@ class OffsetLookup:
                 item.current_leader_epoch = known.leader_epoch
             by_topic[topic].append(item)
         return pb.ListOffsetsRequest(
-            topics=[pb.ListOffsetsTopic(name=name, partitions=items) for name, items in by_topic.items()]
+            isolation_level=self._isolation_level,
+            topics=[pb.ListOffsetsTopic(name=name, partitions=items) for name, items in by_topic.items()],
         )
 
     def _take(self, topic: str, result: pb.ListOffsetsPartitionResult) -> None:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.cluster.config import MAX_INT32, TrackingConfig
-from tidelog.config import at_least, between, one_of, setting
+from tidelog.config import at_least, between, each_of, not_empty, one_of, setting
+from tidelog.errors import ConfigError
 
-_NO_GROUPS = "there are no consumer groups yet; assign() names what is read, and nothing is committed"
-_GROUP_SETTINGS = (
-    *("group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"),
-    *("enable.auto.commit", "auto.commit.interval.ms", "enable.auto.offset.store", "partition.assignment.strategy"),
-)
-MISSING = dict.fromkeys(_GROUP_SETTINGS, _NO_GROUPS)
+_NO_STATISTICS = "the consumer keeps no statistics"
+_BY_BYTES = "what is fetched ahead is bounded by queued.max.messages.kbytes alone"
+_AS_ALL = "retry.backoff.ms and retry.backoff.max.ms say how long to wait after any error"
+MISSING = {
+    "stats_cb": _NO_STATISTICS,
+    "statistics.interval.ms": _NO_STATISTICS,
+    "error_cb": "errors are returned by poll() and consume(), as messages whose error() is not None",
+    "queued.min.messages": _BY_BYTES,
+    "fetch.queue.backoff.ms": _BY_BYTES,
+    "fetch.error.backoff.ms": _AS_ALL,
+    "group.protocol.type": 'it is always "consumer"',
+    "offset.store.method": "offsets are committed to the group's coordinator",
+    "coordinator.query.interval.ms": "the coordinator is found anew when it answers no more, or is another",
+}
 """Settings that users of confluent-kafka know, and why they are refused."""
 _RESETS = {
     "earliest": EARLIEST_TIMESTAMP,
@@ -23,7 +35,18 @@ _RESETS = {
     "largest": LATEST_TIMESTAMP,
     "end": LATEST_TIMESTAMP,
     "error": None,
+    "none": None,
 }
+CALLBACKS = ("on_commit",)
+"""Functions that are given among the settings."""
+_COOPERATIVE = "cooperative-sticky"
+_ASSIGNORS = ("range", "roundrobin", "sticky", _COOPERATIVE)
+_CLASSIC_ALONE = {
+    "session.timeout.ms": "the nodes set it, by group.consumer.session.timeout.ms",
+    "heartbeat.interval.ms": "the nodes set it, by group.consumer.heartbeat.interval.ms",
+    "partition.assignment.strategy": "the coordinator assigns: use group.remote.assignor",
+}
+_HEARTBEATS_PER_SESSION = 3
 
 
 def _must_be_true(value: bool) -> None:
@@ -31,15 +54,95 @@ def _must_be_true(value: bool) -> None:
         raise ValueError("must be true: the CRC of every batch is checked")
 
 
+def _strategies(values: tuple[str, ...]) -> None:
+    not_empty(values)
+    each_of(*_ASSIGNORS)(values)
+    if _COOPERATIVE in values and len(values) > 1:
+        raise ValueError(f"{_COOPERATIVE} must stand alone: the others make members give up all partitions first")
+
+
+def _patterns(values: tuple[str, ...]) -> None:
+    for value in values:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f'"{value}" is no regular expression: {error}') from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(TrackingConfig):
-    """Where reading starts, how much is fetched at a time and how much is kept ready."""
+    """The group, where reading starts, how much is fetched at a time and how much is kept ready."""
 
+    group_id: str | None = setting(
+        None, doc="The group that partitions are shared with and offsets are committed for.", check=not_empty
+    )
+    group_instance_id: str | None = setting(
+        None,
+        doc="Makes a static member of the consumer: it keeps its partitions when it is back within the session "
+        "timeout (KIP-345).",
+        check=not_empty,
+    )
+    group_protocol: str = setting(
+        "classic",
+        doc="classic: one of the members assigns; consumer: the coordinator does (KIP-848).",
+        check=one_of("classic", "consumer"),
+    )
+    group_remote_assignor: str | None = setting(
+        None,
+        doc="The coordinator's assignor, uniform or range, with group.protocol=consumer; none lets it choose.",
+        check=not_empty,
+    )
+    partition_assignment_strategy: tuple[str, ...] = setting(
+        ("range", "roundrobin"),
+        doc="The assignors that the consumer takes, the preferred one first: range, roundrobin, sticky, or "
+        "cooperative-sticky alone, with which members keep what is not moved. With group.protocol=classic.",
+        check=_strategies,
+    )
+    session_timeout_ms: int = setting(
+        45_000,
+        doc="A member of which nothing is heard for so long is out of the group. With group.protocol=classic.",
+        check=between(1, 3_600_000),
+    )
+    heartbeat_interval_ms: int = setting(
+        3_000,
+        doc="How often a member is heard of; below session.timeout.ms, and at most a third of it where it is not "
+        "given. With group.protocol=classic.",
+        check=between(1, 3_600_000),
+    )
+    max_poll_interval_ms: int = setting(
+        300_000,
+        doc="An application that does not call poll() for so long loses its partitions to other members.",
+        check=between(1, 86_400_000),
+    )
+    enable_auto_commit: bool = setting(
+        True, doc="Whether stored offsets are committed every auto.commit.interval.ms, and when partitions go."
+    )
+    auto_commit_interval_ms: int = setting(
+        5_000,
+        doc="How often stored offsets are committed; 0: only when partitions go and by close().",
+        check=between(0, 86_400_000),
+    )
+    enable_auto_offset_store: bool = setting(
+        True,
+        doc="Whether the offset after each message that poll() returns is stored, to be committed; else by "
+        "store_offsets().",
+    )
     auto_offset_reset: str = setting(
         "latest",
         doc="Where to read from without a valid offset: earliest (smallest, beginning), latest (largest, end), or "
-        "error: report _AUTO_OFFSET_RESET.",
+        "error (none): report _AUTO_OFFSET_RESET.",
         check=one_of(*_RESETS),
+    )
+    isolation_level: str = setting(
+        "read_committed",
+        doc="read_committed: records of transactions are returned when these are committed, and none behind one that "
+        "is open; read_uncommitted: all records.",
+        check=one_of("read_committed", "read_uncommitted"),
+    )
+    topic_blacklist: tuple[str, ...] = setting(
+        (),
+        doc="Regular expressions, separated by commas: topics that they match belong to no subscription.",
+        check=_patterns,
     )
     enable_partition_eof: bool = setting(False, doc="Whether poll() reports _PARTITION_EOF at the end of a partition.")
     fetch_min_bytes: int = setting(
@@ -79,3 +182,49 @@ class ConsumerConfig(TrackingConfig):
     def reset_timestamp_ms(self) -> int | None:
         """What to look up without a valid offset; None reports an error."""
         return _RESETS[self.auto_offset_reset]
+
+    @property
+    def is_read_committed(self) -> bool:
+        """Whether records of transactions that are not committed are left out."""
+        return self.isolation_level == "read_committed"
+
+    @property
+    def auto_commits(self) -> bool:
+        """Whether stored offsets are committed without being asked to."""
+        return self.enable_auto_commit and self.group_id is not None
+
+    def resolve(self, given: Mapping[str, object]) -> ConsumerConfig:
+        """Return the settings as they hold together; ``given`` are those that were not left out.
+
+        Raises:
+            ConfigError: two of them contradict each other.
+        """
+        if self.group_instance_id is not None and self.group_id is None:
+            raise ConfigError("group.instance.id needs group.id")
+        if self.group_protocol == "consumer":
+            self._check_remote(given)
+            return self
+        if self.group_remote_assignor is not None:
+            raise ConfigError("group.remote.assignor needs group.protocol=consumer: with classic a member assigns")
+        return self._resolve_classic(given)
+
+    def _check_remote(self, given: Mapping[str, object]) -> None:
+        for key, text in _CLASSIC_ALONE.items():
+            if key in given:
+                raise ConfigError(f'configuration "{key}" is not supported with group.protocol=consumer: {text}')
+
+    def _resolve_classic(self, given: Mapping[str, object]) -> ConsumerConfig:
+        session, heartbeat = self.session_timeout_ms, self.heartbeat_interval_ms
+        if "heartbeat.interval.ms" not in given:
+            heartbeat = max(min(heartbeat, session // _HEARTBEATS_PER_SESSION), 1)
+        elif heartbeat >= session:
+            raise ConfigError(f"heartbeat.interval.ms ({heartbeat}) must be below session.timeout.ms ({session})")
+        if self.max_poll_interval_ms < session:
+            text = f"max.poll.interval.ms ({self.max_poll_interval_ms}) must be at least session.timeout.ms ({session})"
+            raise ConfigError(text)
+        return replace(self, heartbeat_interval_ms=heartbeat)
+
+
+def merge_settings(config: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping of settings with those of keyword arguments, which count more: ``group_id`` is ``group.id``."""
+    return {**(config or {}), **{k if k in CALLBACKS else k.replace("_", "."): v for k, v in named.items()}}

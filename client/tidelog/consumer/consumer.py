@@ -1,283 +1,295 @@
-"""confluent-kafka's Consumer with assigned partitions: blocking calls around one fetcher on the network thread."""
+"""confluent-kafka's Consumer: blocking calls around one fetcher, and one member of a group, on the network thread."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import time
-from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Literal, overload
 
-from tidelog.admin.metadata import ClusterMetadata, list_topics
-from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime
-from tidelog.cluster.config import MAX_INT32, refuse_missing
-from tidelog.config import parse_config
-from tidelog.consumer.config import MISSING, ConsumerConfig
-from tidelog.consumer.core import Positions, PositionSettings
-from tidelog.consumer.fetcher import Fetcher
-from tidelog.consumer.records import RecordQueue
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.message import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
-from tidelog.monitor import Monitor
-from tidelog.transport import call_soon, run_sync
+from tidelog.consumer.assigned import AssignedConsumer, timeout_in_ms
+from tidelog.consumer.core import OffsetAndMetadata
+from tidelog.consumer.group import ConsumerGroup, ConsumerGroupMetadata, RebalanceCallback
+from tidelog.consumer.partitions import Key, answer, key_of, offset_after, offsets_of
+from tidelog.consumer.records import Call
+from tidelog.consumer.unread import unread, unread_messages
+from tidelog.errors import ErrorCode, error_for
+from tidelog.message import Message, TopicPartition
+from tidelog.transport import run_sync
 
-_OVERDUE_MS = 1_000
-_MAX_INT64 = 2**63 - 1
+if TYPE_CHECKING:
+    import pyarrow
+
+MAX_MESSAGES = 1_000_000
+"""consume() returns no more at a time, as confluent-kafka's."""
 
 
-class Consumer:
-    """Reads the partitions that it is assigned; one thread uses it at a time. Close it, or use it as a context manager.
+class Consumer(AssignedConsumer):
+    """Reads the topics that it subscribes to with its group, or the partitions that it is assigned.
+
+    One thread uses it at a time. Close it, or use it as a context manager.
 
     ::
 
-        with Consumer({"bootstrap.servers": "127.0.0.1:9094"}) as consumer:
-            consumer.assign([TopicPartition("flights", 0, OFFSET_BEGINNING)])
+        with Consumer({"bootstrap.servers": "127.0.0.1:9094", "group.id": "delays"}) as consumer:
+            consumer.subscribe(["flights"])
             message = consumer.poll(1.0)
+
+    A subscribed consumer must call :meth:`poll` or :meth:`consume` within ``max.poll.interval.ms``, over and over:
+    partitions come and go in these calls, and callbacks are called in them. Heartbeats need no calls.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        """Read the settings (``tidelog.consumer.config.ConsumerConfig``).
-
-        Raises:
-            KafkaException: INVALID_CONFIG.
-        """
-        refuse_missing(config, MISSING)
-        self._config = parse_config(ConsumerConfig, config)
-        self._cluster = self._config.cluster_client()
-        monitor = Monitor()
-        self._lock = monitor.lock
-        settings = PositionSettings(
-            queue_bytes=self._config.queued_max_messages_kbytes * 1024,
-            reset_timestamp_ms=self._config.reset_timestamp_ms,
-            report_end=self._config.enable_partition_eof,
-            overdue_ms=self._config.fetch_wait_max_ms + _OVERDUE_MS,
-            preferred_ms=self._config.metadata_max_age_ms,
-        )
-        self._positions = Positions(settings, self._cluster.backoff.wait_ms)
-        awake = asyncio.Event()
-        self._wake: Callable[[], None] = lambda: call_soon(awake.set)
-        self._queue = RecordQueue(monitor, self._positions, self._wake)
-        self._fetcher = Fetcher(self._config, self._cluster, self._positions, self._queue, self._lock, awake)
-        run_sync(self._fetcher.start())
-        self._lifetime = Lifetime(self, "consumer", functools.partial(_stop, self._fetcher, self._cluster))
-
-    def __enter__(self) -> Consumer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def subscribe(
+        self,
+        topics: Collection[str],
+        on_assign: RebalanceCallback | None = None,
+        on_revoke: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
     ) -> None:
-        self.close()
+        """Share these topics with the other members of the group, in place of what was subscribed to before.
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, each from its offset.
-
-        ``OFFSET_BEGINNING`` and ``OFFSET_END`` are the log's ends; without an offset ``auto.offset.reset`` decides.
-
-        Raises:
-            KafkaException: _INVALID_ARG for a partition or offset that cannot be; _DESTROY when closed.
-        """
-        starts = [(_key(p), *_start(p)) for p in partitions]
-        self._check_open()
-        with self._lock:
-            for report in self._positions.assign(starts):
-                self._queue.put(report)
-            self._changed()
-
-    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions too; raises as :meth:`assign`."""
-        starts = [(_key(p), *_start(p)) for p in partitions]
-        self._check_open()
-        with self._lock:
-            for report in self._positions.add(starts):
-                self._queue.put(report)
-            self._changed()
-
-    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions no longer."""
-        with self._lock:
-            self._positions.remove([_key(p) for p in partitions])
-            self._changed()
-
-    def unassign(self) -> None:
-        """Read nothing."""
-        self.assign([])
-
-    def assignment(self) -> list[TopicPartition]:
-        """Return the partitions that are read."""
-        with self._lock:
-            return [TopicPartition(topic, partition) for topic, partition in self._positions.assignment]
-
-    def seek(self, partition: TopicPartition) -> None:
-        """Go on from another offset, given as in :meth:`assign`.
+        What begins with ``^`` is a regular expression (Python's) that topic names are searched for, now and whenever
+        metadata is asked for again; internal topics are left out. ``on_assign(consumer, partitions)`` is called with
+        partitions that come, and may :meth:`assign` them (with a cooperative assignor or ``group.protocol=consumer``:
+        :meth:`incremental_assign`) with offsets of its own; ``on_revoke`` before partitions go; ``on_lost``, or
+        ``on_revoke`` without it, with those that other members may have already. They are called by :meth:`poll`,
+        :meth:`consume`, :meth:`consume_arrow` and :meth:`close`; what they raise comes out there.
 
         Raises:
-            KafkaException: _STATE when the partition is not assigned; _INVALID_ARG.
+            KafkaException: _INVALID_ARG for no topics, for one twice, for what is no regular expression;
+                INVALID_TOPIC_EXCEPTION; _UNKNOWN_GROUP without ``group.id``; _DESTROY when closed.
+            TypeError: ``topics`` is no list of texts, or a callback cannot be called.
         """
-        start = _start(partition)
+        if not isinstance(topics, list | tuple | set | frozenset) or not all(isinstance(t, str) for t in topics):
+            raise TypeError(f"expected a list of topics, not {topics!r}")
+        for callback in (on_assign, on_revoke, on_lost):
+            if callback is not None and not callable(callback):
+                raise TypeError(f"a callback must be callable, not {type(callback).__name__}")
         self._check_open()
-        with self._lock:
-            self._check_assigned(partition)
-            for report in self._positions.seek(_key(partition), *start):
-                self._queue.put(report)
-            self._changed()
+        self._in_group().subscribe(topics, on_assign, on_revoke, on_lost)
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver nothing of these partitions until :meth:`resume`; raises _STATE when one is not assigned."""
-        with self._lock:
-            for partition in partitions:
-                self._check_assigned(partition)
-                self._positions.pause(_key(partition))
-            self._changed()
+    def unsubscribe(self) -> None:
+        """Leave the group; the partitions are revoked by the next :meth:`poll`."""
+        self._check_open()
+        if self._group is not None:
+            self._group.unsubscribe()
 
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with these partitions where they were paused; raises _STATE when one is not assigned."""
-        with self._lock:
-            for partition in partitions:
-                self._check_assigned(partition)
-                self._positions.resume(_key(partition))
-            self._changed()
+    def memberid(self) -> str | None:
+        """Return the member's id in its group, or None while it is no member."""
+        self._check_open()
+        return None if self._group is None else self._group.metadata.member_id or None
 
-    def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return for each partition the offset after the last record that was returned, else OFFSET_INVALID."""
-        with self._lock:
-            return [TopicPartition(p.topic, p.partition, self._position(p)) for p in partitions]
+    def consumer_group_metadata(self) -> ConsumerGroupMetadata:
+        """Return who the consumer is in its group now; raises _UNKNOWN_GROUP without ``group.id``."""
+        self._check_open()
+        return self._in_group().metadata
 
-    def poll(self, timeout: float = -1) -> Message | None:
+    def poll(self, timeout: float | None = -1) -> Message | None:
         """Return the next message or event, or None after ``timeout`` seconds (-1: wait without end)."""
-        messages = self.consume(1, timeout)
-        return messages[0] if messages else None
+        if self._lifetime.ended is None and (message := self._queue.take_ready()) is not None:
+            return message
+        self._check_open()
+        deadline = _deadline(timeout)
+        self._begin_poll()
+        try:
+            while True:
+                self._serve(is_reading=False)
+                message = self._queue.take_one()
+                if message is not None or not self._wait(deadline, is_reading=False):
+                    return message
+        finally:
+            self._end_poll()
 
-    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+    def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
         """Return up to ``num_messages`` messages or events: fewer after ``timeout`` seconds (-1: wait without end).
+
+        Fewer also when partitions are to be taken away: what was gathered is returned before callbacks are called.
+        A call that Ctrl-C interrupts has read nothing.
 
         Raises:
             KafkaException: _DESTROY when closed.
-            ValueError: ``num_messages`` is negative.
+            ValueError: ``num_messages`` is negative, or above 1,000,000.
         """
         self._check_open()
-        if num_messages < 0:
-            raise ValueError(f"num_messages must be at least 0, not {num_messages}")
-        deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
+        if not 0 <= num_messages <= MAX_MESSAGES:
+            raise ValueError(f"num_messages must be at least 0, not {num_messages}, and at most {MAX_MESSAGES}")
+        deadline = _deadline(timeout)
         messages: list[Message] = []
-        while len(messages) < num_messages:
-            message = self._queue.next_message()
-            if message is not None:
-                messages.append(message)
-                continue
-            left_s = None if deadline is None else deadline - time.monotonic()
-            if (left_s is not None and left_s <= 0) or not self._queue.wait(left_s):
-                break
-        return messages
+        self._begin_poll()
+        try:
+            while True:
+                self._serve(is_reading=bool(messages))
+                messages += self._queue.take(num_messages - len(messages))
+                if len(messages) >= num_messages or not self._wait(deadline, is_reading=bool(messages)):
+                    return messages
+        except BaseException:
+            unread_messages(self, messages)
+            raise
+        finally:
+            self._end_poll()
 
-    def get_watermark_offsets(
-        self, partition: TopicPartition, timeout: float | None = None, cached: bool = False
-    ) -> tuple[int, int]:
-        """Return a partition's first offset and its high watermark (one past the last committed record).
+    def consume_arrow(self, max_records: int = 100_000, timeout: float | None = -1) -> pyarrow.Table:
+        """Return up to ``max_records`` records as one Arrow table: fewer after ``timeout`` seconds.
 
-        ``cached`` takes them from the last fetch, OFFSET_INVALID where there was none.
-
-        Raises:
-            KafkaException: the partition is not known, or no node answered in ``timeout`` seconds.
-        """
-        if cached:
-            with self._lock:
-                state = self._positions.state(*_key(partition))
-                if state is None or state.high_watermark < 0:
-                    return OFFSET_INVALID, OFFSET_INVALID
-                return state.log_start_offset, state.high_watermark
-        self._check_open()
-        return run_sync(_watermarks(self._cluster, _key(partition), _timeout_ms(timeout)))
-
-    def offsets_for_times(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
-    ) -> list[TopicPartition]:
-        """Return for each partition the first offset whose timestamp is at least ``offset`` (ms since the epoch).
-
-        ``OFFSET_END`` stands where no record is as late.
+        Columns: ``key``, ``value`` (binary), ``topic`` (string), ``partition`` (int32), ``offset`` (int64),
+        ``timestamp`` (milliseconds, UTC) and ``headers`` (list of struct of ``key`` string and ``value`` binary, null
+        for none), as in Spark's Kafka source. Positions and stored offsets move as with :meth:`consume`, and callbacks
+        are called. The ends of partitions (``enable.partition.eof``) are not told.
 
         Raises:
-            KafkaException: a partition is not known, or no node answered in ``timeout`` seconds.
+            KafkaException: an event that :meth:`poll` would have returned, once what came before it was returned;
+                _DESTROY when closed.
+            ValueError: ``max_records`` is negative.
+            ModuleNotFoundError: pyarrow is not installed.
+        """
+        from tidelog.consumer.arrow import RowGatherer
+
+        self._check_open()
+        gatherer = RowGatherer(self._queue, max_records)
+        deadline = _deadline(timeout)
+        self._begin_poll()
+        try:
+            while True:
+                self._serve(is_reading=bool(gatherer.count))
+                if gatherer.take() or not self._wait(deadline, is_reading=bool(gatherer.count)):
+                    return gatherer.table()
+        except BaseException:
+            unread(self, gatherer.first_offsets())
+            raise
+        finally:
+            self._end_poll()
+
+    @overload
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: Iterable[TopicPartition] | None = None,
+        asynchronous: Literal[True] = True,
+    ) -> None: ...
+
+    @overload
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: Iterable[TopicPartition] | None = None,
+        *,
+        asynchronous: Literal[False],
+    ) -> list[TopicPartition]: ...
+
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: Iterable[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition] | None:
+        """Commit the offset after ``message``, or ``offsets``, or with neither what is stored of the assignment.
+
+        Asynchronously None is returned at once, and ``on_commit(error, partitions)`` is called by a later poll().
+        Otherwise the call waits, and returns the partitions, each with its offset and its error. Errors that may pass
+        are retried for ``request.timeout.ms``; commits are carried out in the order of the calls.
+
+        Raises:
+            KafkaException: _NO_OFFSET: there is nothing to commit; when not one partition was committed, the error
+                of the last, as ILLEGAL_GENERATION after the group has rebalanced; _UNKNOWN_GROUP; _DESTROY.
+            ValueError: both ``message`` and ``offsets`` are given.
         """
         self._check_open()
-        partitions = list(partitions)
-        wanted = {_key(p): p.offset for p in partitions}
-        for partition in partitions:
-            if not -_MAX_INT64 - 1 <= partition.offset <= _MAX_INT64:
-                raise _invalid(partition, f"timestamp {partition.offset}")
-        found = run_sync(self._cluster.list_offsets(wanted, timeout_ms=_timeout_ms(timeout)))
-        return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
+        group = self._in_group()
+        if message is None and offsets is None:
+            return group.commit(None, asynchronous=asynchronous)
+        return group.commit(given_offsets(message, offsets, "commit"), asynchronous=asynchronous)
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+    def store_offsets(self, message: Message | None = None, offsets: Iterable[TopicPartition] | None = None) -> None:
+        """Have the offset after ``message``, or ``offsets``, committed with the next automatic or argumentless commit.
+
+        Raises:
+            KafkaException: _INVALID_ARG with ``enable.auto.offset.store``, which stores by itself; _UNKNOWN_PARTITION
+                when none of the partitions is assigned; _UNKNOWN_GROUP; _DESTROY.
+            ValueError: not exactly one of both is given.
+        """
         self._check_open()
-        return run_sync(list_topics(self._cluster, topic, timeout))
+        if message is None and offsets is None:
+            raise ValueError("expected either message or offsets")
+        group = self._in_group()
+        if self._config.enable_auto_offset_store:
+            raise error_for(ErrorCode._INVALID_ARG, "store_offsets() needs enable.auto.offset.store=false")
+        group.store(given_offsets(message, offsets, "store"), self._positions)
+
+    def committed(self, partitions: Iterable[TopicPartition], timeout: float | None = None) -> list[TopicPartition]:
+        """Return for each partition the offset that the group has committed, OFFSET_INVALID for none, or its error.
+
+        Raises:
+            KafkaException: the group's error, or that the coordinator has not answered in ``timeout`` seconds.
+        """
+        self._check_open()
+        keys = [key_of(partition) for partition in partitions]
+        found = run_sync(self._in_group().offsets.committed(keys, timeout_in_ms(timeout)))
+        return [answer(key, found[key]) for key in keys]
 
     def close(self) -> None:
-        """Stop reading; a poll() that waits in another thread returns. A second call does nothing."""
+        """Stop reading; commit what is stored (``enable.auto.commit``), call callbacks, and leave the group.
+
+        A poll() that waits in another thread returns. A second call does nothing. A cluster that does not answer is
+        waited for up to ten seconds.
+        """
         if self._lifetime.is_over:
             return
-        self._lifetime.end()
-        self._queue.close()
-        self._lifetime.stop()
+        try:
+            if self._group is not None:
+                self._group.close(self, self._assigned_keys())
+        finally:
+            super().close()
 
-    def _changed(self) -> None:
-        self._queue.drop_stale()
-        self._wake()
+    def _assigned_keys(self) -> list[Key]:
+        with self._lock:
+            return self._positions.assignment
 
-    def _check_open(self) -> None:
-        self._lifetime.check()
+    def _in_group(self) -> ConsumerGroup:
+        if self._group is None:
+            raise error_for(ErrorCode._UNKNOWN_GROUP, "the consumer has no group: give it a group.id")
+        return self._group
 
-    def _check_assigned(self, partition: TopicPartition) -> None:
-        if self._positions.state(*_key(partition)) is None:
-            text = f"{partition.topic}-{partition.partition} is not assigned to the consumer"
-            raise error_for(ErrorCode._STATE, text)
+    def _serve(self, *, is_reading: bool) -> None:
+        while (call := self._queue.next_call(is_reading=is_reading)) is not None:
+            self._end_poll()
+            try:
+                call(self)
+            except Exception as error:
+                if not is_reading:
+                    raise
+                # What was taken counts as read: it is returned, and the next call raises.
+                self._queue.post(_raising(error), ends_reading=True)
+            self._begin_poll()
 
-    def _position(self, partition: TopicPartition) -> int:
-        state = self._positions.state(*_key(partition))
-        if state is None or state.position is None or not state.consumed:
-            return OFFSET_INVALID
-        return state.position
+    def _wait(self, deadline: float | None, *, is_reading: bool) -> bool:
+        if is_reading and self._queue.ends_reading:
+            return False
+        left_s = None if deadline is None else deadline - time.monotonic()
+        return (left_s is None or left_s > 0) and self._queue.wait(left_s)
 
+    def _begin_poll(self) -> None:
+        if self._group is not None:
+            self._group.member.begin_poll()
 
-def _key(partition: TopicPartition) -> tuple[str, int]:
-    if not isinstance(partition.topic, str):
-        raise TypeError(f"topic must be text, not {type(partition.topic).__name__}")
-    if not partition.topic or not 0 <= partition.partition <= MAX_INT32:
-        raise _invalid(partition, f"partition {partition.partition}")
-    return partition.topic, partition.partition
-
-
-def _start(partition: TopicPartition) -> tuple[int | None, int | None]:
-    match partition.offset:
-        case int() as offset if 0 <= offset <= _MAX_INT64:
-            return offset, None
-        case value if value == OFFSET_BEGINNING:
-            return None, EARLIEST_TIMESTAMP
-        case value if value == OFFSET_END:
-            return None, LATEST_TIMESTAMP
-        case value if value in (OFFSET_STORED, OFFSET_INVALID):
-            return None, None
-    raise _invalid(partition, f"offset {partition.offset}")
+    def _end_poll(self) -> None:
+        if self._group is not None:
+            self._group.member.end_poll()
 
 
-def _invalid(partition: TopicPartition, what: str) -> TidelogError:
-    return error_for(ErrorCode._INVALID_ARG, f'{what} of topic "{partition.topic}" is not valid')
+def _raising(error: Exception) -> Call:
+    def call(_: object) -> None:
+        raise error
+
+    return call
 
 
-def _timeout_ms(timeout: float | None) -> float | None:
-    return None if timeout is None or timeout < 0 else timeout * 1000
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None or timeout < 0 else time.monotonic() + timeout
 
 
-async def _watermarks(cluster: ClusterClient, key: tuple[str, int], timeout_ms: float | None) -> tuple[int, int]:
-    low, high = await asyncio.gather(
-        cluster.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms=timeout_ms),
-        cluster.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=timeout_ms),
-    )
-    return low[key].offset, high[key].offset
-
-
-async def _stop(fetcher: Fetcher, cluster: ClusterClient) -> None:
-    await fetcher.stop()
-    await cluster.close()
+def given_offsets(
+    message: Message | None, offsets: Iterable[TopicPartition] | None, what: str
+) -> dict[Key, OffsetAndMetadata]:
+    """Return the offset after ``message``, or ``offsets``; raises ValueError when both are given."""
+    if message is not None and offsets is not None:
+        raise ValueError("message and offsets are mutually exclusive")
+    return offset_after(message, what) if message is not None else offsets_of(offsets or ())

@@ -14,9 +14,12 @@ from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core import (
     AskMetadata,
     Command,
+    CommittedFailed,
+    CommittedFound,
     Deliver,
     Event,
     Fetch,
+    FetchCommitted,
     Fetched,
     FetchedPartition,
     FetchFailed,
@@ -33,6 +36,7 @@ from tidelog.consumer.core import (
     Validated,
     ValidationFailed,
 )
+from tidelog.consumer.group_offsets import GroupOffsets
 from tidelog.consumer.node_sessions import NodeSessions
 from tidelog.consumer.records import RecordQueue
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -58,13 +62,16 @@ class Fetcher:
         queue: RecordQueue,
         lock: threading.RLock,
         awake: asyncio.Event,
+        offsets: GroupOffsets | None = None,
     ) -> None:
+        """``offsets`` are asked where partitions start that are assigned in a group."""
         self._config = config
         self._cluster = cluster
         self._positions = positions
         self._queue = queue
         self._lock = lock
         self._awake = awake
+        self._offsets = offsets
         self._sessions = NodeSessions(config)
         self._polls: dict[int, asyncio.Task[Fetched | FetchFailed]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -118,6 +125,7 @@ class Fetcher:
 
     def _handle(self, events: Iterable[Event]) -> None:
         with self._lock:
+            self._queue.settle()
             now_ms = monotonic_ms()
             commands = [c for event in events for c in self._positions.handle(event, now_ms)]
         self._execute(commands)
@@ -134,6 +142,8 @@ class Fetcher:
                     self._start_look_up(command)
                 case Validate():
                     self._start(self._validate(command), f"validate-{command.node_id}")
+                case FetchCommitted():
+                    self._start(self._fetch_committed(command), "committed-offsets")
                 case AskMetadata():
                     self._ask_metadata(command.topics)
                 case Deliver() | Report():
@@ -198,6 +208,8 @@ class Fetcher:
             result.high_watermark,
             result.log_start_offset,
             preferred_node=result.preferred_read_replica if result.HasField("preferred_read_replica") else None,
+            aborted=tuple((t.producer_id, t.first_offset) for t in result.aborted_transactions),
+            end_offset=result.last_stable_offset if self._config.is_read_committed else None,
         )
 
     def _start_look_up(self, look_up: LookUp) -> None:
@@ -231,13 +243,39 @@ class Fetcher:
                 events.append(Validated(spec, end.leader_epoch, end.end_offset))
         self._handle(events)
 
+    async def _fetch_committed(self, command: FetchCommitted) -> None:
+        assert self._offsets is not None
+        keys = [(spec.topic, spec.partition) for spec in command.specs]
+        try:
+            found = await self._offsets.committed_after_commits(keys)
+        except TidelogError as error:
+            self._handle([CommittedFailed(spec, error) for spec in command.specs])
+            return
+        except Exception as error:
+            logger.exception("asking for committed offsets failed")
+            failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
+            self._handle([CommittedFailed(spec, failure) for spec in command.specs])
+            return
+        events: list[Event] = []
+        for spec in command.specs:
+            what = found[spec.topic, spec.partition]
+            if isinstance(what, TidelogError):
+                events.append(CommittedFailed(spec, what))
+            elif what is None:
+                events.append(CommittedFound(spec, None))
+            else:
+                events.append(CommittedFound(spec, what.offset, what.leader_epoch))
+        self._handle(events)
+
     async def _look_up(self, spec: LookUpSpec) -> None:
         self._handle([await self._look_up_one(spec)])
 
     async def _look_up_one(self, spec: LookUpSpec) -> LookedUp | LookUpFailed:
         key = (spec.topic, spec.partition)
         try:
-            found = await self._cluster.list_offsets({key: spec.timestamp_ms})
+            found = await self._cluster.list_offsets(
+                {key: spec.timestamp_ms}, read_committed=self._config.is_read_committed
+            )
         except TidelogError as error:
             return LookUpFailed(spec, error)
         except Exception as error:

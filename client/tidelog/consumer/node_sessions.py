@@ -14,6 +14,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
 
 _Key: TypeAlias = tuple[str, int]
+_ISOLATION = (pb.ISOLATION_LEVEL_READ_UNCOMMITTED, pb.ISOLATION_LEVEL_READ_COMMITTED)
 
 
 class NodeSession:
@@ -51,6 +52,7 @@ class NodeSession:
             max_wait_ms=self._config.fetch_wait_max_ms,
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=self._config.fetch_max_bytes,
+            isolation_level=_ISOLATION[self._config.is_read_committed],
             rack_id=self._config.client_rack,
             topics=[pb.FetchTopic(name=name, partitions=items) for name, items in topics.items()],
             session=pb.FetchSession(id=asked.session_id, epoch=asked.epoch),

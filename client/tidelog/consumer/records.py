@@ -1,40 +1,90 @@
-"""What was fetched on its way to the application: a queue of batches, decoded one batch at a time on its thread."""
+"""What is on its way to the application: fetched records, events, and functions to be called on its thread."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tidelog.consumer.core import Deliver, Positions, Report
+from tidelog.consumer.core import Commits, Deliver, OffsetAndMetadata, Positions, Report
+from tidelog.consumer.reading import Reading
 from tidelog.errors import TidelogError
-from tidelog.message import (
-    TIMESTAMP_CREATE_TIME,
-    TIMESTAMP_LOG_APPEND_TIME,
-    TIMESTAMP_NOT_AVAILABLE,
-    Message,
-)
+from tidelog.message import Message
 from tidelog.monitor import Monitor
-from tidelog.records import Record, RecordBatchHeader, iter_headers, read_records
 
-_TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
+if TYPE_CHECKING:
+    import pyarrow
+
+_MADE_AT_ONCE = 500
+"""poll() makes so many messages at once, and returns them one by one."""
+
+_Item: TypeAlias = Deliver | Report | Message
+Call: TypeAlias = Callable[[Any], None]
+"""Called with the consumer, on the application's thread."""
 
 
 class RecordQueue:
     """Filled on the network thread, emptied by one application thread at a time; ``lock`` guards both ends."""
 
-    def __init__(self, monitor: Monitor, positions: Positions, on_room: Callable[[], None]) -> None:
-        """``on_room`` is called when a delivery is used up while the queue counts as full."""
+    def __init__(
+        self, monitor: Monitor, positions: Positions, commits: Commits | None, on_room: Callable[[], None]
+    ) -> None:
+        """``on_room`` is called when a delivery is used up while the queue counts as full.
+
+        The offsets behind what is returned are stored in ``commits``, unless that is None.
+        """
         self._lock = monitor.lock
         self._news = monitor.changed
         self._on_room = on_room
         self._positions = positions
-        self._items: deque[Deliver | Report] = deque()
-        self._reading: _Reading | None = None
+        self._commits = commits
+        self._items: deque[_Item] = deque()
+        self._calls: deque[tuple[Call, bool]] = deque()
+        self._reading: Reading | None = None
+        # Messages of the reading: all that were made at once, and those to be returned yet, the next one last.
+        self._made: list[Message] = []
+        self._ready: list[Message] = []
+        self._settled = 0
+        self._seen = 0
         self._closed = False
 
-    def put(self, item: Deliver | Report) -> None:
-        """Add what was fetched. The caller holds the lock."""
+    def put(self, item: _Item) -> None:
+        """Add what was fetched, or an event. The caller holds the lock."""
+        if self._closed:
+            return
         self._items.append(item)
+        self._news.notify_all()
+
+    def put_back(self, event: Message) -> None:
+        """Return an event again before all else that is there."""
+        with self._lock:
+            self._items.appendleft(event)
+
+    def post(self, call: Call, *, ends_reading: bool = False) -> None:
+        """Have a function called on the application's thread, before any record that it has not got yet.
+
+        With ``ends_reading`` the application must have got first what was taken for it: it may be told that a
+        partition is no longer its own.
+        """
+        with self._lock:
+            self._calls.append((call, ends_reading))
+            self._news.notify_all()
+
+    def next_call(self, *, is_reading: bool = False) -> Call | None:
+        """Return a function that is to be called now; ``is_reading``: messages were taken that it has not got yet."""
+        with self._lock:
+            if not self._calls or (is_reading and self._calls[0][1]):
+                return None
+            return self._calls.popleft()[0]
+
+    @property
+    def ends_reading(self) -> bool:
+        """Whether what was taken is to be returned before anything else is done."""
+        with self._lock:
+            return bool(self._calls) and self._calls[0][1]
+
+    def notify(self) -> None:
+        """Wake those who wait. The caller holds the lock."""
         self._news.notify_all()
 
     def drop_stale(self) -> None:
@@ -45,43 +95,165 @@ class RecordQueue:
             self._release(item)
         if self._reading is not None and not self._is_current(self._reading.item):
             self._release(self._reading.item)
-            self._reading = None
+            self._drop_reading()
+
+    def settle(self) -> None:
+        """Move the position, and what is stored, behind the last message that was returned.
+
+        They lag behind while messages are returned one by one: whoever looks at them or changes them calls this first.
+        """
+        with self._lock:
+            taken = len(self._made) - len(self._ready)
+            if taken > self._settled and self._reading is not None:
+                last = self._made[taken - 1]
+                offset, epoch = last.offset(), last.leader_epoch()
+                assert offset is not None
+                self._settled = taken
+                self._move(self._reading.item, offset + 1, -1 if epoch is None else epoch)
+
+    def has_read(self) -> bool:
+        """Whether messages were returned by :meth:`take_ready` since this was asked."""
+        with self._lock:
+            seen, self._seen = self._seen, len(self._ready)
+            return seen != self._seen
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until there is something to read; returns whether there is. :meth:`close` ends the wait."""
+        """Wait until there is something to read or to call; returns whether. :meth:`close` ends the wait."""
         with self._lock:
-            self._news.wait_for(lambda: bool(self._items) or self._closed, timeout_s)
-            return bool(self._items)
+            self._news.wait_for(lambda: self._has_news or self._closed, timeout_s)
+            return self._has_news
+
+    def wait_call(self, timeout_s: float, is_over: Callable[[], bool]) -> bool:
+        """Wait until there is something to call or ``is_over()``, which is asked under the lock; returns whether."""
+        with self._lock:
+            return self._news.wait_for(lambda: bool(self._calls) or is_over(), timeout_s)
 
     def close(self) -> None:
         """Drop everything, and wake those who wait."""
         with self._lock:
             self._closed = True
             self._items.clear()
-            self._reading = None
+            self._calls.clear()
+            self._drop_reading()
             self._news.notify_all()
 
-    def next_message(self) -> Message | None:
-        """Return the next record or event, or None when nothing is there; moves the application's position."""
-        while True:
-            reading = self._reading
+    def take(self, most: int) -> list[Message]:
+        """Return up to ``most`` records and events that are there, and move the application's positions behind them."""
+        messages = self._take_made(most)
+        while len(messages) < most and not self._calls:
+            reading = self._next_reading()
             if reading is None:
-                item = self._pop()
-                if item is None:
-                    return None
-                if isinstance(item, Report):
-                    return _event(item)
-                reading = self._reading = _Reading(item)
+                break
+            if isinstance(reading, Message):
+                messages.append(reading)
+                continue
             try:
-                record = next(reading.records, None)
+                found = reading.messages(most - len(messages))
+            except TidelogError as error:
+                messages.append(self._fail(reading, error))
+                continue
+            if not found:
+                self._finish(reading)
+            elif self._consume(reading):
+                messages += found
+        return messages
+
+    def take_ready(self) -> Message | None:
+        """Return the next message if it is made already, and nothing is to be called."""
+        with self._lock:
+            return self._ready.pop() if self._ready and not self._calls else None
+
+    def take_one(self) -> Message | None:
+        """Return the next record or event, as :meth:`take` does; the position follows by :meth:`settle`."""
+        while not self._calls:
+            if (ready := self.take_ready()) is not None:
+                return ready
+            self._forget_made()
+            reading = self._next_reading()
+            if reading is None or isinstance(reading, Message):
+                return reading
+            try:
+                made = reading.messages(_MADE_AT_ONCE)
             except TidelogError as error:
                 return self._fail(reading, error)
-            if record is None:
+            if not made:
                 self._finish(reading)
-            elif self._consume(reading.item, record.offset + 1):
-                return _message(reading.item, record)
+            else:
+                self._make_ready(reading, made)
+        return None
 
-    def _pop(self) -> Deliver | Report | None:
+    def take_rows(self, most: int) -> pyarrow.RecordBatch | Message | None:
+        """Return up to ``most`` rows of one delivery as :meth:`take` returns messages, or an event; None: nothing.
+
+        Raises:
+            ModuleNotFoundError: pyarrow is not installed.
+        """
+        self._go_back()
+        while not self._calls:
+            reading = self._next_reading()
+            if reading is None or isinstance(reading, Message):
+                return reading
+            try:
+                rows = reading.rows(most)
+            except TidelogError as error:
+                return self._fail(reading, error)
+            if rows is None:
+                self._finish(reading)
+            elif self._consume(reading):
+                return rows
+        return None
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._items or self._calls or self._ready)
+
+    def _take_made(self, most: int) -> list[Message]:
+        with self._lock:
+            taken: list[Message] = []
+            if not self._calls:
+                while self._ready and len(taken) < most:
+                    taken.append(self._ready.pop())
+            if not self._ready:
+                self._forget_made()
+            self.settle()
+            return taken
+
+    def _make_ready(self, reading: Reading, made: list[Message]) -> None:
+        with self._lock:
+            if self._reading is reading:
+                self._made, self._ready = made, made[::-1]
+
+    def _forget_made(self) -> None:
+        """All that was made was returned."""
+        with self._lock:
+            self.settle()
+            self._made, self._ready, self._settled = [], [], 0
+
+    def _go_back(self) -> None:
+        """What was made and not returned is to be read in another way."""
+        with self._lock:
+            ready, reading = self._ready, self._reading
+            self._forget_made()
+            if ready and reading is not None:
+                offset = ready[-1].offset()
+                assert offset is not None
+                reading.go_back(offset)
+
+    def _drop_reading(self) -> None:
+        self._reading = None
+        self._made, self._ready, self._settled = [], [], 0
+
+    def _next_reading(self) -> Reading | Message | None:
+        reading = self._reading
+        if reading is not None:
+            return reading
+        item = self._pop()
+        if isinstance(item, Deliver):
+            self._reading = Reading(item)
+            return self._reading
+        return _event(item) if isinstance(item, Report) else item
+
+    def _pop(self) -> _Item | None:
         with self._lock:
             while self._items:
                 item = self._items.popleft()
@@ -90,23 +262,30 @@ class RecordQueue:
                 self._release(item)
         return None
 
-    def _consume(self, item: Deliver, next_offset: int) -> bool:
+    def _consume(self, reading: Reading) -> bool:
         with self._lock:
-            if self._reading is None or not self._is_current(item):
-                return False
-            self._positions.consumed(item.topic, item.partition, next_offset)
-            return True
+            return self._reading is reading and self._moved(reading)
 
-    def _finish(self, reading: _Reading) -> None:
+    def _finish(self, reading: Reading) -> None:
         with self._lock:
             if self._reading is reading:
-                self._positions.consumed(reading.item.topic, reading.item.partition, reading.next_offset)
+                self._moved(reading)
                 self._release(reading.item)
-                self._reading = None
+                self._drop_reading()
         if self._positions.is_full:
             self._on_room()
 
-    def _fail(self, reading: _Reading, error: TidelogError) -> Message:
+    def _moved(self, reading: Reading) -> bool:
+        return self._move(reading.item, reading.next_offset, reading.leader_epoch)
+
+    def _move(self, item: Deliver, offset: int, leader_epoch: int) -> bool:
+        if not self._positions.consumed(item.topic, item.partition, offset, item.generation):
+            return False
+        if self._commits is not None:
+            self._commits.store((item.topic, item.partition), OffsetAndMetadata(offset, leader_epoch))
+        return True
+
+    def _fail(self, reading: Reading, error: TidelogError) -> Message:
         item = reading.item
         with self._lock:
             state = self._positions.state(item.topic, item.partition)
@@ -116,48 +295,12 @@ class RecordQueue:
                 self.drop_stale()
         return _event(Report(item.topic, item.partition, item.generation, offset, error))
 
-    def _is_current(self, item: Deliver | Report) -> bool:
-        return self._positions.is_current(item.topic, item.partition, item.generation)
+    def _is_current(self, item: _Item) -> bool:
+        return isinstance(item, Message) or self._positions.is_current(item.topic, item.partition, item.generation)
 
-    def _release(self, item: Deliver | Report) -> None:
+    def _release(self, item: _Item) -> None:
         if isinstance(item, Deliver):
             self._positions.released(len(item.records))
-
-
-class _Reading:
-    """One delivery being decoded."""
-
-    __slots__ = ("item", "next_offset", "records")
-
-    def __init__(self, item: Deliver) -> None:
-        self.item = item
-        self.next_offset = item.offset
-        self.records = self._decode()
-
-    def _decode(self) -> Iterator[Record]:
-        for position, header in iter_headers(self.item.records):
-            if header.next_offset > self.item.offset and not header.is_control:
-                yield from self._batch(position, header)
-            self.next_offset = max(self.next_offset, header.next_offset)
-
-    def _batch(self, position: int, header: RecordBatchHeader) -> Iterator[Record]:
-        records = read_records(self.item.records, position)
-        if header.base_offset >= self.item.offset:
-            return iter(records)
-        return iter([record for record in records if record.offset >= self.item.offset])
-
-
-def _message(item: Deliver, record: Record) -> Message:
-    known = record.timestamp_ms >= 0
-    return Message(
-        item.topic,
-        item.partition,
-        record.offset,
-        record.key,
-        record.value,
-        list(record.headers),
-        (_TIMESTAMP_TYPES[record.timestamp_type] if known else TIMESTAMP_NOT_AVAILABLE, record.timestamp_ms),
-    )
 
 
 def _event(report: Report) -> Message:

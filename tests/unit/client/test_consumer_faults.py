@@ -171,11 +171,6 @@ def test_consumer_asks_for_metadata_again_when_it_is_old(cluster: FakeCluster) -
             time.sleep(0.01)
 
 
-def test_consumer_refuses_settings_of_groups_and_says_what_to_do() -> None:
-    with pytest.raises(KafkaException, match=r'"group\.id" is not supported: .*assign\(\)'):
-        Consumer({"bootstrap.servers": "a:1", "group.id": "g"})
-
-
 def test_consumer_refuses_what_is_not_assigned_or_invalid_and_use_after_close(cluster: FakeCluster) -> None:
     consumer = make(cluster)
     for call in (consumer.seek, lambda p: consumer.pause([p]), lambda p: consumer.resume([p])):
@@ -197,6 +192,8 @@ def test_consumer_refuses_what_is_not_assigned_or_invalid_and_use_after_close(cl
     consumer.close()
     consumer.close()
     with pytest.raises(KafkaException, match="_DESTROY"):
+        consumer.poll(0)
+    with pytest.raises(RuntimeError, match="the consumer is closed"):
         consumer.poll(0)
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
 
+AbortedTransactions = tuple[tuple[int, int], ...]
+"""(producer id, first offset) of transactions among the records whose records are not to be returned, by offset."""
+
 
 @dataclass(frozen=True, slots=True)
 class FetchSpec:
@@ -41,6 +44,15 @@ class ValidationSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedSpec:
+    """Find the offset that the group has committed of a partition."""
+
+    topic: str
+    partition: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedPartition:
     """One partition of an answer; ``leader_known`` says that it named a newer leader.
 
@@ -55,6 +67,9 @@ class FetchedPartition:
     leader_known: bool = False
     is_unchanged: bool = False
     preferred_node: int | None = None
+    aborted: AbortedTransactions = ()
+    end_offset: int | None = None
+    """Where the reader's records end: the last stable offset for one that waits for transactions; None: as written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +124,23 @@ class ValidationFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedFound:
+    """The committed offset, None when there is none, and the leader epoch of the record before it; -1 not known."""
+
+    spec: CommittedSpec
+    offset: int | None
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFailed:
+    """Nobody told the committed offset."""
+
+    spec: CommittedSpec
+    error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The metadata of a partition could not be had, or says that there is no such partition."""
 
@@ -117,7 +149,17 @@ class Refused:
     error: TidelogError
 
 
-Event = Refused | Fetched | FetchFailed | LookedUp | LookUpFailed | Validated | ValidationFailed
+Event = (
+    Refused
+    | Fetched
+    | FetchFailed
+    | LookedUp
+    | LookUpFailed
+    | Validated
+    | ValidationFailed
+    | CommittedFound
+    | CommittedFailed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +193,13 @@ class Validate:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchCommitted:
+    """Ask the group's coordinator for these committed offsets, after all commits that are under way."""
+
+    specs: Sequence[CommittedSpec]
+
+
+@dataclass(frozen=True, slots=True)
 class AskMetadata:
     """Ask for these topics' partitions and leaders."""
 
@@ -159,13 +208,14 @@ class AskMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand whole batches to the application, leaving out what is before ``offset``."""
+    """Hand whole batches to the application, leaving out what is before ``offset`` and what was aborted."""
 
     topic: str
     partition: int
     generation: int
     offset: int
     records: bytes
+    aborted: AbortedTransactions = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,4 +229,4 @@ class Report:
     error: TidelogError
 
 
-Command = Fetch | Interrupt | LookUp | Validate | AskMetadata | Deliver | Report
+Command = Fetch | Interrupt | LookUp | Validate | FetchCommitted | AskMetadata | Deliver | Report

@@ -16,8 +16,9 @@ CanRead = Callable[[str, int, int], bool]
 class PartitionState:
     """One assigned partition.
 
-    Either ``fetch_offset`` is known, or ``look_up_ms`` says which offset to look up, or it is ``stopped`` by an error
-    until the next seek. ``position`` is what the application gets next, never after ``fetch_offset``.
+    Either ``fetch_offset`` is known, or ``look_up_ms`` says which offset to look up, or it ``wants_committed``, or it
+    is ``stopped`` by an error until the next seek. ``position`` is what the application gets next, never after
+    ``fetch_offset``.
     """
 
     topic: str
@@ -25,6 +26,8 @@ class PartitionState:
     generation: int
     fetch_offset: int | None = None
     look_up_ms: int | None = None
+    wants_committed: bool = False
+    """It starts at the group's committed offset, which is not known yet."""
     position: int | None = None
     consumed: bool = False
     paused: bool = False
@@ -37,6 +40,8 @@ class PartitionState:
     not_before_ms: float = 0.0
     served_at: int = 0
     high_watermark: int = -1
+    end_offset: int = -1
+    """Where its records end for this reader: the high watermark, or the last stable offset."""
     log_start_offset: int = -1
     end_reported_at: int = -1
     reported: ErrorCode | None = None
@@ -54,6 +59,7 @@ class PartitionState:
         """Take the offset that was given or found; ``epoch`` is that of the record before it or of a later one."""
         self.fetch_offset = self.position = offset
         self.look_up_ms = None
+        self.wants_committed = False
         self.offset_epoch = epoch
         self.must_validate = False
 
@@ -100,6 +106,11 @@ class PartitionState:
         self.offset_epoch = epoch
         self.must_validate = False
 
+    def clear_start(self) -> None:
+        """Forget where to read from."""
+        self.fetch_offset = self.look_up_ms = None
+        self.wants_committed = False
+
     def restart(self, generation: int) -> None:
         """Drop what is under way or queued, and go on from the application's position."""
         self.generation = generation
@@ -110,7 +121,8 @@ class PartitionState:
 
     def check_invariants(self) -> None:
         """Assert what the class says of its fields."""
-        assert (self.fetch_offset is not None) + (self.look_up_ms is not None) + self.stopped == 1, self
+        starts = (self.fetch_offset is not None, self.look_up_ms is not None, self.wants_committed, self.stopped)
+        assert sum(starts) == 1, self
         if self.fetch_offset is not None:
             assert self.position is not None, self
             assert 0 <= self.position <= self.fetch_offset, self

@@ -19,6 +19,8 @@ Rules:
 8. Where the leader names a replica to read from, it is read from that one (KIP-392): until ``preferred_ms`` have
    passed, any error comes from there, also OFFSET_OUT_OF_RANGE, it is overdue, or the metadata has it no longer.
    Where the metadata does not have it yet, the metadata is asked for before the leader is asked again.
+9. In a group, a partition that is assigned without an offset starts at the committed one; where there is none,
+   ``auto.offset.reset`` decides. What it is is asked for until it is known, also while the group rebalances.
 """
 
 from __future__ import annotations
@@ -29,8 +31,12 @@ from typing import assert_never
 from tidelog.consumer.core.events import (
     AskMetadata,
     Command,
+    CommittedFailed,
+    CommittedFound,
+    CommittedSpec,
     Deliver,
     Event,
+    FetchCommitted,
     Fetched,
     FetchedPartition,
     FetchFailed,
@@ -46,20 +52,17 @@ from tidelog.consumer.core.events import (
     ValidationFailed,
     ValidationSpec,
 )
+from tidelog.consumer.core.faults import REPORTED, end_reached, may_pass, truncated, without_offset, without_progress
 from tidelog.consumer.core.node_polls import NodePolls
 from tidelog.consumer.core.partition import CanRead, PartitionState
 from tidelog.consumer.core.settings import PositionSettings
-from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.records import iter_headers
 
 Key = tuple[str, int]
 Start = tuple[Key, int | None, int | None]
 LeaderOf = Callable[[str, int], tuple[int, int] | None]
 """Node id and leader epoch of a partition, or None when not known."""
-
-
-_REPORTED = OUTAGES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""Retried, but the application is told when they begin: it may be waiting for what never comes."""
 
 
 class Positions:
@@ -97,7 +100,7 @@ class Positions:
     def assign(self, starts: Iterable[Start]) -> list[Report]:
         """Replace the assignment. A start is (partition, offset, None) or (partition, None, timestamp to look up).
 
-        With neither, ``auto.offset.reset`` decides.
+        With neither the committed offset is taken, and ``auto.offset.reset`` decides where there is none.
         """
         self._partitions.clear()
         return self.add(starts)
@@ -133,11 +136,13 @@ class Positions:
         """Go on at the application's position."""
         self._partitions[key].paused = False
 
-    def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """The application has got the record before ``next_offset``, of the current generation."""
-        state = self._partitions[topic, partition]
-        state.position = next_offset
-        state.consumed = True
+    def consumed(self, topic: str, partition: int, next_offset: int, generation: int | None = None) -> bool:
+        """The application gets the record before ``next_offset``; returns whether it may, by its ``generation``."""
+        state = self._partitions.get((topic, partition))
+        if state is None or generation not in (None, state.generation):
+            return False
+        state.position, state.consumed = next_offset, True
+        return True
 
     def stop(self, key: Key) -> None:
         """Stop a partition until the next seek: the application was told of an error in its records."""
@@ -154,6 +159,7 @@ class Positions:
         limit = self._settings.queue_bytes
         self._is_full = self.queued_bytes >= (limit / 2 if self._is_full else limit)
         look_ups: list[LookUpSpec] = []
+        committed: list[CommittedSpec] = []
         fetches: dict[int, list[tuple[PartitionState, FetchSpec]]] = {}
         validations: dict[int, list[ValidationSpec]] = {}
         unknown: set[str] = set()
@@ -167,6 +173,9 @@ class Positions:
             if state.look_up_ms is not None:
                 state.busy = True
                 look_ups.append(LookUpSpec(state.topic, state.partition, state.generation, state.look_up_ms))
+            elif state.wants_committed:
+                state.busy = True
+                committed.append(CommittedSpec(state.topic, state.partition, state.generation))
             elif not state.paused and not self._is_full:
                 leader = leader_of(state.topic, state.partition)
                 if leader is None or state.fetch_offset is None:
@@ -181,6 +190,7 @@ class Positions:
                     state.not_before_ms = now_ms + self._backoff_ms(1)
                     unknown.add(state.topic)
         commands: list[Command] = [LookUp(look_ups)] if look_ups else []
+        commands += [FetchCommitted(committed)] if committed else []
         commands += [Validate(node_id, specs) for node_id, specs in validations.items()]
         commands += [c for node_id in moved for c in self._polls.interrupt(node_id)]
         commands += [c for node_id, wanted in fetches.items() for c in self._polls.begin(node_id, wanted, now_ms)]
@@ -190,8 +200,8 @@ class Positions:
         """Return when :meth:`poll` is next due by the clock; None when only an event can change anything."""
         states = [s for s in self._partitions.values() if not s.stopped]
         waiting = [s.not_before_ms for s in states if not s.busy]
-        asked = [s.asked_ms for s in states if s.busy and s.fetch_offset is not None and not s.must_validate]
-        overdue = [asked_ms + self._settings.overdue_ms for asked_ms in asked]
+        asked = [s for s in states if s.busy and s.fetch_offset is not None and not s.must_validate]
+        overdue = [s.asked_ms + self._settings.overdue_ms for s in asked]
         return min((due for due in (*waiting, *overdue) if due > now_ms), default=None)
 
     def handle(self, event: Event, now_ms: float) -> Sequence[Command]:
@@ -208,12 +218,11 @@ class Positions:
                 return []
             case Validated():
                 return self._validated(event)
-            case ValidationFailed():
+            case ValidationFailed() | LookUpFailed() | CommittedFailed():
                 state = self._current(event.spec)
                 return [] if state is None else self._back_off(state, event.error, now_ms)
-            case LookUpFailed():
-                state = self._current(event.spec)
-                return [] if state is None else self._back_off(state, event.error, now_ms)
+            case CommittedFound():
+                return self._committed_found(event)
             case Refused():
                 state = self._partitions.get((event.topic, event.partition))
                 return [] if state is None or state.stopped else self._back_off(state, event.error, now_ms)
@@ -238,9 +247,18 @@ class Positions:
             state.start_at(offset)
         elif look_up_ms is not None:
             state.look_up_ms = look_up_ms
+        elif self._settings.has_group:
+            state.wants_committed = True
         else:
-            name = f"{state.topic}-{state.partition}"
-            return self._reset(state, error_for(ErrorCode._AUTO_OFFSET_RESET, f"{name} has no offset to start from"))
+            return self._reset(state, without_offset(state))
+        return []
+
+    def _committed_found(self, event: CommittedFound) -> Sequence[Command]:
+        if (state := self._current(event.spec)) is not None:
+            state.attempts, state.reported = 0, None
+            if event.offset is None:
+                return self._reset(state, without_offset(state))
+            state.start_at(event.offset, event.leader_epoch)
         return []
 
     def _watch_fetch(
@@ -258,7 +276,7 @@ class Positions:
         else:
             moved.add(state.asked_node)
 
-    def _current(self, spec: FetchSpec | LookUpSpec | ValidationSpec) -> PartitionState | None:
+    def _current(self, spec: FetchSpec | LookUpSpec | ValidationSpec | CommittedSpec) -> PartitionState | None:
         state = self._partitions.get((spec.topic, spec.partition))
         if state is None or state.generation != spec.generation:
             return None
@@ -274,11 +292,9 @@ class Positions:
         return [c for state in states for c in self._back_off(state, event.error, now_ms)]
 
     def _looked_up(self, event: LookedUp) -> None:
-        state = self._current(event.spec)
-        if state is not None:
+        if (state := self._current(event.spec)) is not None:
             state.start_at(event.offset, event.leader_epoch)
-            state.attempts = 0
-            state.reported = None
+            state.attempts, state.reported = 0, None
 
     def _take(self, result: FetchedPartition, now_ms: float) -> Sequence[Command]:
         state = self._current(result.spec)
@@ -290,13 +306,13 @@ class Positions:
             if result.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return self._reset(state, result.error)
             return self._back_off(state, result.error, now_ms, leader_known=result.leader_known)
-        state.attempts = 0
-        state.reported = None
+        state.attempts, state.reported = 0, None
         if result.preferred_node is not None:
             state.preferred_node = result.preferred_node
             state.preferred_until_ms = now_ms + self._settings.preferred_ms
         if not result.is_unchanged:
             state.high_watermark = result.high_watermark
+            state.end_offset = result.high_watermark if result.end_offset is None else result.end_offset
             state.log_start_offset = result.log_start_offset
         return [*self._deliver(state, result), *self._report_end(state)]
 
@@ -314,10 +330,7 @@ class Positions:
         state.attempts, state.reported, state.must_validate = 0, None, False
         if event.epoch >= 0 and event.end_offset >= state.fetch_offset:
             return []
-        name = f"{state.topic}-{state.partition}"
-        text = f"{name}: offset {state.fetch_offset} after leader epoch {event.spec.offset_epoch} is not in the log"
-        text += f" any more: epoch {event.epoch} ends at {event.end_offset}"
-        error = error_for(ErrorCode._LOG_TRUNCATION, text)
+        error = truncated(state, event)
         if self._settings.reset_timestamp_ms is None:
             return self._report_and_halt(state, error)
         state.restart(self._next_generation())
@@ -334,43 +347,40 @@ class Positions:
         headers = [header for _, header in iter_headers(result.records)]
         next_offset = max((h.next_offset for h in headers), default=-1)
         if next_offset <= offset:
-            name = f"{state.topic}-{state.partition}"
-            text = f"{name}: {len(result.records)} bytes were fetched at offset {offset}, but no record from there on"
-            return self._report_and_halt(state, error_for(ErrorCode.CORRUPT_MESSAGE, text))
+            return self._report_and_halt(state, without_progress(state, len(result.records)))
         state.fetch_offset = next_offset
         state.offset_epoch = max(h.partition_leader_epoch for h in headers)
         self._served += 1
         state.served_at = self._served
         self.queued_bytes += len(result.records)
-        return [Deliver(state.topic, state.partition, state.generation, offset, result.records)]
+        return [Deliver(state.topic, state.partition, state.generation, offset, result.records, result.aborted)]
 
     def _report_end(self, state: PartitionState) -> list[Report]:
-        at_end = state.fetch_offset is not None and state.fetch_offset >= state.high_watermark
+        at_end = state.fetch_offset is not None and state.fetch_offset >= state.end_offset
         if not (self._settings.report_end and at_end) or state.end_reported_at == state.fetch_offset:
             return []
         assert state.fetch_offset is not None
         state.end_reported_at = state.fetch_offset
-        text = f"{state.topic}-{state.partition}: no record after offset {state.fetch_offset - 1} yet"
-        return [self._report(state, error_for(ErrorCode._PARTITION_EOF, text))]
+        return [self._report(state, end_reached(state, state.fetch_offset))]
 
     def _reset(self, state: PartitionState, error: TidelogError) -> list[Report]:
         if self._settings.reset_timestamp_ms is None:
             return self._report_and_halt(state, error_for(ErrorCode._AUTO_OFFSET_RESET, error.message))
-        state.fetch_offset = None
+        state.clear_start()
         state.look_up_ms = self._settings.reset_timestamp_ms
         return []
 
     def _back_off(
         self, state: PartitionState, error: TidelogError, now_ms: float, *, leader_known: bool = False
     ) -> Sequence[Command]:
-        if not error.code.retriable and error.code not in OUTAGES:
+        if not may_pass(error):
             return self._report_and_halt(state, error)
         state.attempts += 1
         state.not_before_ms = now_ms + (0 if leader_known else self._backoff_ms(state.attempts))
         commands: list[Command] = []
         if error.code.refresh_metadata and not leader_known:
             commands.append(AskMetadata(frozenset([state.topic])))
-        if error.code in _REPORTED and state.reported is not error.code:
+        if error.code in REPORTED and state.reported is not error.code:
             state.reported = error.code
             commands.append(self._report(state, error))
         return commands
@@ -381,7 +391,7 @@ class Positions:
         return [report]
 
     def _halt(self, state: PartitionState) -> None:
-        state.fetch_offset = state.look_up_ms = None
+        state.clear_start()
         state.stopped = True
 
     def _report(self, state: PartitionState, error: TidelogError) -> Report:

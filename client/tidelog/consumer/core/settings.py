@@ -16,3 +16,5 @@ class PositionSettings:
     """Above the time that a node may wait for records."""
     preferred_ms: float = 300_000
     """How long another replica than the leader is read from before the leader is asked again."""
+    has_group: bool = False
+    """Whether a partition without an offset starts at what the group has committed, where it has."""

@@ -100,15 +100,7 @@ class TimePassed:
 
 
 Event = (
-    Subscribed
-    | Unsubscribed
-    | TopicsLearned
-    | Polled
-    | Responded
-    | CallFailed
-    | RebalanceServed
-    | Closing
-    | TimePassed
+    Subscribed | Unsubscribed | TopicsLearned | Polled | Responded | CallFailed | RebalanceServed | Closing | TimePassed
 )
 
 

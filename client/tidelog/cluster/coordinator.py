@@ -1,0 +1,186 @@
+"""Finds the nodes that coordinate groups, and asks them, again where the coordinator has moved or is loading.
+
+Consumer and admin client each own one :class:`Coordinators` beside their :class:`ClusterClient`. All methods run on the
+network thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidelog.cluster.client import ClusterClient
+from tidelog.cluster.connections import Connection
+from tidelog.config.endpoints import format_address
+from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog.v1.common_pb2 import Error
+
+T = TypeVar("T")
+
+MOVED = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+"""The coordinator is to be found anew."""
+TRANSIENT = MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+"""The same request may succeed soon, and has not been carried out."""
+_FIND_ATTEMPT_MS = 5_000
+"""One node may take so long over who coordinates before the next is asked: it may be paused."""
+
+_Ask = Callable[[Connection, float], Awaitable[T]]
+ErrorsOf = Callable[[T], Iterable[Error]]
+"""All errors in a response, its partitions' too; one that is among :data:`TRANSIENT` has the whole asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Located:
+    node_id: int
+    connection: Connection
+
+
+class Coordinators:
+    """Which node coordinates which group, as far as it was asked for. What is known holds until it proves wrong."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._located: dict[str, _Located] = {}
+
+    async def find(self, group_id: str, *, timeout_ms: float | None = None) -> Connection:
+        """Return the connection to a group's coordinator, asking any node for it when it is not known.
+
+        Raises:
+            TidelogError: INVALID_GROUP_ID and other errors that do not pass; after the deadline
+                COORDINATOR_NOT_AVAILABLE, or as :meth:`ClusterClient.ask_any`.
+        """
+        found = (await self.find_all([group_id], timeout_ms=timeout_ms))[group_id]
+        if isinstance(found, TidelogError):
+            raise found
+        return found
+
+    async def find_all(
+        self, group_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> Mapping[str, Connection | TidelogError]:
+        """Return each group's coordinator, or why there is none; groups of one node have the same connection.
+
+        Raises:
+            TidelogError: no node answered at all, as :meth:`ClusterClient.ask_any`.
+        """
+        wanted = list(dict.fromkeys(group_ids))
+        deadline_ms = self._deadline(timeout_ms)
+        refused: dict[str, TidelogError] = {}
+        attempt = 0
+        while missing := [g for g in wanted if g not in self._located and not _is_final(refused.get(g))]:
+            refused.update(await self._locate(missing, deadline_ms - _now_ms()))
+            if not any(g not in self._located and not _is_final(refused[g]) for g in missing):
+                break
+            attempt += 1
+            wait_ms = self._cluster.backoff.wait_ms(attempt)
+            if _now_ms() + wait_ms >= deadline_ms:
+                break
+            await asyncio.sleep(wait_ms / 1000)
+        located = self._located
+        return {g: located[g].connection if g in located else refused[g] for g in wanted}
+
+    def forget(self, group_id: str) -> None:
+        """Find a group's coordinator anew before it is asked again, not by what that node itself says."""
+        located = self._located.pop(group_id, None)
+        if located is not None:
+            self._cluster.doubt(located.node_id)
+
+    async def ask_once(
+        self, group_id: str, ask: _Ask[T], errors_of: ErrorsOf[T], *, timeout_ms: float | None = None
+    ) -> T:
+        """Ask the coordinator once: ``ask(connection, timeout_s)``; whoever asks next finds it anew where it failed.
+
+        Raises:
+            TidelogError: none was found, or the call failed whole. The errors of a response are left in it.
+        """
+        deadline_ms = self._deadline(timeout_ms)
+        connection = await self.find(group_id, timeout_ms=timeout_ms)
+        timeout_s = max(deadline_ms - _now_ms(), 1) / 1000
+        try:
+            response = await connection.call(lambda c: ask(c, timeout_s))
+        except TidelogError:
+            self._forget_if(group_id, connection)
+            raise
+        if any(ErrorCode.of(error.code) in MOVED for error in errors_of(response)):
+            self._forget_if(group_id, connection)
+        return response
+
+    async def ask(
+        self,
+        group_id: str,
+        ask: _Ask[T],
+        errors_of: ErrorsOf[T],
+        *,
+        timeout_ms: float | None = None,
+        attempt_ms: float | None = None,
+    ) -> T:
+        """Ask the coordinator until it answers without a :data:`TRANSIENT` error; each attempt may take ``attempt_ms``.
+
+        What is asked must bear being done twice: an answer may be lost. At the deadline the last response is
+        returned, whose errors are the caller's.
+
+        Raises:
+            TidelogError: an error that is not retriable, or the last one when the deadline passed without a response.
+        """
+        deadline_ms = self._deadline(timeout_ms)
+        attempt = 0
+        while True:
+            left_ms = max(deadline_ms - _now_ms(), 1)
+            outcome: T | TidelogError
+            try:
+                outcome = await self.ask_once(group_id, ask, errors_of, timeout_ms=min(left_ms, attempt_ms or left_ms))
+            except TidelogError as error:
+                if not _may_pass(error):
+                    raise
+                outcome = error
+            attempt += 1
+            wait_ms = self._cluster.backoff.wait_ms(attempt)
+            if not isinstance(outcome, TidelogError):
+                is_settled = not any(ErrorCode.of(error.code) in TRANSIENT for error in errors_of(outcome))
+                if is_settled or _now_ms() + wait_ms >= deadline_ms:
+                    return outcome
+            elif _now_ms() + wait_ms >= deadline_ms:
+                raise outcome
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def _locate(self, group_ids: list[str], timeout_ms: float) -> dict[str, TidelogError]:
+        request = pb.FindCoordinatorRequest(group_ids=group_ids)
+
+        async def ask(connection: Connection, timeout_s: float) -> pb.FindCoordinatorResponse:
+            return await connection.groups.FindCoordinator(request, timeout=timeout_s)
+
+        response = await self._cluster.ask_any(ask, timeout_ms=max(timeout_ms, 1), attempt_ms=_FIND_ATTEMPT_MS)
+        refused = {g: error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, _no_coordinator(g)) for g in group_ids}
+        for found in response.coordinators:
+            if found.HasField("error"):
+                refused[found.group_id] = error_for(found.error.code, found.error.message)
+            else:
+                address = format_address(found.endpoint.host, found.endpoint.port)
+                self._located[found.group_id] = _Located(found.node_id, self._cluster.connection_to(address))
+        return refused
+
+    def _forget_if(self, group_id: str, connection: Connection) -> None:
+        located = self._located.get(group_id)
+        if located is not None and located.connection is connection:
+            self.forget(group_id)
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        return _now_ms() + (self._cluster.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+
+def _no_coordinator(group_id: str) -> str:
+    return f'there is no coordinator of group "{group_id}" at the moment'
+
+
+def _is_final(error: TidelogError | None) -> bool:
+    return error is not None and not error.code.retriable
+
+
+def _may_pass(error: TidelogError) -> bool:
+    return error.code.retriable or error.code in OUTAGES
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000

@@ -1,0 +1,318 @@
+"""What a consumer reads, and where it stands: assignments, positions, look-ups. The part that needs no group."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime
+from tidelog.cluster.config import refuse_missing
+from tidelog.config import parse_config
+from tidelog.consumer.config import CALLBACKS, MISSING, ConsumerConfig, merge_settings
+from tidelog.consumer.core import Commits, CommitSettings, Positions, PositionSettings, Report
+from tidelog.consumer.fetcher import Fetcher
+from tidelog.consumer.group import ConsumerGroup
+from tidelog.consumer.partitions import MAX_INT64, Key, invalid, key_of, start_of, starts_of
+from tidelog.consumer.records import RecordQueue
+from tidelog.errors import ErrorCode, error_for
+from tidelog.message import OFFSET_INVALID, TopicPartition
+from tidelog.monitor import Monitor
+from tidelog.transport import call_soon, network_loop, run_sync
+
+if TYPE_CHECKING:
+    from tidelog.admin.metadata import ClusterMetadata
+
+_OVERDUE_MS = 1_000
+
+
+class AssignedConsumer:
+    """Base of :class:`tidelog.Consumer`: its settings and its parts, and all but reading and the group."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        """Read the settings (``tidelog.consumer.config.ConsumerConfig``, and ``on_commit(error, partitions)``).
+
+        They may be given as keyword arguments too, which count more: ``group_id`` is ``group.id``.
+
+        Raises:
+            KafkaException: INVALID_CONFIG.
+            TypeError: ``on_commit`` cannot be called.
+        """
+        given = merge_settings(config, settings)
+        callbacks = {name: _callable(name, given.pop(name, None)) for name in CALLBACKS}
+        refuse_missing(given, MISSING)
+        self._config = parse_config(ConsumerConfig, given).resolve(given)
+        self._cluster = self._config.cluster_client()
+        self._monitor = monitor = Monitor()
+        self._lock: threading.RLock = monitor.lock
+        self._positions = Positions(_position_settings(self._config), self._cluster.backoff.wait_ms)
+        awake = asyncio.Event()
+        self._wake: Callable[[], None] = lambda: call_soon(awake.set)
+        commits = Commits(_commit_settings(self._config), self._cluster.backoff.wait_ms)
+        stores = self._config.enable_auto_offset_store and self._config.group_id is not None
+        self._queue = RecordQueue(monitor, self._positions, commits if stores else None, self._wake)
+        self._group: ConsumerGroup | None = None
+        if self._config.group_id is not None:
+            self._group = ConsumerGroup(
+                self._config, self._cluster, self._queue, commits, self._lock, callbacks["on_commit"]
+            )
+        offsets = None if self._group is None else self._group.offsets
+        fetcher = Fetcher(self._config, self._cluster, self._positions, self._queue, self._lock, awake, offsets)
+        # Not waited for: all that follows comes to the network thread after it.
+        asyncio.run_coroutine_threadsafe(_start(fetcher, self._group), network_loop())
+        self._lifetime = Lifetime(self, "consumer", functools.partial(_stop, fetcher, self._group, self._cluster))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End; see :meth:`tidelog.Consumer.close`."""
+        if not self._lifetime.is_over:
+            self._lifetime.end()
+            self._queue.close()
+            self._lifetime.stop()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, each from its offset.
+
+        ``OFFSET_BEGINNING`` and ``OFFSET_END`` are the log's ends. Without an offset the group's committed one is
+        taken; without that, or without a group, ``auto.offset.reset`` decides.
+
+        Raises:
+            KafkaException: _INVALID_ARG for a partition or offset that cannot be; _DESTROY when closed.
+        """
+        starts = starts_of(partitions)
+        self._check_open()
+        with self._lock:
+            self._queue.settle()
+            self._assigning()
+            self._give_up(self._positions.assignment)
+            self._report(self._positions.assign(starts))
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions too; raises as :meth:`assign`, and _CONFLICT for one that is read already."""
+        starts = starts_of(partitions)
+        self._check_open()
+        with self._lock:
+            for (topic, partition), _, _ in starts:
+                if self._positions.state(topic, partition) is not None:
+                    raise error_for(ErrorCode._CONFLICT, f"{topic}-{partition} is assigned already")
+            self._assigning()
+            self._report(self._positions.add(starts))
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions no longer; raises _INVALID_ARG when one is not assigned, _DESTROY when closed."""
+        keys = [key_of(p) for p in partitions]
+        self._check_open()
+        with self._lock:
+            for topic, partition in keys:
+                if self._positions.state(topic, partition) is None:
+                    raise error_for(ErrorCode._INVALID_ARG, f"{topic}-{partition} is not assigned to the consumer")
+            self._assigning()
+            self.release(keys)
+
+    def unassign(self) -> None:
+        """Read nothing."""
+        self.assign([])
+
+    def release(self, keys: Iterable[Key], *, lost: bool = False) -> None:
+        """Read these partitions, (topic, partition), no longer, where they are read.
+
+        What is stored of them is committed with ``enable.auto.commit``, unless they are ``lost`` to another member.
+        """
+        with self._lock:
+            self._queue.settle()
+            keys = [key for key in keys if self._positions.state(*key) is not None]
+            self._give_up(keys, lost=lost)
+            self._positions.remove(keys)
+            self._changed()
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are read."""
+        self._check_open()
+        with self._lock:
+            return [TopicPartition(topic, partition) for topic, partition in self._positions.assignment]
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on from another offset, given as in :meth:`assign`.
+
+        Raises:
+            KafkaException: _STATE when the partition is not assigned; _INVALID_ARG.
+        """
+        start = start_of(partition)
+        self._check_open()
+        with self._lock:
+            self._queue.settle()
+            self._check_assigned(partition)
+            self._report(self._positions.seek(key_of(partition), *start))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Deliver nothing of these partitions until :meth:`resume`; raises _STATE when one is not assigned."""
+        self._check_open()
+        with self._lock:
+            self._queue.settle()
+            for partition in partitions:
+                self._check_assigned(partition)
+                self._positions.pause(key_of(partition))
+            self._changed()
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with these partitions where they were paused; raises _STATE when one is not assigned."""
+        self._check_open()
+        with self._lock:
+            for partition in partitions:
+                self._check_assigned(partition)
+                self._positions.resume(key_of(partition))
+            self._changed()
+
+    def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return for each partition the offset after the last record that was returned, else OFFSET_INVALID."""
+        self._check_open()
+        with self._lock:
+            self._queue.settle()
+            return [TopicPartition(p.topic, p.partition, self._position(p)) for p in partitions]
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float | None = None, cached: bool = False
+    ) -> tuple[int, int]:
+        """Return a partition's first offset and its high watermark (one past the last committed record).
+
+        ``cached`` takes them from the last fetch, OFFSET_INVALID where there was none.
+
+        Raises:
+            KafkaException: the partition is not known, or no node answered in ``timeout`` seconds.
+        """
+        self._check_open()
+        if cached:
+            with self._lock:
+                state = self._positions.state(*key_of(partition))
+                if state is None or state.high_watermark < 0:
+                    return OFFSET_INVALID, OFFSET_INVALID
+                return state.log_start_offset, state.high_watermark
+        return run_sync(watermarks(self._cluster, key_of(partition), timeout_in_ms(timeout)))
+
+    def offsets_for_times(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> list[TopicPartition]:
+        """Return for each partition the first offset whose timestamp is at least ``offset`` (ms since the epoch).
+
+        ``OFFSET_END`` stands where no record is as late.
+
+        Raises:
+            KafkaException: a partition is not known, or no node answered in ``timeout`` seconds.
+        """
+        self._check_open()
+        wanted = times_of(partitions)
+        found = run_sync(self._cluster.list_offsets(wanted, timeout_ms=timeout_in_ms(timeout)))
+        return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        # Only here, so that a program that consumes need not load all that administers.
+        from tidelog.admin.metadata import list_topics
+
+        self._check_open()
+        return run_sync(list_topics(self._cluster, topic, timeout))
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        self._check_open()
+        return run_sync(self._cluster.refresh([], timeout_ms=timeout_in_ms(timeout))).cluster_id
+
+    def _report(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            self._queue.put(report)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._queue.drop_stale()
+        self._wake()
+
+    def _assigning(self) -> None:
+        if self._group is not None:
+            self._group.assignment_changes()
+
+    def _give_up(self, keys: Iterable[Key], *, lost: bool = False) -> None:
+        if self._group is not None:
+            self._group.release(keys, lost=lost)
+
+    def _check_open(self) -> None:
+        self._lifetime.check()
+
+    def _check_assigned(self, partition: TopicPartition) -> None:
+        if self._positions.state(*key_of(partition)) is None:
+            text = f"{partition.topic}-{partition.partition} is not assigned to the consumer"
+            raise error_for(ErrorCode._STATE, text)
+
+    def _position(self, partition: TopicPartition) -> int:
+        state = self._positions.state(*key_of(partition))
+        if state is None or state.position is None or not state.consumed:
+            return OFFSET_INVALID
+        return state.position
+
+
+def times_of(partitions: Iterable[TopicPartition]) -> dict[Key, int]:
+    """Return the timestamp of each partition, which stands where its offset does elsewhere; raises _INVALID_ARG."""
+    wanted: dict[Key, int] = {}
+    for partition in partitions:
+        if not -MAX_INT64 - 1 <= partition.offset <= MAX_INT64:
+            raise invalid(partition, f"timestamp {partition.offset}")
+        wanted[key_of(partition)] = partition.offset
+    return wanted
+
+
+def timeout_in_ms(timeout: float | None) -> float | None:
+    """Return seconds in milliseconds; None for none, and for negative ones."""
+    return None if timeout is None or timeout < 0 else timeout * 1000
+
+
+def _callable(name: str, function: Any) -> Any:
+    if function is not None and not callable(function):
+        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
+    return function
+
+
+def _position_settings(config: ConsumerConfig) -> PositionSettings:
+    return PositionSettings(
+        queue_bytes=config.queued_max_messages_kbytes * 1024,
+        reset_timestamp_ms=config.reset_timestamp_ms,
+        report_end=config.enable_partition_eof,
+        overdue_ms=config.fetch_wait_max_ms + _OVERDUE_MS,
+        preferred_ms=config.metadata_max_age_ms,
+        has_group=config.group_id is not None,
+    )
+
+
+def _commit_settings(config: ConsumerConfig) -> CommitSettings:
+    interval_ms = config.auto_commit_interval_ms if config.auto_commits else 0
+    return CommitSettings(auto_commit_interval_ms=interval_ms or None, timeout_ms=config.request_timeout_ms)
+
+
+async def watermarks(cluster: ClusterClient, key: Key, timeout_ms: float | None) -> tuple[int, int]:
+    """Ask for a partition's first offset and its high watermark."""
+    low, high = await asyncio.gather(
+        cluster.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms=timeout_ms),
+        cluster.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=timeout_ms),
+    )
+    return low[key].offset, high[key].offset
+
+
+async def _start(fetcher: Fetcher, group: ConsumerGroup | None) -> None:
+    await fetcher.start()
+    if group is not None:
+        await group.start()
+
+
+async def _stop(fetcher: Fetcher, group: ConsumerGroup | None, cluster: ClusterClient) -> None:
+    if group is not None:
+        await group.stop()
+    await fetcher.stop()
+    await cluster.close()

@@ -1,0 +1,51 @@
+"""The assignor ``cooperative-sticky``: as ``sticky``, and a partition changes hands in two rebalances (KIP-429).
+
+What is to go from one member to another is left out of the first assignment: its owner gives it up and joins again,
+and then it is free. All other partitions stay with their owners and are read without a break.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
+from tidelog.consumer.assignors.balance import assign_sticky
+from tidelog.consumer.assignors.protocol import Key
+
+
+class CooperativeStickyAssignor:
+    """Members keep their partitions while they join; what they own is in their subscriptions."""
+
+    name = "cooperative-sticky"
+    is_cooperative = True
+
+    def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
+        """Return the generation, for leaders of before KIP-814 whose subscriptions have no field for it."""
+        return struct.pack(">i", generation)
+
+    def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
+        """Divide the partitions, without those that another member has to give up first."""
+        listed = list(members)
+        assignment = assign_sticky(topics, listed, {member.member_id: _owned_of(member) for member in listed})
+        claims = {member.member_id: member.subscription.owned for member in listed}
+        transferring = _given_up(claims, assignment)
+        return {
+            member_id: [key for key in partitions if key in claims[member_id] or key not in transferring]
+            for member_id, partitions in assignment.items()
+        }
+
+
+def _owned_of(member: Member) -> tuple[frozenset[Key], int]:
+    subscription = member.subscription
+    if subscription.generation < 0 and subscription.user_data and len(subscription.user_data) == 4:
+        return subscription.owned, int.from_bytes(subscription.user_data, "big", signed=True)
+    return subscription.owned, subscription.generation
+
+
+def _given_up(claims: dict[str, frozenset[Key]], assignment: Assignment) -> set[Key]:
+    """Return what a member has that is not assigned to it any more: whoever gets it has to wait."""
+    given_up: set[Key] = set()
+    for member_id, owned in claims.items():
+        given_up |= owned.difference(assignment[member_id])
+    return given_up

@@ -1,0 +1,27 @@
+"""Which assignors there are, by the names that ``partition.assignment.strategy`` has in Kafka and librdkafka."""
+
+from __future__ import annotations
+
+from tidelog.consumer.assignors.assignor import Assignor
+from tidelog.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
+from tidelog.consumer.assignors.range import RangeAssignor
+from tidelog.consumer.assignors.roundrobin import RoundRobinAssignor
+from tidelog.consumer.assignors.sticky import StickyAssignor
+from tidelog.errors import ErrorCode, error_for
+
+_ALL: tuple[Assignor, ...] = (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
+ASSIGNORS = {assignor.name: assignor for assignor in _ALL}
+
+
+def assignor_named(name: str) -> Assignor:
+    """Return the assignor of a name: range, roundrobin, sticky or cooperative-sticky.
+
+    Raises:
+        TidelogError: _INVALID_ARG: there is none of that name.
+    """
+    if name not in ASSIGNORS:
+        known = ", ".join(ASSIGNORS)
+        raise error_for(
+            ErrorCode._INVALID_ARG, f"there is no assignor {name!r}; partition.assignment.strategy has: {known}"
+        )
+    return ASSIGNORS[name]

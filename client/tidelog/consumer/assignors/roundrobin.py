@@ -1,0 +1,37 @@
+"""The assignor ``roundrobin``: all partitions of all topics in one row, dealt to the members in turn.
+
+A member that does not subscribe to a partition's topic is passed over (Kafka's ``RoundRobinAssignor``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+
+from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
+from tidelog.consumer.assignors.protocol import Key
+from tidelog.consumer.assignors.range import subscribers_by_topic
+
+
+class RoundRobinAssignor:
+    """Balances over topics with few partitions; many partitions move when a member comes or goes."""
+
+    name = "roundrobin"
+    is_cooperative = False
+
+    def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
+        """Return nothing: the past does not matter."""
+        return None
+
+    def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
+        """Deal the partitions, each to the next subscriber behind the one before."""
+        ordered = sorted(members, key=lambda member: member.order)
+        assignment: Assignment = {member.member_id: [] for member in ordered}
+        following = 0
+        for topic, subscribers in subscribers_by_topic(topics, ordered).items():
+            for partition in range(topics[topic].partitions):
+                turn = bisect_left(subscribers, following)
+                chosen = subscribers[turn] if turn < len(subscribers) else subscribers[0]
+                assignment[ordered[chosen].member_id].append((topic, partition))
+                following = chosen + 1
+        return assignment

@@ -1,0 +1,122 @@
+"""A delivery as columns, without a Python object per record. pyarrow is imported on first use."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidelog.consumer.batches import readable_batches
+from tidelog.consumer.core import Deliver
+from tidelog.errors import TidelogError
+from tidelog.records import to_arrow
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_MAX_INT64 = 2**63 - 1
+
+
+def decode_rows(item: Deliver, start_offset: int) -> pyarrow.RecordBatch:
+    """Return the records of a delivery from ``start_offset`` on, with the columns of :func:`row_schema`.
+
+    A batch that is damaged ends them, where there are any before it.
+
+    Raises:
+        TidelogError: the first batch is changed or does not decode.
+        ModuleNotFoundError: pyarrow is not installed.
+    """
+    arrow = import_arrow()
+    records = memoryview(item.records)
+    try:
+        decoded = _decode(arrow, _runs(item, records) if item.aborted else [records], start_offset)
+    except TidelogError:
+        decoded = _decode_undamaged(arrow, _runs(item, records), start_offset)
+    return _with_names(arrow, item, decoded)
+
+
+def row_schema(arrow: Any) -> pyarrow.Schema:
+    """Return the columns of consume_arrow(): names and types as in Spark's Kafka source."""
+    header = arrow.struct([arrow.field("key", arrow.string()), arrow.field("value", arrow.binary())])
+    schema: pyarrow.Schema = arrow.schema(
+        [
+            arrow.field("key", arrow.binary()),
+            arrow.field("value", arrow.binary()),
+            arrow.field("topic", arrow.string()),
+            arrow.field("partition", arrow.int32()),
+            arrow.field("offset", arrow.int64()),
+            arrow.field("timestamp", arrow.timestamp("ms", tz="UTC")),
+            arrow.field("headers", arrow.list_(header)),
+        ]
+    )
+    return schema
+
+
+def import_arrow() -> Any:
+    """Return pyarrow; raises ModuleNotFoundError, which says how to install it."""
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        text = "consume_arrow() needs pyarrow: pip install tidelog[spark]"
+        raise ModuleNotFoundError(text, name="pyarrow") from error
+    return pyarrow
+
+
+def _runs(item: Deliver, records: memoryview) -> list[memoryview]:
+    return [records[position : position + header.size_in_bytes] for position, header in readable_batches(item)]
+
+
+def _decode(arrow: Any, runs: Sequence[memoryview], start_offset: int) -> Any:
+    decoded = [to_arrow(run, start_offset, _MAX_INT64, include_headers=True) for run in runs or [memoryview(b"")]]
+    if len(decoded) == 1:
+        return decoded[0]
+    return arrow.Table.from_batches(decoded).combine_chunks()
+
+
+def _decode_undamaged(arrow: Any, runs: Sequence[memoryview], start_offset: int) -> Any:
+    for count in range(len(runs) - 1, 0, -1):
+        try:
+            decoded = _decode(arrow, runs[:count], start_offset)
+        except TidelogError:
+            continue
+        if decoded.num_rows:
+            return decoded
+    return _decode(arrow, runs, start_offset)
+
+
+def _with_names(arrow: Any, item: Deliver, decoded: Any) -> pyarrow.RecordBatch:
+    rows = decoded.num_rows
+    schema = row_schema(arrow)
+    arrays = [
+        _whole(arrow, decoded.column("key")),
+        _whole(arrow, decoded.column("value")),
+        arrow.repeat(_scalar(arrow, arrow.string(), item.topic.encode()), rows),
+        arrow.repeat(_scalar(arrow, arrow.int32(), item.partition.to_bytes(4, sys.byteorder)), rows),
+        _whole(arrow, decoded.column("offset")),
+        _whole(arrow, decoded.column("timestamp_ms")).view(schema.field("timestamp").type),
+        _null_where_empty(arrow, _whole(arrow, decoded.column("headers"))),
+    ]
+    batch: pyarrow.RecordBatch = arrow.RecordBatch.from_arrays(arrays, schema=schema)
+    return batch
+
+
+def _whole(arrow: Any, column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, arrow.ChunkedArray) else column
+
+
+def _scalar(arrow: Any, kind: Any, data: bytes) -> Any:
+    """Return a number of its bytes, or a text. ``pyarrow.scalar()`` would import pandas, which may take seconds."""
+    ends = [arrow.py_buffer(struct.pack("=ii", 0, len(data)))] if kind == arrow.string() else []
+    return arrow.Array.from_buffers(kind, 1, [None, *ends, arrow.py_buffer(data)])[0]
+
+
+def _null_where_empty(arrow: Any, headers: Any) -> Any:
+    if not len(headers.values):
+        return arrow.nulls(len(headers), headers.type)
+    # Not at the top, and not where there are no headers: it takes half as long to import as all of pyarrow.
+    import pyarrow.compute
+
+    none = _scalar(arrow, arrow.int32(), bytes(4))
+    is_empty = pyarrow.compute.equal(pyarrow.compute.list_value_length(headers), none)
+    return arrow.ListArray.from_arrays(headers.offsets, headers.values, type=headers.type, mask=is_empty)

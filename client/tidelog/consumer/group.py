@@ -1,0 +1,399 @@
+"""The application's side of a group: subscriptions, rebalances and their callbacks, commits. On the caller's thread."""
+
+from __future__ import annotations
+
+import base64
+import concurrent.futures
+import contextlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelog.cluster import ClusterClient, Coordinators
+from tidelog.consumer.config import ConsumerConfig
+from tidelog.consumer.core import CommitDone, Commits, Member, OffsetAndMetadata, Positions
+from tidelog.consumer.core.subscription import Subscription
+from tidelog.consumer.group_member import GroupMember
+from tidelog.consumer.group_offsets import GroupOffsets
+from tidelog.consumer.membership.events import Assign, Closing, MembershipChanged, RebalanceServed, Revoke, Unsubscribed
+from tidelog.consumer.membership.factory import membership
+from tidelog.consumer.membership.settings import MembershipSettings
+from tidelog.consumer.partitions import Key, outcome
+from tidelog.consumer.records import Call, RecordQueue
+from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog.message import Message, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LEAVE_TIMEOUT_S = 10.0
+"""close() waits so long for the last commits, and for the group to be left."""
+
+OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
+
+
+class Assignable(Protocol):
+    """The consumer, as a rebalance changes what it reads."""
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these."""
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these too."""
+
+    def release(self, keys: Iterable[Key], *, lost: bool = False) -> None:
+        """Read these no longer, where they are read."""
+
+
+RebalanceCallback = Callable[..., object]
+"""``callback(consumer, partitions)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """Who a consumer is in its group, for a producer that commits offsets in a transaction (KIP-447)."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Callbacks:
+    on_assign: RebalanceCallback | None = None
+    on_revoke: RebalanceCallback | None = None
+    on_lost: RebalanceCallback | None = None
+
+    def of(self, command: Revoke | Assign, *, lost: bool) -> RebalanceCallback | None:
+        if isinstance(command, Assign):
+            return self.on_assign
+        return self.on_lost if lost and self.on_lost is not None else self.on_revoke
+
+
+class Rebalance:
+    """Partitions come or go: what poll() calls with the consumer. Who must await the callback takes it apart."""
+
+    def __init__(self, group: ConsumerGroup, command: Revoke | Assign) -> None:
+        self._group = group
+        self._command = command
+        self._thread: int | None = None
+        self.partitions = [TopicPartition(*key) for key in sorted(command.partitions)]
+
+    def __call__(self, consumer: Assignable) -> None:
+        """Call the application's callback, then do what it has left to do."""
+        callback = self.callback
+        with self.serving(consumer):
+            if callback is not None:
+                callback(consumer, self.partitions)
+
+    @property
+    def callback(self) -> RebalanceCallback | None:
+        """The application's."""
+        return self._group._callbacks.of(self._command, lost=self.is_lost)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the partitions may be another member's already.
+
+        Asked when the application is told: what was to be revoked may have been lost while it was away.
+        """
+        command = self._command
+        return isinstance(command, Revoke) and (command.lost or self._group.is_no_member)
+
+    @contextlib.contextmanager
+    def serving(self, consumer: Assignable) -> Iterator[None]:
+        """The application's callback runs within; afterwards the consumer reads what it should."""
+        group, self._thread = self._group, threading.get_ident()
+        group._is_assigned_by_callback = False
+        group._releasing = None
+        group._serving = self
+        try:
+            yield
+        finally:
+            if group._serving is self:
+                self._end(consumer)
+
+    def end_for_close(self, consumer: Assignable) -> None:
+        """The callback closes the consumer, which waits for the rebalance: partitions that come are not read."""
+        if self._thread == threading.get_ident():
+            self._group._is_assigned_by_callback = True
+            self._end(consumer)
+
+    def _end(self, consumer: Assignable) -> None:
+        self._group._serving = None
+        try:
+            self._group._change(self._command, consumer, self.partitions, lost=self.is_lost)
+        finally:
+            self._group._served(self._command)
+
+
+class ConsumerGroup:
+    """One consumer's; made where there is a ``group.id``. ``commits`` are shared under ``lock``.
+
+    It refers to no consumer, which its owner may forget: functions that need it are given it.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: ClusterClient,
+        queue: RecordQueue,
+        commits: Commits,
+        lock: threading.RLock,
+        on_commit: OnCommit | None,
+    ) -> None:
+        self._config = config
+        self._queue = queue
+        self._commits = commits
+        self._lock = lock
+        self._on_commit = on_commit
+        coordinators = Coordinators(cluster)
+        decides = membership(_settings(config), _new_member_id, cluster.backoff.wait_ms)
+        self.offsets = GroupOffsets(config, coordinators, commits, lock, queue.settle, self._committed)
+        self.member = GroupMember(config, cluster, coordinators, decides, self)
+        self._callbacks = _Callbacks()
+        self._is_subscribed = False
+        self._has_left = False
+        self._is_assigned_by_callback = False
+        self._serving: Rebalance | None = None
+        self._failure: Exception | None = None
+        self._releasing: concurrent.futures.Future[CommitDone] | None = None
+
+    async def start(self) -> None:
+        """Start the tasks, on the network thread."""
+        await self.offsets.start()
+        await self.member.start()
+
+    async def stop(self) -> None:
+        """End the tasks, on the network thread."""
+        await self.member.stop()
+        await self.offsets.stop()
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Who the consumer is now."""
+        with self._lock:
+            member = self._commits.member
+        assert self._config.group_id is not None
+        return ConsumerGroupMetadata(
+            self._config.group_id, member.generation_id, member.member_id, self._config.group_instance_id
+        )
+
+    @property
+    def is_no_member(self) -> bool:
+        """Whether the consumer is no member of the group, not yet or not any more."""
+        with self._lock:
+            return self._commits.member == Member()
+
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        on_assign: RebalanceCallback | None,
+        on_revoke: RebalanceCallback | None,
+        on_lost: RebalanceCallback | None,
+    ) -> None:
+        """Subscribe; see :meth:`Consumer.subscribe`."""
+        subscription = Subscription(topics, self._config.topic_blacklist)
+        self._callbacks = _Callbacks(on_assign, on_revoke, on_lost)
+        self._is_subscribed = True
+        with self._lock:
+            self._commits.needs_member = True
+        self.member.subscribe(subscription)
+
+    def unsubscribe(self) -> None:
+        """Leave; the partitions are revoked by poll()."""
+        if self._is_subscribed:
+            self._is_subscribed = False
+            with self._lock:
+                self._commits.needs_member = False
+            self.member.tell(Unsubscribed())
+
+    def assignment_changes(self) -> None:
+        """The application assigns: in a rebalance's callback nothing is to be done by default then."""
+        self._is_assigned_by_callback = True
+
+    def release(self, keys: Iterable[Key], *, lost: bool) -> None:
+        """Partitions are given up: commit what is stored of them, unless they are lost, and forget it."""
+        keys = list(keys)
+        with self._lock:
+            self._queue.settle()
+            offsets = self._commits.uncommitted(keys) if self._config.auto_commits and not lost else {}
+            if offsets:
+                self._releasing = self.offsets.commit(offsets)
+                self._releasing.add_done_callback(self._report)
+            self._commits.unassigned(keys)
+
+    def commit(
+        self, offsets: Mapping[Key, OffsetAndMetadata] | None, *, asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        """Commit these, or what is stored (None); see :meth:`Consumer.commit`."""
+        try:
+            future = self.begin_commit(offsets)
+        except TidelogError as error:
+            if not asynchronous:
+                raise
+            self._post(error.error, [])
+            return None
+        if asynchronous:
+            future.add_done_callback(self._report)
+            return None
+        return committed_partitions(future.result())
+
+    def begin_commit(self, offsets: Mapping[Key, OffsetAndMetadata] | None) -> concurrent.futures.Future[CommitDone]:
+        """Commit these, or what is stored (None); returns what becomes of it. Raises _NO_OFFSET for nothing."""
+        with self._lock:
+            self._queue.settle()
+            wanted = self._commits.uncommitted() if offsets is None else offsets
+            if not wanted:
+                raise error_for(ErrorCode._NO_OFFSET, "there is no offset to commit")
+            return self.offsets.commit(wanted)
+
+    def store(self, offsets: Mapping[Key, OffsetAndMetadata], positions: Positions) -> None:
+        """Store offsets for the next commit; raises _UNKNOWN_PARTITION when none of the partitions is assigned."""
+        with self._lock:
+            assigned = {key: what for key, what in offsets.items() if positions.state(*key) is not None}
+            for key, what in assigned.items():
+                self._commits.store(key, what)
+        if offsets and not assigned:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in offsets)
+            raise error_for(ErrorCode._UNKNOWN_PARTITION, f"{names}: not assigned to the consumer")
+
+    def close(self, consumer: Assignable, keys: Iterable[Key]) -> None:
+        """Give all partitions up, leave the group and serve the callbacks of that; else waits for 10 s at most."""
+        if self._serving is not None:
+            self._serving.end_for_close(consumer)
+        deadline = time.monotonic() + LEAVE_TIMEOUT_S
+        for is_over in self.closing(consumer, keys):
+            deadline = self._serve_until(consumer, deadline, is_over)
+        self._serve_until(consumer, time.monotonic(), lambda: False)
+        if self._failure is not None:
+            raise self._failure
+
+    def closing(self, consumer: Assignable, keys: Iterable[Key]) -> Iterator[Callable[[], bool]]:
+        """Give all partitions up and leave the group: yields what is to be waited for before the next step."""
+        self.member.tell(Closing())
+        yield lambda: self._has_left
+        consumer.release(keys)
+        yield lambda: self._commits.is_idle
+
+    def on_rebalance(self, command: Revoke | Assign) -> None:
+        """Hand a rebalance to poll()."""
+        self._queue.post(Rebalance(self, command), ends_reading=True)
+
+    def on_member(self, command: MembershipChanged) -> None:
+        """Commits are made by this member from now on."""
+        with self._lock:
+            self._commits.member_changed(Member(command.generation_id, command.member_id))
+
+    def has_read(self) -> bool:
+        """Whether poll() has returned messages since this was asked."""
+        return self._queue.has_read()
+
+    def on_error(self, error: TidelogError, topic: str = "") -> None:
+        """Have poll() return an error."""
+        text = error.message.encode()
+        with self._lock:
+            self._queue.put(Message(topic or None, -1 if topic else None, None, None, text, error=error.error))
+
+    def on_left(self) -> None:
+        """The group is left."""
+        with self._lock:
+            self._has_left = True
+            self._queue.notify()
+
+    def _change(
+        self, command: Revoke | Assign, consumer: Assignable, partitions: list[TopicPartition], *, lost: bool
+    ) -> None:
+        if isinstance(command, Revoke):
+            consumer.release(command.partitions, lost=lost)
+        elif self._is_assigned_by_callback:
+            return
+        elif command.incremental:
+            consumer.incremental_assign(partitions)
+        else:
+            consumer.assign(partitions)
+
+    def _served(self, command: Revoke | Assign) -> None:
+        # The next member must find what is committed of the partitions: they are given away after that.
+        served = RebalanceServed(command.rebalance_id)
+        if self._releasing is None:
+            self.member.tell(served)
+        else:
+            self._releasing.add_done_callback(lambda _: self.member.tell(served))
+
+    def _serve_until(self, consumer: Assignable, deadline: float, is_over: Callable[[], bool]) -> float:
+        """Return the deadline, put off by the time that callbacks took."""
+        while True:
+            call = self._queue.next_call()
+            if call is not None:
+                began = time.monotonic()
+                self._call(call, consumer)
+                deadline += time.monotonic() - began
+            elif not self._queue.wait_call(deadline - time.monotonic(), is_over) or is_over():
+                return deadline
+
+    def _call(self, call: Call, consumer: Assignable) -> None:
+        try:
+            call(consumer)
+        except Exception as error:
+            # The group is left first: close() is not called again.
+            if self._failure is None:
+                self._failure = error
+            else:
+                logger.exception("another callback of close() failed too")
+
+    def _committed(self, done: CommitDone) -> None:
+        partitions, failure = outcome(done.offsets, done.errors)
+        if self._on_commit is None:
+            for partition in partitions:
+                if partition.error is not None:
+                    logger.warning("offset %d of %s-%d was not committed: %s", *_details(partition))
+        self._post(None if failure is None else failure.error, partitions)
+
+    def _report(self, future: concurrent.futures.Future[CommitDone]) -> None:
+        if future.exception() is None:
+            self._committed(future.result())
+
+    def _post(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        on_commit = self._on_commit
+        if on_commit is not None:
+            self._queue.post(lambda _: on_commit(error, partitions))
+        with self._lock:
+            self._queue.notify()
+
+
+def committed_partitions(done: CommitDone) -> list[TopicPartition]:
+    """Return the partitions of a commit, each with its offset and its error; raises when none was committed."""
+    partitions, failure = outcome(done.offsets, done.errors)
+    if failure is not None:
+        raise failure
+    return partitions
+
+
+def _settings(config: ConsumerConfig) -> MembershipSettings:
+    assert config.group_id is not None
+    return MembershipSettings(
+        group_id=config.group_id,
+        group_protocol=config.group_protocol,
+        group_instance_id=config.group_instance_id,
+        client_rack=config.client_rack or None,
+        assignors=config.partition_assignment_strategy,
+        remote_assignor=config.group_remote_assignor or "",
+        session_timeout_ms=config.session_timeout_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        max_poll_interval_ms=config.max_poll_interval_ms,
+        request_timeout_ms=config.request_timeout_ms,
+    )
+
+
+def _new_member_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _details(partition: TopicPartition) -> tuple[int, str, int, str]:
+    assert partition.error is not None
+    return partition.offset, partition.topic, partition.partition, partition.error.str()

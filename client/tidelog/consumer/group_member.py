@@ -1,0 +1,325 @@
+"""A consumer's membership on the network thread: its heartbeats need no poll(); rebalances are handed to poll()."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Protocol, assert_never
+
+from tidelog.cluster import ClusterClient, ClusterMetadata, Connection, Coordinators
+from tidelog.consumer.config import ConsumerConfig
+from tidelog.consumer.core.faults import may_pass
+from tidelog.consumer.core.subscription import Subscription
+from tidelog.consumer.membership.events import (
+    AskTopics,
+    Assign,
+    Call,
+    CallFailed,
+    Closing,
+    Command,
+    Event,
+    KnownTopic,
+    Left,
+    MembershipChanged,
+    MembershipResponse,
+    Polled,
+    ReportError,
+    Responded,
+    Revoke,
+    Subscribed,
+    TimePassed,
+    TopicsLearned,
+    Unsubscribed,
+)
+from tidelog.consumer.membership.factory import Membership
+from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog.transport import call_soon
+from tidelog.transport.pacing import monotonic_ms, step_when_due
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog.v1.common_pb2 import Error
+
+logger = logging.getLogger(__name__)
+
+_POLLS_PER_INTERVAL = 10
+"""That poll() was called is told so often in max.poll.interval.ms."""
+
+
+class Application(Protocol):
+    """What the consumer does with what its membership says; called on the network thread."""
+
+    def has_read(self) -> bool:
+        """Whether the application's thread was given messages since this was asked."""
+
+    def on_rebalance(self, command: Revoke | Assign) -> None:
+        """Hand it to the application's thread."""
+
+    def on_member(self, command: MembershipChanged) -> None:
+        """Commits are made by this member from now on."""
+
+    def on_error(self, error: TidelogError, topic: str = "") -> None:
+        """Have poll() return it."""
+
+    def on_left(self) -> None:
+        """The group is left."""
+
+
+class GroupMember:
+    """Runs from :meth:`start` to :meth:`stop`. What other threads may call says so."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: ClusterClient,
+        coordinators: Coordinators,
+        membership: Membership,
+        application: Application,
+    ) -> None:
+        assert config.group_id is not None
+        self._group_id = config.group_id
+        self._config = config
+        self._cluster = cluster
+        self._coordinators = coordinators
+        self._membership = membership
+        self._application = application
+        self._subscription: Subscription | None = None
+        self._topics: frozenset[str] = frozenset()
+        self._asked: frozenset[str] = frozenset()
+        self._known: dict[str, KnownTopic] | None = None
+        self._reported: set[str] = set()
+        self._awake = asyncio.Event()
+        self._refresh = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_unresolved = False
+        self._is_outage_told = False
+        self._told: ErrorCode | None = None
+        self._told_ms = 0.0
+        self._has_polled = False
+        self._is_polling = False
+        self._awaits_poll = False
+
+    async def start(self) -> None:
+        """Start the tasks."""
+        work = step_when_due(self._step, self._awake, self._config.retry_backoff_max_ms, "the consumer's membership")
+        self._start(work, "consumer-membership")
+        self._start(self._keep_topics(), "consumer-topics")
+
+    async def stop(self) -> None:
+        """End all tasks; the group is not left by that."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Subscribe in place of what was subscribed to before; may be called from any thread."""
+        call_soon(lambda: self._subscribe(subscription))
+
+    def tell(self, event: Event) -> None:
+        """Tell the membership; may be called from any thread."""
+        call_soon(lambda: self._handle(event))
+
+    def begin_poll(self) -> None:
+        """The application's thread is inside of poll() from now on, and in no callback."""
+        self._is_polling = True
+        self.polled()
+
+    def end_poll(self) -> None:
+        """The application's thread does something else."""
+        self._has_polled = True
+        self._is_polling = False
+
+    def polled(self) -> None:
+        """The application's thread was in poll() for no time."""
+        self._has_polled = True
+        if self._awaits_poll:
+            self._awaits_poll = False
+            self.tell(Polled())
+
+    def _subscribe(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._reported.clear()
+        self._topics = subscription.resolve(())
+        # What patterns find is not known before the cluster was asked: to join without it would be for nothing.
+        self._is_unresolved = bool(subscription.patterns)
+        if not self._is_unresolved:
+            self._handle(Subscribed(self._topics))
+        self._known = None
+        self._refresh.set()
+
+    def _step(self) -> float | None:
+        now_ms = monotonic_ms()
+        tick_ms = self._config.max_poll_interval_ms / _POLLS_PER_INTERVAL
+        if now_ms >= self._told_ms + tick_ms:
+            has_read = self._application.has_read()
+            if has_read or self._is_polling or self._has_polled:
+                self._has_polled = False
+                self._told_ms = now_ms
+                self._execute(self._membership.step(Polled(), now_ms))
+        deadline_ms = self._deadline_ms()
+        if deadline_ms <= now_ms:
+            self._execute(self._membership.step(TimePassed(), now_ms))
+        return min(max(self._deadline_ms(), now_ms), now_ms + tick_ms)
+
+    def _deadline_ms(self) -> float:
+        deadline_ms = self._membership.next_deadline_ms
+        return math.inf if deadline_ms is None else deadline_ms
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Unsubscribed | Closing):
+            self._subscription = None
+            self._topics = frozenset()
+        self._execute(self._membership.step(event, monotonic_ms()))
+        self._awake.set()
+
+    def _execute(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Call():
+                    self._start(self._call(command), f"group-{type(command.request).__name__}")
+                case AskTopics():
+                    self._asked = command.topics
+                    self._known = None
+                    self._refresh.set()
+                case Revoke() | Assign():
+                    self._application.on_rebalance(command)
+                case MembershipChanged():
+                    self._application.on_member(command)
+                case ReportError():
+                    self._awaits_poll = True
+                    self._application.on_error(command.error)
+                case Left():
+                    self._application.on_left()
+                case _:
+                    assert_never(command)
+
+    async def _call(self, call: Call) -> None:
+        try:
+            # A call may last for minutes while others join; that there is no coordinator is to be told before.
+            find_ms = min(call.timeout_ms, self._config.request_timeout_ms)
+            await self._coordinators.find(self._group_id, timeout_ms=find_ms)
+            response = await self._coordinators.ask_once(
+                self._group_id, _asking(call), _errors, timeout_ms=call.timeout_ms
+            )
+        except TidelogError as error:
+            self._tell_once(error)
+            self._handle(CallFailed(call.call_id, error))
+        except Exception as error:
+            logger.exception("a request of a member of group %s failed", self._group_id)
+            self._handle(CallFailed(call.call_id, error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")))
+        else:
+            self._told = None
+            self._handle(Responded(call.call_id, response))
+
+    def _tell_once(self, error: TidelogError) -> None:
+        """Say that no coordinator is found; outages are told by who asks for topics, or fetches."""
+        is_told = error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE or not may_pass(error)
+        if is_told and error.code is not self._told:
+            self._told = error.code
+            self._application.on_error(error)
+
+    async def _keep_topics(self) -> None:
+        attempt = 0
+        while True:
+            self._refresh.clear()
+            try:
+                is_known = self._subscription is None or await self._learn_topics()
+            except Exception:
+                logger.exception("learning the topics of group %s failed; it goes on", self._group_id)
+                is_known = False
+            attempt = 0 if is_known else attempt + 1
+            wait_ms = self._config.metadata_max_age_ms if is_known else self._cluster.backoff.wait_ms(attempt)
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._refresh.wait()
+            except TimeoutError:
+                continue
+            if not is_known:
+                await asyncio.sleep(self._cluster.backoff.wait_ms(1) / 1000)
+
+    async def _learn_topics(self) -> bool:
+        """Ask for the topics of the group; returns whether all are known."""
+        subscription = self._subscription
+        assert subscription is not None
+        try:
+            names = None if subscription.patterns else self._topics | self._asked
+            creates = self._config.allow_auto_create_topics
+            await self._cluster.refresh(names, allow_auto_topic_creation=creates and not subscription.patterns)
+        except TidelogError as error:
+            logger.warning("the consumer cannot get metadata: %s", error)
+            if error.code in OUTAGES and not self._is_outage_told:
+                self._is_outage_told = True
+                self._application.on_error(error)
+            return False
+        self._is_outage_told = False
+        if subscription is self._subscription:
+            self._resolve(subscription)
+        return self._topics <= (self._known or {}).keys()
+
+    def _resolve(self, subscription: Subscription) -> None:
+        topics = subscription.resolve(self._existing())
+        if topics != self._topics or self._is_unresolved:
+            self._topics, self._is_unresolved = topics, False
+            self._handle(Subscribed(topics, subscription.pattern))
+        metadata = self._cluster.metadata
+        known = {name: _known(metadata, name) for name in sorted(topics | self._asked) if _is_known(metadata, name)}
+        if known != self._known:
+            self._known = known
+            self._handle(TopicsLearned(known))
+        self._reported &= topics - known.keys()
+        for name in sorted(topics - known.keys() - self._reported):
+            self._reported.add(name)
+            self._application.on_error(_not_there(metadata, name), name)
+
+    def _existing(self) -> Iterator[str]:
+        topics = self._cluster.metadata.topics
+        return (name for name, topic in topics.items() if topic.error is None and not topic.is_internal)
+
+    def _start(self, work: Any, name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _asking(call: Call) -> Callable[[Connection, float], Awaitable[MembershipResponse]]:
+    async def ask(connection: Connection, timeout_s: float) -> MembershipResponse:
+        groups, request = connection.groups, call.request
+        match request:
+            case pb.JoinGroupRequest():
+                return await groups.JoinGroup(request, timeout=timeout_s)
+            case pb.SyncGroupRequest():
+                return await groups.SyncGroup(request, timeout=timeout_s)
+            case pb.HeartbeatRequest():
+                return await groups.Heartbeat(request, timeout=timeout_s)
+            case pb.LeaveGroupRequest():
+                return await groups.LeaveGroup(request, timeout=timeout_s)
+            case pb.ConsumerGroupHeartbeatRequest():
+                return await groups.ConsumerGroupHeartbeat(request, timeout=timeout_s)
+        assert_never(request)
+
+    return ask
+
+
+def _errors(response: MembershipResponse) -> list[Error]:
+    return [response.error] if response.HasField("error") else []
+
+
+def _is_known(metadata: ClusterMetadata, name: str) -> bool:
+    topic = metadata.topics.get(name)
+    return topic is not None and topic.error is None
+
+
+def _known(metadata: ClusterMetadata, name: str) -> KnownTopic:
+    topic = metadata.topics[name]
+    racks = tuple(
+        frozenset(metadata.brokers[node].rack for node in p.replicas if node in metadata.brokers) - {""}
+        for p in topic.partitions.values()
+    )
+    return KnownTopic(topic.topic_id, len(topic.partitions), racks)
+
+
+def _not_there(metadata: ClusterMetadata, name: str) -> TidelogError:
+    topic = metadata.topics.get(name)
+    if topic is not None and topic.error is not None:
+        return error_for(topic.error.error_code(), f'subscribed topic "{name}": {topic.error.str()}')
+    return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'subscribed topic "{name}": there is no such topic')

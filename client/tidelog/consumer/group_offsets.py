@@ -1,0 +1,256 @@
+"""The group's committed offsets, on the network thread: sends commits that are due, and asks what is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any
+
+from tidelog.cluster import Connection, Coordinators
+from tidelog.consumer.config import ConsumerConfig
+from tidelog.consumer.core import CommitDone, Commits, Member, OffsetAndMetadata, SendCommit
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import call_soon
+from tidelog.transport.pacing import monotonic_ms, step_when_due
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog.v1.common_pb2 import Error
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+Committed = Mapping[Key, "OffsetAndMetadata | TidelogError | None"]
+"""Of each partition what is committed, None for nothing, or why that is not known."""
+_ATTEMPT_MS = 5_000
+"""A coordinator may take so long; then it is found anew: it may be paused, and replaced."""
+
+
+class GroupOffsets:
+    """Runs from :meth:`start` to :meth:`stop`; shares ``commits`` under ``lock``.
+
+    ``settle`` is called before it is looked at what is stored.
+    ``on_auto_commit`` is told, on the network thread, how commits ended that nobody waits for.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        coordinators: Coordinators,
+        commits: Commits,
+        lock: threading.RLock,
+        settle: Callable[[], None],
+        on_auto_commit: Callable[[CommitDone], None],
+    ) -> None:
+        assert config.group_id is not None
+        self._group_id = config.group_id
+        self._config = config
+        self._coordinators = coordinators
+        self._commits = commits
+        self._lock = lock
+        self._settle = settle
+        self._on_auto_commit = on_auto_commit
+        self._is_stopped = False
+        self._waiting: dict[int, concurrent.futures.Future[CommitDone]] = {}
+        self._awake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Start the task that sends commits."""
+        pause_ms = self._config.retry_backoff_max_ms
+        work = step_when_due(self._step, self._awake, pause_ms, "the consumer's commits")
+        self._start(work, "consumer-commits")
+
+    async def stop(self) -> None:
+        """End all tasks; who waits for a commit is told _DESTROY."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with self._lock:
+            self._is_stopped = True
+            waiting = list(self._waiting.values())
+            self._waiting.clear()
+        for future in waiting:
+            future.set_exception(_closed())
+
+    def commit(self, offsets: Mapping[Key, OffsetAndMetadata]) -> concurrent.futures.Future[CommitDone]:
+        """Commit these offsets after all earlier ones; may be called from any thread."""
+        future: concurrent.futures.Future[CommitDone] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            if self._is_stopped:
+                future.set_exception(_closed())
+                return future
+            self._waiting[self._commits.commit(offsets, monotonic_ms())] = future
+        call_soon(self._awake.set)
+        return future
+
+    async def committed(self, keys: Iterable[Key], timeout_ms: float | None = None) -> Committed:
+        """Ask the coordinator for committed offsets; again where the member's epoch has just passed (KIP-848).
+
+        Raises:
+            TidelogError: the group's error, or that no coordinator answered within the timeout.
+        """
+        wanted = list(keys)
+        deadline_ms = monotonic_ms() + (self._config.request_timeout_ms if timeout_ms is None else timeout_ms)
+        while True:
+            try:
+                return await self._fetch(wanted, max(deadline_ms - monotonic_ms(), 1))
+            except TidelogError as error:
+                if error.code is not ErrorCode.STALE_MEMBER_EPOCH or monotonic_ms() >= deadline_ms:
+                    raise
+            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+
+    async def committed_after_commits(self, keys: Iterable[Key]) -> Committed:
+        """Ask as :meth:`committed`, when all earlier commits have ended: one may be what is found."""
+        while True:
+            with self._lock:
+                if self._commits.is_idle:
+                    break
+                self._idle.clear()
+            await self._idle.wait()
+        return await self.committed(keys)
+
+    async def _fetch(self, wanted: list[Key], timeout_ms: float) -> Committed:
+        request = self._fetch_request(wanted)
+        response = await self._coordinators.ask(
+            self._group_id,
+            lambda c, timeout_s: c.groups.OffsetFetch(request, timeout=timeout_s),
+            _fetch_errors,
+            timeout_ms=timeout_ms,
+            attempt_ms=_ATTEMPT_MS,
+        )
+        for group in response.groups:
+            if group.HasField("error"):
+                raise error_for(group.error.code, group.error.message)
+        found = {(t.name, p.index): _found(p) for g in response.groups for t in g.topics for p in t.partitions}
+        return {key: found.get(key, _left_out(key)) for key in wanted}
+
+    def _step(self) -> float | None:
+        with self._lock:
+            self._settle()
+            now_ms = monotonic_ms()
+            commands = self._commits.poll(now_ms)
+            timer_ms = self._commits.next_timer_ms(now_ms)
+            is_idle = self._commits.is_idle
+            # Who waits for nothing to be under way must find the callbacks of what was.
+            for command in commands:
+                if isinstance(command, SendCommit):
+                    self._start(self._send(command), f"commit-{command.commit_id}")
+                else:
+                    self._done(command)
+        if is_idle:
+            self._idle.set()
+        return timer_ms
+
+    def _done(self, done: CommitDone) -> None:
+        future = self._waiting.pop(done.commit_id, None)
+        if future is None:
+            self._on_auto_commit(done)
+        else:
+            future.set_result(done)
+
+    async def _send(self, command: SendCommit) -> None:
+        request = _commit_request(self._group_id, self._config.group_instance_id, command)
+        outcome: Mapping[Key, TidelogError | None] | TidelogError
+        try:
+            response = await self._coordinators.ask_once(
+                self._group_id,
+                lambda c, timeout_s: _commit(c, request, timeout_s),
+                _commit_errors,
+                timeout_ms=min(self._config.request_timeout_ms, _ATTEMPT_MS),
+            )
+            outcome = _outcomes(response, command.offsets)
+        except TidelogError as error:
+            outcome = error
+        except Exception as error:
+            logger.exception("a commit of group %s failed", self._group_id)
+            outcome = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
+        with self._lock:
+            if isinstance(outcome, TidelogError):
+                self._commits.failed(command.commit_id, outcome, monotonic_ms())
+            else:
+                self._commits.answered(command.commit_id, outcome, monotonic_ms())
+        self._awake.set()
+
+    def _fetch_request(self, keys: Iterable[Key]) -> pb.OffsetFetchRequest:
+        topics: defaultdict[str, list[int]] = defaultdict(list)
+        for name, index in keys:
+            topics[name].append(index)
+        group = pb.OffsetFetchGroup(
+            group_id=self._group_id,
+            topics=[pb.OffsetFetchTopic(name=name, partitions=items) for name, items in topics.items()],
+        )
+        with self._lock:
+            member: Member = self._commits.member
+        if self._config.group_protocol == "consumer" and member.member_id:
+            group.member_id, group.member_epoch = member.member_id, member.generation_id
+        return pb.OffsetFetchRequest(groups=[group], require_stable=self._config.is_read_committed)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _commit(connection: Connection, request: pb.OffsetCommitRequest, timeout_s: float) -> pb.OffsetCommitResponse:
+    return await connection.groups.OffsetCommit(request, timeout=timeout_s)
+
+
+def _commit_request(group_id: str, instance_id: str | None, command: SendCommit) -> pb.OffsetCommitRequest:
+    topics: defaultdict[str, list[pb.OffsetCommitPartition]] = defaultdict(list)
+    for (name, index), what in command.offsets.items():
+        item = pb.OffsetCommitPartition(
+            index=index,
+            committed_offset=what.offset,
+            committed_leader_epoch=what.leader_epoch if what.leader_epoch >= 0 else None,
+            committed_metadata=what.metadata,
+        )
+        topics[name].append(item)
+    return pb.OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=command.member.generation_id,
+        member_id=command.member.member_id,
+        group_instance_id=instance_id if command.member.member_id else None,
+        topics=[pb.OffsetCommitTopic(name=name, partitions=items) for name, items in topics.items()],
+    )
+
+
+def _commit_errors(response: pb.OffsetCommitResponse) -> Iterator[Error]:
+    return (p.error for topic in response.topics for p in topic.partitions if p.HasField("error"))
+
+
+def _outcomes(response: pb.OffsetCommitResponse, keys: Iterable[Key]) -> dict[Key, TidelogError | None]:
+    found = {(t.name, p.index): _error(p) for t in response.topics for p in t.partitions}
+    return {key: found.get(key, _left_out(key)) for key in keys}
+
+
+def _error(result: pb.OffsetCommitPartitionResult) -> TidelogError | None:
+    return error_for(result.error.code, result.error.message) if result.HasField("error") else None
+
+
+def _fetch_errors(response: pb.OffsetFetchResponse) -> Iterator[Error]:
+    for group in response.groups:
+        if group.HasField("error"):
+            yield group.error
+        yield from (p.error for topic in group.topics for p in topic.partitions if p.HasField("error"))
+
+
+def _found(result: pb.OffsetFetchPartitionResult) -> OffsetAndMetadata | TidelogError | None:
+    if result.HasField("error"):
+        return error_for(result.error.code, result.error.message)
+    if result.committed_offset < 0:
+        return None
+    return OffsetAndMetadata(result.committed_offset, result.committed_leader_epoch, result.metadata)
+
+
+def _closed() -> TidelogError:
+    return error_for(ErrorCode._DESTROY, "the consumer is closed")
+
+
+def _left_out(key: Key) -> TidelogError:
+    text = f"the coordinator's answer says nothing of {key[0]}-{key[1]}"
+    return error_for(ErrorCode.NETWORK_EXCEPTION, text)

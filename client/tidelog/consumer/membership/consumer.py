@@ -1,0 +1,311 @@
+"""Membership by KIP-848's protocol: the coordinator assigns, heartbeats carry everything.
+
+After Kafka's ``AbstractMembershipManager`` and ``ConsumerHeartbeatRequestManager``. Joining goes on by itself,
+callbacks wait for poll(). What the application has given up is acknowledged at once.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import assert_never
+
+from tidelog.consumer.membership.consumer_heartbeat import JOIN_EPOCH, HeartbeatState, Said
+from tidelog.consumer.membership.events import (
+    AskTopics,
+    Call,
+    CallFailed,
+    Closing,
+    Command,
+    Event,
+    Key,
+    Left,
+    MembershipChanged,
+    MembershipRequest,
+    Polled,
+    RebalanceServed,
+    ReportError,
+    Responded,
+    Subscribed,
+    TimePassed,
+    TopicsLearned,
+    Unsubscribed,
+)
+from tidelog.consumer.membership.liveness import PollTimer, poll_exceeded
+from tidelog.consumer.membership.reconciliation import Reconciliation
+from tidelog.consumer.membership.settings import MembershipSettings
+from tidelog.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.v1 import common_pb2
+from tidelog.v1 import group_service_pb2 as pb
+
+_NO_MEMBER = MembershipChanged(-1, "")
+
+
+class MemberPhase(enum.Enum):
+    """Where the member stands with its group."""
+
+    OUTSIDE = "it is no member, and does not want to be one now"
+    JOINING = "it wants to join, or has sent its first heartbeat"
+    MEMBER = "it has an epoch"
+    LEAVING = "its last heartbeat is under way, or waits for the one before it"
+
+
+class ConsumerMembership:
+    """One consumer's, under one member id from its first subscription to its end (KIP-1082)."""
+
+    def __init__(
+        self, settings: MembershipSettings, new_id: Callable[[], str], choose_backoff: Callable[[int], float]
+    ) -> None:
+        self._settings = settings
+        self._choose_backoff = choose_backoff
+        self._member_id = new_id()
+        self._state = HeartbeatState(settings, self._member_id)
+        self._reconciliation = Reconciliation()
+        self._poll_timer = PollTimer(settings.max_poll_interval_ms)
+        self._phase = MemberPhase.OUTSIDE
+        self._epoch = JOIN_EPOCH
+        self._told = _NO_MEMBER
+        self._is_subscribed = False
+        self._subscription = Subscribed(frozenset())
+        self._due_ms = float("-inf")
+        self._retry_at_ms = float("-inf")
+        self._failures = 0
+        self._calls = 0
+        self._call_id: int | None = None
+        self._may_be_member = False
+        self._has_to_leave = False
+        self._has_lost = False
+        self._awaits_poll = False
+        self._is_fatal = False
+        self._is_closing = False
+        self._has_left = False
+        self._commands: list[Command] = []
+
+    @property
+    def owned(self) -> frozenset[Key]:
+        """The partitions that the application has: from when it is given them until it has given them up."""
+        return self._reconciliation.owned
+
+    @property
+    def next_deadline_ms(self) -> float | None:
+        """When :class:`TimePassed` is due at the latest; None while nothing waits for time to pass."""
+        soonest = self._poll_timer.deadline_ms
+        if self._sends_heartbeats and self._call_id is None:
+            soonest = min(soonest, self._heartbeat_ms)
+        return None if soonest == float("inf") else soonest
+
+    def step(self, event: Event, now_ms: float) -> list[Command]:
+        """Take an event; return what the shell is to do, in this order."""
+        self._take(event, now_ms)
+        if self._is_fatal:
+            self._poll_timer.stop()
+        elif self._poll_timer.exceed(now_ms):
+            self._exceeded()
+        self._proceed()
+        if self._sends_heartbeats and self._call_id is None and now_ms >= self._heartbeat_ms:
+            self._heartbeat()
+        commands, self._commands = self._commands, []
+        return commands
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the state contradicts itself."""
+        self._reconciliation.check_invariants()
+        assert (self._phase is MemberPhase.MEMBER) == (self._epoch > JOIN_EPOCH)
+        assert self._phase is not MemberPhase.LEAVING or self._call_id is not None
+        assert self._phase is not MemberPhase.OUTSIDE or self._call_id is None
+        assert self._phase is not MemberPhase.JOINING or self._call_id is None or not self.owned
+        expected = MembershipChanged(self._epoch, self._member_id) if self._phase is MemberPhase.MEMBER else _NO_MEMBER
+        assert self._told == expected
+        assert not self._is_fatal or self._phase is MemberPhase.OUTSIDE
+        assert not self._has_left or not self.owned
+
+    def _take(self, event: Event, now_ms: float) -> None:
+        match event:
+            case Subscribed():
+                self._subscribe(event, now_ms)
+            case Unsubscribed():
+                self._unsubscribe()
+            case Closing():
+                self._is_closing = True
+                self._unsubscribe()
+            case TopicsLearned():
+                self._reconciliation.learn(event.topics)
+            case Polled():
+                self._awaits_poll = False
+                if self._is_subscribed:
+                    self._poll_timer.restart(now_ms)
+            case Responded():
+                self._responded(event, now_ms)
+            case CallFailed():
+                self._call_failed(event, now_ms)
+            case RebalanceServed():
+                self._reconciliation.served(event.rebalance_id)
+            case TimePassed():
+                pass
+            case _:
+                assert_never(event)
+
+    def _subscribe(self, event: Subscribed, now_ms: float) -> None:
+        if not self._is_subscribed:
+            self._poll_timer.restart(now_ms)
+            # If it has not left yet it stays, and everything that it says is answered with its assignment.
+            self._state.reset()
+        if not self._is_subscribed or self._subscription.topics != event.topics:
+            self._emit(AskTopics(event.topics))
+        self._is_subscribed = True
+        self._subscription = event
+
+    def _unsubscribe(self) -> None:
+        self._is_subscribed = False
+        self._poll_timer.stop()
+        self._reconciliation.forget()
+
+    def _exceeded(self) -> None:
+        """Leave at once, and come back when the application polls (Kafka's stale member)."""
+        self._emit(ReportError(poll_exceeded(self._settings.max_poll_interval_ms)))
+        self._awaits_poll = True
+        self._has_lost = True
+        self._leave()
+
+    def _responded(self, event: Responded, now_ms: float) -> None:
+        if event.call_id != self._call_id:
+            return
+        self._call_id = None
+        response = event.response
+        assert isinstance(response, pb.ConsumerGroupHeartbeatResponse)
+        code = ErrorCode.of(response.error.code)
+        if self._phase is MemberPhase.LEAVING:
+            self._go_on_leaving()
+        elif code is ErrorCode.NONE:
+            self._accepted(response, now_ms)
+        elif code.retriable:
+            self._retry_later(now_ms)
+        elif code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+            if self._phase is MemberPhase.JOINING:
+                self._retry_later(now_ms)
+            self._put_out()
+        else:
+            self._end(code, response.error)
+
+    def _call_failed(self, event: CallFailed, now_ms: float) -> None:
+        """Nobody has answered. Leaving is not tried again, as in Kafka: the session will end by itself."""
+        if event.call_id != self._call_id:
+            return
+        self._call_id = None
+        if self._phase is MemberPhase.LEAVING:
+            self._go_on_leaving()
+        else:
+            self._retry_later(now_ms)
+
+    def _accepted(self, response: pb.ConsumerGroupHeartbeatResponse, now_ms: float) -> None:
+        self._failures = 0
+        self._due_ms = now_ms + response.heartbeat_interval_ms
+        self._phase = MemberPhase.MEMBER
+        self._epoch = response.member_epoch
+        self._tell(MembershipChanged(self._epoch, self._member_id))
+        if not self._is_subscribed:
+            return
+        if response.HasField("assignment"):
+            self._reconciliation.assign(response.assignment)
+        if self._reconciliation.has_unresolved:
+            self._emit(AskTopics(self._subscription.topics))
+
+    def _retry_later(self, now_ms: float) -> None:
+        self._failures += 1
+        self._retry_at_ms = now_ms + self._choose_backoff(self._failures)
+        self._state.reset()
+
+    def _put_out(self) -> None:
+        """The coordinator does not know the member in this epoch: others have its partitions, or will."""
+        self._forget_epoch(MemberPhase.JOINING)
+        self._has_lost = True
+
+    def _end(self, code: ErrorCode, error: common_pb2.Error) -> None:
+        """It can be no member: another has its instance id, or what it asks for is refused. Fatal, as in Kafka."""
+        self._emit(ReportError(TidelogError(KafkaError(code, error.message or None, fatal=True))))
+        self._forget_epoch(MemberPhase.OUTSIDE)
+        self._has_lost = True
+        self._is_fatal = True
+
+    def _proceed(self) -> None:
+        """Do the next thing with the application, once it has dealt with the one before."""
+        if self._reconciliation.is_serving:
+            return
+        lost, self._has_lost = self._has_lost, False
+        if lost or not self._is_subscribed:
+            command: Command | None = self._reconciliation.give_up(lost=lost)
+        else:
+            command = self._reconciliation.next_step()
+        if command is not None:
+            self._emit(command)
+        elif not self._is_subscribed:
+            self._give_up()
+        elif self._phase is MemberPhase.OUTSIDE and not self._is_fatal and not self._awaits_poll:
+            self._phase = MemberPhase.JOINING
+
+    def _give_up(self) -> None:
+        """Be no member, now that the application has nothing any more."""
+        if self._phase in (MemberPhase.JOINING, MemberPhase.MEMBER):
+            self._leave()
+        if self._is_closing and self._phase is MemberPhase.OUTSIDE and not self._has_left:
+            self._has_left = True
+            self._emit(Left())
+
+    def _leave(self) -> None:
+        """Say so once a heartbeat that is under way has ended: that could be taken later, and bring the member back."""
+        says_so, under_way = self._may_be_member, self._call_id
+        self._forget_epoch(MemberPhase.OUTSIDE)
+        if says_so:
+            self._phase = MemberPhase.LEAVING
+            self._call_id, self._has_to_leave = under_way, True
+            if under_way is None:
+                self._go_on_leaving()
+
+    def _go_on_leaving(self) -> None:
+        if self._has_to_leave:
+            self._has_to_leave = False
+            self._call(self._state.leave())
+        else:
+            self._phase = MemberPhase.OUTSIDE
+
+    def _forget_epoch(self, phase: MemberPhase) -> None:
+        self._phase = phase
+        self._epoch = JOIN_EPOCH
+        self._call_id = None
+        self._may_be_member = False
+        self._due_ms = float("-inf")
+        self._state.reset()
+        self._reconciliation.forget()
+        self._tell(_NO_MEMBER)
+
+    @property
+    def _sends_heartbeats(self) -> bool:
+        if self._phase is MemberPhase.JOINING:
+            return self._is_subscribed and not self.owned
+        return self._phase is MemberPhase.MEMBER
+
+    @property
+    def _heartbeat_ms(self) -> float:
+        """When the next heartbeat is to be sent: at once when there is something that the coordinator does not know."""
+        return self._retry_at_ms if self._state.is_news(self._said) else self._due_ms
+
+    @property
+    def _said(self) -> Said:
+        return Said(self._subscription.topics, self._subscription.pattern, self._reconciliation.current)
+
+    def _heartbeat(self) -> None:
+        self._may_be_member = True
+        self._call(self._state.request(self._epoch, self._said))
+
+    def _tell(self, changed: MembershipChanged) -> None:
+        if changed != self._told:
+            self._told = changed
+            self._emit(changed)
+
+    def _call(self, request: MembershipRequest) -> None:
+        self._calls += 1
+        self._call_id = self._calls
+        self._emit(Call(self._calls, request, self._settings.request_timeout_ms))
+
+    def _emit(self, command: Command) -> None:
+        self._commands.append(command)

@@ -1,0 +1,121 @@
+"""One delivery on its way to the application: decoded as it is asked for, into messages or into Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidelog.consumer.batches import readable_batches
+from tidelog.consumer.columns import decode_rows
+from tidelog.consumer.core import Deliver
+from tidelog.message import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Message,
+)
+from tidelog.records import Record, RecordBatchHeader, iter_headers, read_records
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
+
+
+class Reading:
+    """Read from front to end, on the application's thread. ``next_offset`` is where the next record is looked for.
+
+    ``leader_epoch`` is that of the record before it. Messages and columns may be asked for in turn.
+    """
+
+    def __init__(self, item: Deliver) -> None:
+        self.item = item
+        self.next_offset = item.offset
+        self.leader_epoch = -1
+        self._batches: Iterator[tuple[int, RecordBatchHeader]] | None = None
+        self._epoch = -1
+        self._records: Sequence[Record] = ()
+        self._at = 0
+        self._columns: Any = None
+        self._row = 0
+
+    def messages(self, most: int) -> list[Message]:
+        """Return up to ``most`` messages of one batch; none at the end.
+
+        Raises:
+            TidelogError: a batch is changed or does not decode.
+        """
+        self._columns = None
+        while self._at >= len(self._records):
+            if not self._next_batch():
+                self._end()
+                return []
+        records = self._records[self._at : self._at + most]
+        self._at += len(records)
+        self.next_offset = records[-1].offset + 1
+        self.leader_epoch = self._epoch
+        return _messages(self.item, records, self._epoch)
+
+    def go_back(self, offset: int) -> None:
+        """Go on from ``offset``, up to which what was returned was taken."""
+        self._records, self._at, self._batches, self._columns = (), 0, None, None
+        self.next_offset = offset
+
+    def rows(self, most: int) -> pyarrow.RecordBatch | None:
+        """Return up to ``most`` rows, as :func:`tidelog.consumer.columns.decode_rows` has them; None at the end.
+
+        Raises:
+            TidelogError: as :meth:`messages`; rows before the damage were returned by earlier calls.
+            ModuleNotFoundError: pyarrow is not installed.
+        """
+        self._records, self._at, self._batches = (), 0, None
+        if self._columns is None or self._row >= self._columns.num_rows:
+            # Once more behind the last: what is decoded ends before damage, which is to be told.
+            self._columns, self._row = decode_rows(self.item, self.next_offset), 0
+        rows = self._columns.slice(self._row, most)
+        if rows.num_rows == 0:
+            self._end()
+            return None
+        self._row += rows.num_rows
+        self.next_offset = rows.column("offset")[-1].as_py() + 1
+        return rows
+
+    def _next_batch(self) -> bool:
+        if self._batches is None:
+            self._batches = readable_batches(self.item)
+        for position, header in self._batches:
+            if header.next_offset <= self.next_offset:
+                continue
+            records = read_records(self.item.records, position)
+            if header.base_offset < self.next_offset:
+                records = [record for record in records if record.offset >= self.next_offset]
+            if records:
+                self._records, self._at, self._epoch = records, 0, header.partition_leader_epoch
+                return True
+        return False
+
+    def _end(self) -> None:
+        for _, header in iter_headers(self.item.records):
+            if header.next_offset > self.next_offset:
+                self.next_offset, self.leader_epoch = header.next_offset, header.partition_leader_epoch
+
+
+def _messages(item: Deliver, records: Sequence[Record], leader_epoch: int) -> list[Message]:
+    topic, partition = item.topic, item.partition
+    epoch = leader_epoch if leader_epoch >= 0 else None
+    types, unknown = _TIMESTAMP_TYPES, (TIMESTAMP_NOT_AVAILABLE, -1)
+    return [
+        Message(
+            topic,
+            partition,
+            record.offset,
+            record.key,
+            record.value,
+            list(record.headers) if record.headers else None,
+            None,
+            (types[record.timestamp_type], record.timestamp_ms) if record.timestamp_ms >= 0 else unknown,
+            None,
+            epoch,
+        )
+        for record in records
+    ]

@@ -1,0 +1,464 @@
+"""A consumer group in simulated time: memberships, their applications, and the coordinator's core between them.
+
+Everything that decides is the product's: the client's memberships and the node's :class:`GroupShard`. Simulated are
+the network (calls and answers that take their time or are lost), the log behind the coordinator (commits take their
+time; what was not committed may be lost when the coordinator moves), the applications (they poll, and have their
+partitions from one poll to another) and the metadata. What happens is a function of the seed and of what the test does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from tidelog.consumer.membership import Membership, MembershipSettings, membership
+from tidelog.consumer.membership.events import (
+    AskTopics,
+    Assign,
+    Call,
+    CallFailed,
+    Closing,
+    Command,
+    Event,
+    Key,
+    KnownTopic,
+    Left,
+    MembershipChanged,
+    MembershipRequest,
+    MembershipResponse,
+    Polled,
+    RebalanceServed,
+    ReportError,
+    Responded,
+    Revoke,
+    Subscribed,
+    TimePassed,
+    TopicsLearned,
+    Unsubscribed,
+)
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import refuse
+from tidelog_node.groups.events import (
+    ClientIdentity,
+    GroupRecord,
+    RecordsCommitted,
+    RecordsWritten,
+    RequestAbandoned,
+    RequestReceived,
+    Respond,
+    TopicInfo,
+    TopicsChanged,
+    WriteRecords,
+)
+from tidelog_node.groups.events import Command as ShardCommand
+from tidelog_node.groups.events import Event as ShardEvent
+from tidelog_node.groups.events import TimePassed as ShardTimePassed
+from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.shard import GroupShard
+
+GROUP = "g"
+POLL_MS = 200
+SESSION_MS = 10_000
+MAX_POLL_MS = 20_000
+BEGINNING_MS = 1_000_000
+COORDINATOR = GroupSettings(
+    group_initial_rebalance_delay_ms=100,
+    consumer_session_timeout_ms=SESSION_MS,
+    consumer_min_session_timeout_ms=6_000,
+    consumer_heartbeat_interval_ms=1_000,
+    consumer_min_heartbeat_interval_ms=500,
+)
+
+
+@dataclass(slots=True)
+class Faults:
+    """How likely a call or an answer is lost, and how long either takes at most."""
+
+    loss: float = 0.0
+    latency_ms: int = 20
+    commit_ms: int = 10
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A member's call that has no answer yet."""
+
+    member: SimMember
+    call: Call
+
+
+class SimMember:
+    """A consumer: its membership, and an application that polls. ``owned`` is what the application reads."""
+
+    def __init__(self, world: World, name: str, settings: MembershipSettings) -> None:
+        self.world = world
+        self.name = name
+        self.settings = settings
+        self.core: Membership = membership(settings, lambda: world.new_id("uuid-"), world.choose_backoff)
+        self.topics: frozenset[str] = frozenset()
+        self.owned: frozenset[Key] = frozenset()
+        self.identity = MembershipChanged(-1, "")
+        self.errors: list[TidelogError] = []
+        self.revoked: list[Revoke] = []
+        self.is_alive = True
+        self.is_closing = False
+        self.has_left = False
+        self.stalled_until_ms = 0.0
+        self.asked: frozenset[str] = frozenset()
+        self._callbacks: list[Revoke | Assign] = []
+
+    @property
+    def is_fatal(self) -> bool:
+        return any(error.error.fatal() for error in self.errors)
+
+    @property
+    def wants_partitions(self) -> bool:
+        return self.is_alive and bool(self.topics) and not self.is_fatal
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._callbacks
+
+    def step(self, event: Event) -> None:
+        if not self.is_alive or self.has_left:
+            return
+        for command in self.core.step(event, self.world.now_ms):
+            self._execute(command)
+        self.core.check_invariants()
+        self.world.check(self)
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        self.topics = frozenset(topics)
+        self.step(Subscribed(self.topics) if self.topics else Unsubscribed())
+
+    def close(self) -> None:
+        self.topics = frozenset()
+        self.is_closing = True
+        self.step(Closing())
+
+    def poll(self) -> None:
+        """poll(): the callbacks that wait are run; while it closes the application serves them too."""
+        if not self.is_alive or self.world.now_ms < self.stalled_until_ms:
+            return
+        self.step(Polled())
+        while self._callbacks:
+            command = self._callbacks.pop(0)
+            if isinstance(command, Assign):
+                assert not command.partitions & self.owned
+                assert command.incremental or not self.owned
+                self.owned |= command.partitions
+            else:
+                assert command.partitions <= self.owned
+                self.owned -= command.partitions
+                assert command.incremental or not self.owned
+                self.revoked.append(command)
+            self.world.check(self)
+            self.step(RebalanceServed(command.rebalance_id))
+
+    def tell_topics(self) -> None:
+        if self.asked:
+            known = {name: self.world.topics[name] for name in self.asked if name in self.world.topics}
+            self.step(TopicsLearned(known))
+
+    def _execute(self, command: Command) -> None:
+        match command:
+            case Call():
+                self.world.send(self, command)
+            case AskTopics():
+                self.asked = command.topics
+                self.world.later(self.world.latency(), self.tell_topics)
+            case Revoke() | Assign():
+                assert not self._callbacks
+                self._callbacks.append(command)
+            case MembershipChanged():
+                self.identity = command
+            case ReportError():
+                self.errors.append(command.error)
+            case Left():
+                self.has_left = True
+                self.is_alive = False
+                assert not self.owned
+
+
+@dataclass(slots=True)
+class World:
+    """One group. ``check`` runs with everything that a member does."""
+
+    seed: int
+    protocol: str = "classic"
+    assignors: tuple[str, ...] = ("range",)
+    faults: Faults = field(default_factory=Faults)
+    is_strict: bool = False
+    """Whether no partition may have two owners at any time, as when nothing fails."""
+    now_ms: float = BEGINNING_MS
+    members: list[SimMember] = field(default_factory=list)
+    topics: dict[str, KnownTopic] = field(default_factory=dict)
+    store: MemoryGroupStore = field(default_factory=MemoryGroupStore)
+    random: random.Random = field(init=False)
+    shard: GroupShard | None = field(init=False, default=None)
+    _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _sequence: int = 0
+    _ids: int = 0
+    _open: dict[int, OpenCall] = field(default_factory=dict)
+    _writes: list[tuple[int, tuple[GroupRecord, ...]]] = field(default_factory=list)
+    _incarnation: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self._take_over()
+
+    # What a test does.
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        known = self.topics.get(name)
+        topic_id = known.topic_id if known else self.new_id("").encode().rjust(16, b"\0")
+        self.topics[name] = KnownTopic(topic_id, partitions)
+        self._tell_shard_topics()
+        for member in self.members:
+            self.later(self.latency(), member.tell_topics)
+
+    def join(self, topics: Iterable[str], instance_id: str | None = None) -> SimMember:
+        """Start a consumer that subscribes."""
+        settings = MembershipSettings(
+            group_id=GROUP,
+            group_protocol=self.protocol,
+            group_instance_id=instance_id,
+            assignors=self.assignors,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=1_000,
+            max_poll_interval_ms=MAX_POLL_MS,
+            request_timeout_ms=5_000,
+        )
+        member = SimMember(self, f"member-{len(self.members)}", settings)
+        self.members.append(member)
+        self.later(self.random.uniform(0, POLL_MS), lambda: self._poll(member))
+        member.subscribe(topics)
+        return member
+
+    def crash(self, member: SimMember) -> None:
+        """SIGKILL: its connections break."""
+        member.is_alive = False
+        member.owned = frozenset()
+        for call_id in [call_id for call_id, open_call in self._open.items() if open_call.member is member]:
+            del self._open[call_id]
+            self._tell_shard(RequestAbandoned(call_id))
+
+    def move_coordinator(self, down_ms: float) -> None:
+        """The partition's leader dies; another has what was committed, and maybe more."""
+        committed = self.random.randint(0, len(self._writes))
+        self.store.apply(record for _, records in self._writes[:committed] for record in records)
+        self._writes.clear()
+        self.shard = None
+        self._incarnation += 1
+        for call_id in list(self._open):
+            self._answer(call_id, None)
+        self.later(down_ms, self._take_over)
+
+    def run(self, ms: float) -> None:
+        """Let time pass."""
+        end_ms = self.now_ms + ms
+        while (due_ms := self._next_ms()) <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            if self._agenda and self._agenda[0][0] <= self.now_ms:
+                heappop(self._agenda)[2]()
+                continue
+            for member in self.members:
+                if member.is_alive and (member.core.next_deadline_ms or float("inf")) <= self.now_ms:
+                    member.step(TimePassed())
+            if self.shard is not None and self.shard.next_deadline_ms <= self.now_ms:
+                self._tell_shard(ShardTimePassed())
+        self.now_ms = end_ms
+
+    def settle(self, within_ms: float = 240_000) -> None:
+        """Heal everything and run until every partition that someone can own is owned, and stays so."""
+        self.faults = Faults()
+        end_ms = self.now_ms + within_ms
+        calm_since = self.now_ms
+        before = self.placement()
+        while self.now_ms < calm_since + 2 * SESSION_MS or not self.is_complete():
+            assert self.now_ms < end_ms, self.describe()
+            self.run(500)
+            if self.placement() != before:
+                before, calm_since = self.placement(), self.now_ms
+
+    def placement(self) -> dict[str, frozenset[Key]]:
+        """What each live member owns."""
+        return {member.name: member.owned for member in self.members if member.is_alive}
+
+    def is_complete(self) -> bool:
+        """Whether every partition with a subscriber has exactly one owner, which subscribes to it."""
+        live = [member for member in self.members if member.is_alive]
+        wanted = {
+            (topic, partition)
+            for member in live
+            if member.wants_partitions
+            for topic in member.topics
+            if topic in self.topics
+            for partition in range(self.topics[topic].partitions)
+        }
+        owned = [key for member in live for key in member.owned]
+        fits = all(key[0] in member.topics for member in live for key in member.owned)
+        return sorted(owned) == sorted(wanted) and fits and all(member.is_settled for member in live)
+
+    def describe(self) -> str:
+        """Who has what, for a failed assertion."""
+        lines = [
+            f"{member.name} {member.settings.group_instance_id} {member.identity} topics={sorted(member.topics)} "
+            f"owned={sorted(member.owned)} errors={member.errors}"
+            for member in self.members
+            if member.is_alive
+        ]
+        return "\n".join([f"at {self.now_ms - BEGINNING_MS:.0f} ms, seed {self.seed}", *lines])
+
+    def check(self, changed: SimMember) -> None:
+        """No partition has two owners in one generation; what a member has lost it may read until it knows."""
+        if not self._counts(changed):
+            return
+        for other in self.members:
+            if other is changed or not self._counts(other) or self._is_replaced(changed, other):
+                continue
+            both = changed.core.owned & other.core.owned
+            assert not both or not self._same_generation(changed, other), f"{sorted(both)}\n{self.describe()}"
+
+    def _counts(self, member: SimMember) -> bool:
+        return member.is_alive and (self.is_strict or member.identity.generation_id >= 0)
+
+    def _is_replaced(self, one: SimMember, other: SimMember) -> bool:
+        """Whether one has taken the other's place as a static member: that is fenced by its member id."""
+        instance_id = one.settings.group_instance_id
+        return instance_id is not None and instance_id == other.settings.group_instance_id
+
+    def _same_generation(self, one: SimMember, other: SimMember) -> bool:
+        if self.is_strict:
+            return True
+        if self.protocol == "classic":
+            return one.identity.generation_id == other.identity.generation_id
+        return self._is_current(one) and self._is_current(other)
+
+    def _is_current(self, member: SimMember) -> bool:
+        """Whether the coordinator holds the member for one of the group, in its epoch."""
+        if self.shard is None:
+            return False
+        self._ids += 1
+        responses = [
+            command.response
+            for command in self.shard.step(
+                RequestReceived(-self._ids, pb.ConsumerGroupDescribeRequest(group_ids=[GROUP]), ClientIdentity("", "")),
+                int(self.now_ms),
+            )
+            if isinstance(command, Respond)
+        ]
+        (response,) = responses
+        assert isinstance(response, pb.ConsumerGroupDescribeResponse)
+        said = {each.member_id: each.member_epoch for group in response.groups for each in group.members}
+        return said.get(member.identity.member_id) == member.identity.generation_id
+
+    # The clock.
+
+    def later(self, ms: float, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heappush(self._agenda, (self.now_ms + ms, self._sequence, action))
+
+    def latency(self) -> float:
+        return self.random.uniform(0.1, self.faults.latency_ms)
+
+    def choose_backoff(self, attempt: int) -> float:
+        return min(100 * 2.0**attempt, 1_000) * self.random.uniform(0.8, 1.2)
+
+    def new_id(self, prefix: str) -> str:
+        self._ids += 1
+        return f"{prefix}{self._ids}"
+
+    def _next_ms(self) -> float:
+        deadlines = [member.core.next_deadline_ms for member in self.members if member.is_alive]
+        if self.shard is not None:
+            deadlines.append(self.shard.next_deadline_ms)
+        if self._agenda:
+            deadlines.append(self._agenda[0][0])
+        return min((deadline for deadline in deadlines if deadline is not None), default=float("inf"))
+
+    def _poll(self, member: SimMember) -> None:
+        if member.is_alive:
+            member.poll()
+            self.later(POLL_MS, lambda: self._poll(member))
+
+    # The network.
+
+    def send(self, member: SimMember, call: Call) -> None:
+        self._ids += 1
+        call_id = self._ids
+        self._open[call_id] = OpenCall(member, call)
+        self.later(call.timeout_ms, lambda: self._time_out(call_id))
+        if self.random.random() >= self.faults.loss:
+            self.later(self.latency(), lambda: self._deliver(call_id))
+
+    def _deliver(self, call_id: int) -> None:
+        if call_id not in self._open:
+            return
+        request = self._open[call_id].call.request
+        if self.shard is None:
+            self._answer(call_id, self._refused(request) if self.random.random() < 0.5 else None)
+        else:
+            self._tell_shard(RequestReceived(call_id, request, ClientIdentity("c", "h")))
+
+    def _refused(self, request: MembershipRequest) -> MembershipResponse:
+        response = refuse(request, error_for(ErrorCode.NOT_COORDINATOR))
+        assert isinstance(response, MembershipResponse)
+        return response
+
+    def _answer(self, call_id: int, response: MembershipResponse | None) -> None:
+        """An answer sets out; None: the connection breaks."""
+        lost = self.random.random() < self.faults.loss
+        open_call = self._open.pop(call_id, None) if not lost or response is None else None
+        if open_call is None:
+            return
+        member, call = open_call.member, open_call.call
+        event = CallFailed(call.call_id, error_for(ErrorCode._TRANSPORT))
+        self.later(
+            self.latency(), lambda: member.step(event if response is None else Responded(call.call_id, response))
+        )
+
+    def _time_out(self, call_id: int) -> None:
+        open_call = self._open.pop(call_id, None)
+        if open_call is not None:
+            self._tell_shard(RequestAbandoned(call_id))
+            open_call.member.step(CallFailed(open_call.call.call_id, error_for(ErrorCode._TIMED_OUT)))
+
+    # The coordinator.
+
+    def _take_over(self) -> None:
+        self.shard = GroupShard(COORDINATOR, self.store, lambda prefix: self.new_id(f"{prefix}-"), int(self.now_ms))
+        self._tell_shard_topics()
+
+    def _tell_shard_topics(self) -> None:
+        infos = {name: TopicInfo(topic.topic_id, name, topic.partitions) for name, topic in self.topics.items()}
+        self._tell_shard(TopicsChanged(infos))
+
+    def _tell_shard(self, event: ShardEvent) -> None:
+        events: list[ShardEvent] = [event]
+        while events and self.shard is not None:
+            commands: list[ShardCommand] = self.shard.step(events.pop(0), int(self.now_ms))
+            for command in commands:
+                if isinstance(command, Respond):
+                    if isinstance(command.response, MembershipResponse):
+                        self._answer(command.call_id, command.response)
+                else:
+                    self._write(command)
+                    events.append(RecordsWritten(command.write_id))
+            self.shard.check_invariants()
+
+    def _write(self, command: WriteRecords) -> None:
+        incarnation = self._incarnation
+        self._writes.append((command.write_id, command.records))
+        self.later(self.random.uniform(0, self.faults.commit_ms), lambda: self._commit(incarnation, command.write_id))
+
+    def _commit(self, incarnation: int, write_id: int) -> None:
+        """Commit this write and all before it."""
+        while incarnation == self._incarnation and self._writes and self._writes[0][0] <= write_id:
+            first, records = self._writes.pop(0)
+            self.store.apply(records)
+            self._tell_shard(RecordsCommitted(first))

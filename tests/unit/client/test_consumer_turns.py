@@ -1,0 +1,218 @@
+"""What the application was given is what counts as read, in whichever ways it reads and whenever it is looked at."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tidelog import Consumer, KafkaException, Message, TopicPartition
+from tidelog.records import RecordBatchBuilder
+from tidelog.testing import FakeCluster
+
+P = TopicPartition("t", 0)
+
+
+def batch(count: int) -> bytes:
+    builder = RecordBatchBuilder()
+    for n in range(count):
+        builder.append(None, b"%d" % n, (), 1_000)
+    return builder.build()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster() as running:
+        running.create_topic("t", partitions=1)
+        for _ in range(3):
+            running.append("t", 0, batch(20))
+        yield running
+
+
+@pytest.fixture
+def consumer(cluster: FakeCluster, request: pytest.FixtureRequest) -> Iterator[Consumer]:
+    group = request.node.name
+    with Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group}) as made:
+        made.assign([TopicPartition("t", 0, 0)])
+        yield made
+
+
+def poll(consumer: Consumer, count: int) -> list[int]:
+    return [one(consumer.poll(10)) for _ in range(count)]
+
+
+def one(message: Message | None) -> int:
+    assert message is not None
+    assert message.error() is None
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+def consume(consumer: Consumer, count: int) -> list[int]:
+    return [one(message) for message in consumer.consume(count, 10)]
+
+
+def rows(consumer: Consumer, count: int) -> list[int]:
+    found: list[int] = consumer.consume_arrow(count, 10).column("offset").to_pylist()
+    return found
+
+
+def until_committed(consumer: Consumer, offset: int) -> None:
+    deadline = time.monotonic() + 10
+    while [p.offset for p in consumer.committed([P], 10)] != [offset]:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("other", [consume, rows])
+def test_ways_to_read_may_take_turns(consumer: Consumer, other: Callable[[Consumer, int], list[int]]) -> None:
+    seen = poll(consumer, 3) + other(consumer, 4) + poll(consumer, 20) + other(consumer, 13) + poll(consumer, 5)
+    assert seen == list(range(45))
+    assert consumer.position([P])[0].offset == 45
+
+
+def test_position_and_commit_are_behind_the_last_message_that_was_returned(consumer: Consumer) -> None:
+    assert consumer.position([P])[0].offset < 0
+    poll(consumer, 3)
+    assert consumer.position([P])[0].offset == 3
+    poll(consumer, 2)
+    committed = consumer.commit(asynchronous=False)
+    assert [p.offset for p in committed] == [5]
+    with pytest.raises(KafkaException, match="_NO_OFFSET"):
+        consumer.commit(asynchronous=False)
+
+
+def test_pause_and_resume_go_on_behind_the_last_message_that_was_returned(consumer: Consumer) -> None:
+    poll(consumer, 3)
+    consumer.pause([P])
+    assert consumer.poll(0) is None
+    consumer.resume([P])
+    assert poll(consumer, 2) == [3, 4]
+
+
+def test_seek_drops_what_was_made_ready(consumer: Consumer) -> None:
+    poll(consumer, 3)
+    consumer.seek(TopicPartition("t", 0, 30))
+    assert poll(consumer, 2) == [30, 31]
+    consumer.seek(TopicPartition("t", 0, 10))
+    assert consume(consumer, 2) == [10, 11]
+
+
+def test_what_is_given_up_is_committed_up_to_the_last_message_that_was_returned(consumer: Consumer) -> None:
+    poll(consumer, 7)
+    consumer.incremental_unassign([P])
+    assert consumer.poll(0) is None
+    until_committed(consumer, 7)
+
+
+def test_time_commits_what_poll_has_returned(cluster: FakeCluster) -> None:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "timed", "auto.commit.interval.ms": 20}
+    with Consumer(settings) as consumer:
+        consumer.assign([TopicPartition("t", 0, 0)])
+        poll(consumer, 4)
+        until_committed(consumer, 4)
+
+
+def test_consume_that_is_interrupted_has_read_nothing(consumer: Consumer) -> None:
+    poll(consumer, 2)
+
+    def interrupt() -> None:
+        until = time.monotonic() + 10
+        while consumer._positions.queued_bytes and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        consumer.consume(1000, 20)
+    thread.join()
+    assert [p.offset for p in consumer.commit(asynchronous=False)] == [2]
+    assert consume(consumer, 3) == [2, 3, 4]
+
+
+def test_a_forked_child_reads_nothing_of_what_is_ready(consumer: Consumer) -> None:
+    poll(consumer, 1)
+    started, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with consumer._lock:
+            started.set()
+            release.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    started.wait(10)
+    child = os.fork()
+    if child == 0:
+        calls: list[Callable[[], object]] = [
+            lambda: consumer.poll(0),
+            lambda: consumer.consume(1, 0),
+            consumer.assignment,
+            lambda: consumer.position([P]),
+            lambda: consumer.pause([P]),
+            lambda: consumer.get_watermark_offsets(P, cached=True),
+        ]
+        os._exit(0 if all(map(_is_refused, calls)) else 1)
+    killer = threading.Timer(10, os.kill, (child, signal.SIGKILL))
+    killer.start()
+    status = os.waitpid(child, 0)[1]
+    killer.cancel()
+    release.set()
+    holder.join()
+    assert status == 0
+
+
+def _is_refused(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except KafkaException:
+        return True
+    return False
+
+
+def test_another_thread_may_pause_resume_and_commit_between_the_messages(consumer: Consumer) -> None:
+    is_over = threading.Event()
+    failures: list[Exception] = []
+
+    def meddle() -> None:
+        try:
+            while not is_over.is_set():
+                consumer.pause([P])
+                consumer.commit()
+                consumer.resume([P])
+                consumer.position([P])
+                time.sleep(0.001)
+        except Exception as error:  # noqa: BLE001 - it is shown by the test
+            failures.append(error)
+
+    thread = threading.Thread(target=meddle)
+    thread.start()
+    try:
+        seen = []
+        for _ in range(5):
+            seen += poll(consumer, 60)
+            consumer.seek(TopicPartition("t", 0, 0))
+    finally:
+        is_over.set()
+        thread.join()
+    assert seen == [*range(60)] * 5
+    assert not failures
+
+
+def test_reading_what_is_ready_counts_as_polling(cluster: FakeCluster) -> None:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "slow", "auto.offset.reset": "earliest"}
+    late = {"max.poll.interval.ms": 700, "session.timeout.ms": 600, "heartbeat.interval.ms": 100}
+    with Consumer({**settings, **late}) as consumer:
+        consumer.subscribe(["t"])
+        seen: list[int] = []
+        while len(seen) < 20:
+            message = consumer.poll(0.5)
+            if message is not None:
+                seen.append(one(message))
+                time.sleep(0.05)
+        assert seen == list(range(20))
