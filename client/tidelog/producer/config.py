@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidelog.cluster.config import MAX_INT32, TrackingConfig
-from tidelog.config import at_least, between, one_of, setting
+from tidelog.config import at_least, between, one_of, parse_config, setting
 from tidelog.errors import ConfigError
 from tidelog.producer.core.partitioner import PARTITIONERS
+from tidelog.records.compression import check_level
 
+_NO_TRANSACTIONS = "there are no transactional producers yet"
+_ONE_STICKY = "records without a key go to another partition with each batch"
 MISSING = {
-    "transactional.id": "there are no transactional producers yet",
-    "transaction.timeout.ms": "there are no transactional producers yet",
+    "transactional.id": _NO_TRANSACTIONS,
+    "transaction.timeout.ms": _NO_TRANSACTIONS,
+    "sticky.partitioning.linger.ms": _ONE_STICKY,
+    "enable.gapless.guarantee": "a record that fails does not end the producer",
+    "queue.buffering.backpressure.threshold": "batches wait for linger.ms and for room in flight alone",
+    "queuing.strategy": "the records of a partition are sent in the order of produce()",
+    "produce.offset.report": "offsets are always reported",
+    "dr_cb": "give on_delivery instead",
+    "dr_msg_cb": "give on_delivery instead",
+    "throttle_cb": "nodes do not throttle clients",
+    "background_event_cb": "callbacks are called by poll(), flush() and close()",
+    "partitioner.class": "give partitioner: a name, or a callable (topic, key, partition_count) -> partition",
+    "interceptor.classes": "give interceptors: a list of objects",
+    "key.serializer": "use SerializingProducer",
+    "value.serializer": "use SerializingProducer",
 }
 """Settings that users of confluent-kafka know, and why they are refused."""
 MAX_IDEMPOTENT_IN_FLIGHT = 5
@@ -50,15 +67,33 @@ class ProducerConfig(TrackingConfig):
     batch_size: int = setting(
         1_000_000, doc="The most bytes of a batch, before compression.", check=between(1, MAX_INT32)
     )
-    batch_num_messages: int = setting(10_000, doc="The most records of a batch.", check=between(1, 1_000_000))
+    batch_num_messages: int = setting(
+        10_000,
+        doc="The most records of a batch; those of produce_batch() are as large as batch.size allows.",
+        check=between(1, 1_000_000),
+    )
     queue_buffering_max_messages: int = setting(
         100_000, doc="The most records that wait; produce() raises BufferError beyond.", check=between(1, MAX_INT32)
     )
     queue_buffering_max_kbytes: int = setting(
         1_048_576, doc="The most KiB of keys, values and headers that wait.", check=between(1, MAX_INT32)
     )
+    buffer_memory: int | None = setting(
+        None,
+        doc="The same limit as queue.buffering.max.kbytes, in bytes, by Kafka's name; give one of the two.",
+        check=between(1, MAX_INT32 * 1024),
+    )
+    max_block_ms: int = setting(
+        0,
+        doc="How long produce() waits for room when one of these limits is reached, serving callbacks meanwhile; "
+        "0: it raises BufferError at once, as librdkafka does.",
+        check=between(0, MAX_INT32),
+    )
     message_max_bytes: int = setting(
-        1_000_000, doc="The largest record that produce() takes, in bytes.", check=between(1_000, 1_000_000_000)
+        1_000_000,
+        doc="The largest record that produce() takes, in bytes; no batch of more than one record gets larger.",
+        check=between(1_000, 1_000_000_000),
+        aliases=("max.request.size",),
     )
     message_timeout_ms: int = setting(
         300_000,
@@ -84,9 +119,17 @@ class ProducerConfig(TrackingConfig):
     compression_level: int = setting(-1, doc="The codec's level; -1 is its default.", check=at_least(-1))
     partitioner: str = setting(
         "murmur2_random",
-        doc="How a partition is picked: murmur2 as in Java, consistent (CRC-32) as in librdkafka, or random; "
-        "with _random, records without a key go to one random partition per batch.",
+        doc="How a partition is picked: by the key with murmur2 (as in Java), consistent (CRC-32, as in librdkafka) or "
+        "fnv1a (as in Sarama); with _random, records without a key go to one random partition per batch, as all do "
+        "with random and sticky; roundrobin takes one after the other, whatever the key. In a dict also a callable "
+        "(topic, key, partition_count) -> partition.",
         check=one_of(*PARTITIONERS),
+    )
+    delivery_report_only_error: bool = setting(
+        False, doc="Whether on_delivery is called only for records that were not delivered."
+    )
+    statistics_interval_ms: int = setting(
+        0, doc="How often stats_cb gets statistics; 0: never.", check=between(0, 86_400_000)
     )
 
     def resolve_idempotence(self, is_asked_for: bool) -> ProducerConfig:
@@ -114,6 +157,26 @@ class ProducerConfig(TrackingConfig):
         return None
 
     @property
+    def buffer_bytes(self) -> int:
+        """The most bytes of keys, values and headers that wait."""
+        return self.queue_buffering_max_kbytes * 1024 if self.buffer_memory is None else self.buffer_memory
+
+    @property
     def level(self) -> int | None:
         """The codec's level, None for its default."""
         return None if self.compression_level == -1 else self.compression_level
+
+
+def read_config(settings: Mapping[str, object], *, has_stats_cb: bool = False) -> ProducerConfig:
+    """Return the settings of a producer, with what one of them means for another.
+
+    Raises:
+        ConfigError: a setting is unknown, missing or out of its limits, or two of them rule each other out.
+    """
+    config = parse_config(ProducerConfig, settings)
+    if "buffer.memory" in settings and "queue.buffering.max.kbytes" in settings:
+        raise ConfigError('configurations "buffer.memory" and "queue.buffering.max.kbytes" are one: give one of them')
+    if config.statistics_interval_ms and not has_stats_cb:
+        raise ConfigError('configuration "statistics.interval.ms" needs "stats_cb"')
+    check_level(config.compression_type, config.level)
+    return config.resolve_idempotence("enable.idempotence" in settings)

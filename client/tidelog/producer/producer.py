@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidelog.admin.metadata import ClusterMetadata, list_topics
 from tidelog.cluster import ClusterClient, Lifetime
 from tidelog.cluster.config import refuse_missing
-from tidelog.config import parse_config
-from tidelog.errors import ErrorCode, error_for
+from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog.message import Message
 from tidelog.monitor import Monitor
-from tidelog.producer.config import MISSING, ProducerConfig
+from tidelog.producer.batch_feed import BatchFeed
+from tidelog.producer.calls import HeadersArgument, ProduceCalls
+from tidelog.producer.columns import read_columns
+from tidelog.producer.config import MISSING, ProducerConfig, read_config
 from tidelog.producer.core import Accumulator, AccumulatorLimits, DeliveryCallback
-from tidelog.producer.reports import DeliveryReports
+from tidelog.producer.hooks import Hooks, ProducerRecord, after_acknowledgement, before_send, take_hooks
+from tidelog.producer.reports import DeliveryReports, Intercepted
 from tidelog.producer.sender import Sender
+from tidelog.producer.written import WrittenRows
 from tidelog.transport import call_soon, run_sync
 
-HeadersArgument = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
+if TYPE_CHECKING:
+    from tidelog.admin.metadata import ClusterMetadata
 
 _MAX_INT64 = 2**63 - 1
 
 
-class Producer:
+class Producer(ProduceCalls):
     """Sends records; may be used from any thread. Close it, or use it as a context manager.
 
     ::
@@ -42,28 +48,35 @@ class Producer:
     possible. A child process made by fork needs a producer of its own.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        """Read the settings (``tidelog.producer.config.ProducerConfig``, and ``on_delivery``: a default callback).
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Read the settings (``tidelog.producer.config.ProducerConfig``), and what is no plain value among them.
+
+        These are ``on_delivery`` (a default callback), ``error_cb(KafkaError)``, ``stats_cb(json)``, ``logger``,
+        ``interceptors`` (objects with ``on_send`` or ``on_acknowledgement``) and a callable as ``partitioner``. The
+        callbacks are called where delivery reports are; a partitioner is called under the producer's lock, perhaps on
+        the network thread: it may not use the producer. Keyword arguments are settings too, with ``_`` for dots.
 
         Raises:
             KafkaException: INVALID_CONFIG.
-            TypeError: ``on_delivery`` cannot be called.
+            TypeError: a callback cannot be called.
         """
-        settings = dict(config)
-        self._on_delivery: DeliveryCallback | None = settings.pop("on_delivery", None)
-        if self._on_delivery is not None and not callable(self._on_delivery):
-            raise TypeError(f"on_delivery must be callable, not {type(self._on_delivery).__name__}")
+        settings = {**dict(config or {}), **{_dotted(key): value for key, value in more.items()}}
+        self._hooks = take_hooks(settings)
         refuse_missing(settings, MISSING)
-        parsed = parse_config(ProducerConfig, settings)
-        self._config = parsed.resolve_idempotence("enable.idempotence" in settings)
+        self._config = read_config(settings, has_stats_cb=self._hooks.stats_cb is not None)
         self._cluster = self._config.cluster_client()
-        monitor = Monitor()
+        self._monitor = monitor = Monitor()
         self._lock = monitor.lock
-        self._accumulator = Accumulator(_limits(self._config), self._cluster.backoff.wait_ms, random.randrange)
-        self._reports = DeliveryReports(self._accumulator, monitor)
-        self._sender = Sender(self._config, self._cluster, self._accumulator, self._lock, self._reports.add)
-        run_sync(self._sender.start())
+        limits = _limits(self._config, self._hooks)
+        self._accumulator = Accumulator(limits, self._cluster.backoff.wait_ms, random.Random().randrange)
+        only_errors = self._config.delivery_report_only_error
+        self._reports = DeliveryReports(self._accumulator, monitor, self._hooks, only_errors=only_errors)
+        self._wait_for = self._reports.wait_for
+        self._sender = Sender(self._config, self._cluster, self._accumulator, self._lock, self._reports, self._hooks)
+        call_soon(self._sender.start)
         self._lifetime = Lifetime(self, "producer", functools.partial(_stop, self._sender, self._cluster))
+        is_plain = not self._hooks.interceptors
+        self._attach(self._accumulator.intake, self._lock, self._lifetime, self._hooks.on_delivery, is_plain)
 
     def __enter__(self) -> Producer:
         return self
@@ -82,30 +95,16 @@ class Producer:
     def __bool__(self) -> bool:
         return True
 
-    def produce(
+    def _take(
         self,
         topic: str,
-        value: str | bytes | None = None,
-        key: str | bytes | None = None,
-        partition: int = -1,
-        on_delivery: DeliveryCallback | None = None,
-        timestamp: int = 0,
-        headers: HeadersArgument | None = None,
-        *,
-        callback: DeliveryCallback | None = None,
+        value: Any,
+        key: Any,
+        partition: int,
+        on_delivery: DeliveryCallback | None,
+        timestamp: int,
+        headers: HeadersArgument | None,
     ) -> None:
-        """Take one record for sending. Text is encoded as UTF-8.
-
-        ``partition`` -1 lets the partitioner decide; ``timestamp`` is in ms since the epoch, 0 for now;
-        ``on_delivery(err, msg)`` (alias ``callback``) is called once the record's fate is known.
-
-        Raises:
-            BufferError: the queue is full: ``poll()`` and try again.
-            KafkaException: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION; INVALID_TIMESTAMP; _INVALID_ARG for a topic without a
-                name; _DESTROY when closed; _FATAL after an error whose ``fatal()`` is true: make another producer;
-                _STATE in a child of the process that made the producer.
-            TypeError: an argument is of the wrong type, as a key that is neither text, bytes nor None.
-        """
         if type(value) is not bytes and value is not None:
             value = _to_bytes("value", value)
         if type(key) is not bytes and key is not None:
@@ -114,17 +113,104 @@ class Producer:
         if partition != -1:
             partition = _checked_partition(topic, partition)
         timestamp_ms = _checked_timestamp(timestamp) if timestamp else int(time.time() * 1000)
-        report = on_delivery or callback or self._on_delivery
-        if self._lifetime.is_over:
-            self._lifetime.check()
-        with self._lock:
-            # Asked under the lock: close() gives up what is queued, and nothing may be queued after that.
-            self._lifetime.check()
-            is_due = self._accumulator.append(
-                topic, partition, key, value, pairs, timestamp_ms, report, time.monotonic() * 1000
-            )
+        report = self._hooks.on_delivery if on_delivery is None else on_delivery
+        if self._hooks.interceptors:
+            self._take_intercepted(ProducerRecord(topic, value, key, partition, timestamp_ms, list(pairs)), report)
+        else:
+            self._append(topic, partition, key, value, pairs, timestamp_ms, report)
+
+    def _take_intercepted(self, record: ProducerRecord, report: DeliveryCallback | None) -> None:
+        record = before_send(self._hooks.interceptors, record, self._hooks.log)
+        topic, value, key, partition, timestamp_ms, headers = record
+        try:
+            self._append(topic, partition, key, value, tuple(headers), timestamp_ms, Intercepted(report))
+        except (TidelogError, BufferError) as error:
+            code = error.error if isinstance(error, TidelogError) else KafkaError(ErrorCode._QUEUE_FULL, str(error))
+            metadata = Message(topic, partition, None, key, value, list(headers), error=code)
+            after_acknowledgement(self._hooks.interceptors, metadata, code, self._hooks.log)
+            raise
+
+    def _append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        pairs: Sequence[tuple[str, bytes | None]],
+        timestamp_ms: int,
+        report: DeliveryCallback | None,
+    ) -> None:
+        deadline: float | None = None
+        # Asked before, too: in a child of fork() the lock may be held by a thread that is not there.
+        self._lifetime.check()
+        while True:
+            try:
+                with self._lock:
+                    # Asked under the lock: close() gives up what is queued, and nothing may be queued after that.
+                    self._lifetime.check()
+                    now_ms = time.monotonic() * 1000
+                    try:
+                        is_due = self._accumulator.append(
+                            topic, partition, key, value, pairs, timestamp_ms, report, now_ms
+                        )
+                    except Exception:
+                        raise
+                    except BaseException:
+                        self._accumulator.recount()
+                        call_soon(self._sender.wake)
+                        raise
+                    break
+            except BufferError:
+                deadline = deadline or time.monotonic() + self._config.max_block_ms / 1000
+                if not self._wait_for_room(len(key or b"") + len(value or b""), deadline):
+                    raise
         if is_due:
             call_soon(self._sender.wake)
+
+    def _wait_for_room(self, size: int, deadline: float) -> bool:
+        left_s = deadline - time.monotonic()
+        return left_s > 0 and self._reports.wait_for(lambda: self._accumulator.has_room(1, size), left_s)
+
+    def produce_batch(
+        self,
+        topic: str,
+        data: Any,
+        key: Any = None,
+        partition: Any = -1,
+        timestamp: Any = None,
+        headers: Any = None,
+    ) -> WrittenRows:
+        """Send many records by one call, without a Python object for each, and wait until they are acknowledged.
+
+        ``data`` is an Arrow table or record batch with a column ``value`` and, where wanted, ``key``, ``timestamp`` (ms
+        or an Arrow timestamp), ``partition`` and ``headers``; or the values alone: an Arrow array of binary or string,
+        or a list of bytes and None. Then ``key``, ``timestamp``, ``partition`` and ``headers`` may be columns of the
+        same length; ``partition`` and ``timestamp`` may always be one number for all rows. Keys choose partitions as
+        in :meth:`produce`; rows without one go to the sticky partition of their batch. Rows with headers (lists of
+        pairs) are taken one by one, and are slower.
+
+        Rows that are bound for one partition are stored in their order, behind what was produced before; so are the
+        sticky ones that come into one partition, which may stand before or behind the others. All count against
+        ``queue.buffering.max.messages`` and ``buffer.memory``: the call waits for room, and calls the callbacks of
+        other records meanwhile, as :meth:`flush` does. No callback is called for the rows.
+
+        Returns the offset of each row (see :class:`WrittenRows`).
+
+        Raises:
+            BatchDeliveryError: some rows were not delivered; its ``rows`` says which. No retry is left to do.
+            KafkaException: as :meth:`produce`, before anything is sent; _STATE where there are interceptors, which
+                must see every record.
+            TypeError, ValueError: ``data`` is none of these, or columns do not fit together; nothing is sent.
+        """
+        self._lifetime.check()
+        if self._hooks.interceptors:
+            raise error_for(ErrorCode._STATE, "produce_batch() makes no records that interceptors could see")
+        pieces = read_columns(data, key, partition, timestamp, headers)
+        wake = functools.partial(call_soon, self._sender.wake)
+        limits = _limits(self._config, self._hooks)
+        check = self._lifetime.check
+        feed = BatchFeed(topic, limits, self._accumulator, self._lock, self._wait_for, check, wake)
+        return feed.run(pieces)
 
     def poll(self, timeout: float = -1) -> int:
         """Serve delivery callbacks and return how many; waits up to ``timeout`` s for the first (-1: without end)."""
@@ -142,18 +228,12 @@ class Producer:
         """
         self._lifetime.check()
         deadline = None if timeout < 0 else time.monotonic() + timeout
-        with self._lock:
-            self._accumulator.flushing += 1
-        try:
-            call_soon(self._sender.wake)
+        with self._flushing():
             while True:
                 self._reports.serve()
                 left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
                 if not self._reports.left or not self._reports.wait_for_progress(left_s) or left_s == 0:
                     return self._reports.left
-        finally:
-            with self._lock:
-                self._accumulator.flushing -= 1
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give up records: their callbacks get _PURGE_QUEUE or _PURGE_INFLIGHT. It never blocks."""
@@ -162,8 +242,17 @@ class Producer:
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        # Only here, so that a program that produces need not load all that administers.
+        from tidelog.admin.metadata import list_topics
+
         self._lifetime.check()
         return run_sync(list_topics(self._cluster, topic, timeout))
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        self._lifetime.check()
+        timeout_ms = None if timeout < 0 else timeout * 1000
+        return run_sync(self._cluster.refresh((), timeout_ms=timeout_ms)).cluster_id
 
     def close(self, timeout: float = -1) -> int:
         """Flush, then stop; returns how many records were left, which are reported as purged.
@@ -173,15 +262,31 @@ class Producer:
         if self._lifetime.is_over:
             return 0
         left = self.flush(timeout)
+        self._end()
+        try:
+            self._reports.serve_all()
+        finally:
+            self._lifetime.stop()
+        return left
+
+    @contextlib.contextmanager
+    def _flushing(self) -> Iterator[None]:
+        # Within, nothing lingers.
+        with self._lock:
+            self._accumulator.flushing += 1
+        try:
+            call_soon(self._sender.wake)
+            yield
+        finally:
+            with self._lock:
+                self._accumulator.flushing -= 1
+
+    def _end(self) -> None:
+        # Takes nothing more, and gives up what is left; its reports are still to be served.
         with self._lock:
             self._lifetime.end()
         self._purge(in_queue=True, in_flight=True)
         self._reports.close()
-        try:
-            self._reports.serve()
-        finally:
-            self._lifetime.stop()
-        return left
 
     def _purge(self, in_queue: bool, in_flight: bool) -> None:
         with self._lock:
@@ -189,13 +294,13 @@ class Producer:
         self._sender.carry_out(commands)
 
 
-def _limits(config: ProducerConfig) -> AccumulatorLimits:
+def _limits(config: ProducerConfig, hooks: Hooks) -> AccumulatorLimits:
     return AccumulatorLimits(
         linger_ms=config.linger_ms,
-        batch_size=config.batch_size,
+        batch_size=min(config.batch_size, config.message_max_bytes),
         batch_num_messages=config.batch_num_messages,
         max_messages=config.queue_buffering_max_messages,
-        max_bytes=config.queue_buffering_max_kbytes * 1024,
+        max_bytes=config.buffer_bytes,
         message_max_bytes=config.message_max_bytes,
         message_timeout_ms=config.message_timeout_ms,
         propagation_max_ms=config.topic_metadata_propagation_max_ms,
@@ -204,8 +309,12 @@ def _limits(config: ProducerConfig) -> AccumulatorLimits:
         max_in_flight=config.max_in_flight_requests_per_connection,
         compression=config.compression_type,
         compression_level=config.level,
-        partitioner=config.partitioner,
+        partitioner=hooks.partitioner or config.partitioner,
     )
+
+
+def _dotted(key: str) -> str:
+    return key if key in ("error_cb", "stats_cb", "on_delivery") else key.replace("_", ".")
 
 
 def _to_bytes(name: str, value: object) -> bytes:

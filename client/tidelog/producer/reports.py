@@ -1,30 +1,67 @@
-"""Delivery reports on their way from the network thread to the application's callbacks."""
+"""Delivery reports, errors and statistics on their way from the network thread to the application's callbacks."""
 
 from __future__ import annotations
 
-import logging
+import itertools
+import operator
+import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, KafkaError
 from tidelog.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 from tidelog.monitor import Monitor
-from tidelog.producer.core import Accumulator, Delivery, Settle
+from tidelog.producer.core import Accumulator, Delivery, DeliveryCallback, Settle
+from tidelog.producer.hooks import Hooks, after_acknowledgement
 
-logger = logging.getLogger(__name__)
+
+class Intercepted:
+    """The callback of a record that interceptors have seen; they want to know its fate, and perhaps nobody else."""
+
+    __slots__ = ("on_delivery",)
+
+    def __init__(self, on_delivery: DeliveryCallback | None) -> None:
+        self.on_delivery = on_delivery
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """Call the application's callback."""
+        if self.on_delivery is not None:
+            self.on_delivery(error, message)
+
+
+class _Served(threading.local):
+    """The reports that the asking thread took to serve them, of which ``counted`` are no longer among the unserved."""
+
+    def __init__(self) -> None:
+        self.numbers = iter(range(sys.maxsize))
+        self.counted = 0
+
+    @property
+    def taken(self) -> int:
+        """How many it took."""
+        return sys.maxsize - operator.length_hint(self.numbers)
 
 
 class DeliveryReports:
-    """Settled records whose callbacks wait for ``poll()`` or ``flush()``, in the order they were settled."""
+    """Settled records whose callbacks wait for ``poll()`` or ``flush()``, in the order they were settled.
 
-    def __init__(self, accumulator: Accumulator, monitor: Monitor) -> None:
+    Beside them other calls wait to be made on the application's thread: of ``error_cb`` and ``stats_cb``.
+    """
+
+    def __init__(
+        self, accumulator: Accumulator, monitor: Monitor, hooks: Hooks | None = None, *, only_errors: bool = False
+    ) -> None:
         self._accumulator = accumulator
         self._lock = monitor.lock
         self._changed = monitor.changed
+        self._hooks = hooks or Hooks()
+        self._only_errors = only_errors
         self._waiting: deque[tuple[Settle, float, Delivery]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
         self._closed = False
-        self._serving = threading.local()
+        self._served = _Served()
 
     @property
     def left(self) -> int:
@@ -33,48 +70,54 @@ class DeliveryReports:
 
     @property
     def total(self) -> int:
-        """How many records are not settled or not served. Ctrl-C inside of ``serve`` may have miscounted some."""
-        return max(self._accumulator.count + self._accumulator.unserved, 0)
+        """How many records are not settled or not served."""
+        return self._accumulator.count + self._accumulator.unserved
 
     def add(self, settle: Settle) -> None:
         """Take what was settled, and let those waiting know. On the network thread."""
-        unreported = settle.count - len(settle.deliveries)
-        if settle.error is not None and unreported and settle.error.code is not ErrorCode._PURGE_QUEUE:
-            logger.error(
-                "%d records for %s-%d without a delivery callback were not delivered: %s",
-                unreported,
-                settle.topic,
-                settle.partition,
-                settle.error,
-            )
         now_ms = time.monotonic() * 1000
+        if settle.rows is not None:
+            settle.rows.sink(settle, settle.rows.first)
+        elif settle.error is not None:
+            self._log_unreported(settle)
+        deliveries = settle.deliveries
+        if self._hooks.interceptors:
+            deliveries = [d for d in deliveries if self._is_wanted(settle, now_ms, d)]
+        if self._only_errors and settle.error is None:
+            deliveries = []
         with self._lock:
-            self._waiting.extend((settle, now_ms, delivery) for delivery in settle.deliveries)
+            self._accumulator.unserved -= len(settle.deliveries) - len(deliveries)
+            self._waiting.extend((settle, now_ms, delivery) for delivery in deliveries)
             self._changed.notify_all()
 
-    def serve(self) -> int:
-        """Call the callbacks that wait, on the calling thread; returns how many.
+    def call(self, callback: Callable[[], object]) -> None:
+        """Let ``poll()`` make a call, too."""
+        with self._lock:
+            self._calls.append(callback)
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Let those who wait for the accumulator look again."""
+        with self._lock:
+            self._changed.notify_all()
+
+    def serve(self, most: int | None = None) -> int:
+        """Call the callbacks that wait, about ``most`` of them, on the calling thread; returns how many.
 
         What a callback raises comes out of here; the other reports stay for the next call.
         """
-        served = 0
-        outer = self._mine
-        try:
-            while self._waiting:
-                try:
-                    settle, settled_ms, delivery = self._waiting.popleft()
-                except IndexError:
-                    break
-                served += 1
-                self._serving.count = outer + served
-                error = settle.error.error if settle.error else None
-                delivery.on_delivery(error, _message(settle, settled_ms, delivery))
-        finally:
-            self._serving.count = outer
-            with self._lock:
-                self._accumulator.unserved -= served
-                self._changed.notify_all()
-        return served
+        return self._serve_calls() + self._serve_reports(most)
+
+    def serve_all(self) -> None:
+        """Call all callbacks that wait, though some raise: the first error comes out of here, when all are called."""
+        first: Exception | None = None
+        while self._has_calls:
+            try:
+                self.serve()
+            except Exception as error:  # noqa: BLE001 whatever the application's callbacks raise
+                first = first or error
+        if first is not None:
+            raise first
 
     def close(self) -> None:
         """Nothing more will come: wake those who wait."""
@@ -83,20 +126,111 @@ class DeliveryReports:
             self._changed.notify_all()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until there is a report to serve; returns whether there is."""
+        """Wait until there is something to serve; returns whether there is."""
         with self._lock:
-            self._changed.wait_for(lambda: bool(self._waiting) or self._closed, timeout_s)
-            return bool(self._waiting)
+            self._changed.wait_for(lambda: self._has_calls or self._closed, timeout_s)
+            return self._has_calls
 
     def wait_for_progress(self, timeout_s: float | None) -> bool:
-        """Wait until there is a report to serve or nothing is left; returns False when the time is over."""
+        """Wait until there is something to serve or nothing is left; returns False when the time is over."""
         with self._lock:
-            return self._changed.wait_for(lambda: bool(self._waiting) or not self.left, timeout_s)
+            return self._changed.wait_for(lambda: self._has_calls or not self.left, timeout_s)
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Serve callbacks until a condition of the accumulator holds, which is asked under the lock.
+
+        Returns whether it holds; False when the time is over.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            self.serve()
+            left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
+            with self._lock:
+                self._changed.wait_for(lambda: self._has_calls or self._closed or condition(), left_s)
+                if condition():
+                    return True
+                if self._closed or left_s == 0:
+                    return False
+
+    def wait_unserved(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait as :meth:`wait_for` while another thread serves the callbacks."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._closed or condition(), timeout_s)
+            return condition()
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait to be made."""
+        return len(self._waiting) + len(self._calls)
+
+    @property
+    def _has_calls(self) -> bool:
+        return bool(self._waiting or self._calls)
 
     @property
     def _mine(self) -> int:
-        count: int = getattr(self._serving, "count", 0)
-        return count
+        return self._served.taken - self._served.counted
+
+    def _serve_calls(self) -> int:
+        served = 0
+        while self._calls:
+            try:
+                call = self._calls.popleft()
+            except IndexError:
+                break
+            served += 1
+            call()
+        return served
+
+    def _serve_reports(self, most: int | None) -> int:
+        # Taken and counted in one step that Ctrl-C cannot divide: what nobody counts as served would be waited for.
+        pop = itertools.starmap(self._waiting.popleft, itertools.repeat(()))
+        taken = zip(pop, self._served.numbers, strict=False)
+        served = 0
+        try:
+            while self._waiting and served != most:
+                try:
+                    (settle, settled_ms, delivery), _ = next(taken)
+                except IndexError:
+                    break
+                served += 1
+                error = settle.error.error if settle.error else None
+                delivery.on_delivery(error, _message(settle, settled_ms, delivery))
+        finally:
+            self._count_served()
+        return served
+
+    def _count_served(self) -> None:
+        mine, intake = self._served, self._accumulator.intake
+        with self._lock:
+            taken = mine.taken
+            more = taken - mine.counted
+            # No call between the two, for Ctrl-C comes with calls: where it comes before, the next one counts them.
+            intake.unserved -= more
+            mine.counted = taken
+            if more:
+                self._changed.notify_all()
+
+    def _is_wanted(self, settle: Settle, settled_ms: float, delivery: Delivery) -> bool:
+        intercepted = delivery.on_delivery
+        if not isinstance(intercepted, Intercepted):
+            return True
+        error = settle.error.error if settle.error else None
+        metadata = _message(settle, settled_ms, delivery)
+        after_acknowledgement(self._hooks.interceptors, metadata, error, self._hooks.log)
+        return intercepted.on_delivery is not None
+
+    def _log_unreported(self, settle: Settle) -> None:
+        unreported = sum(1 for d in settle.deliveries if _is_silent(d))
+        unreported += settle.count - len(settle.deliveries)
+        if settle.error is not None and unreported and settle.error.code is not ErrorCode._PURGE_QUEUE:
+            self._hooks.log.error(
+                "%d records for %s-%d without a delivery callback were not delivered: %s",
+                unreported,
+                settle.topic,
+                settle.partition,
+                settle.error,
+            )
 
 
 def _message(settle: Settle, settled_ms: float, delivery: Delivery) -> Message:
@@ -111,7 +245,11 @@ def _message(settle: Settle, settled_ms: float, delivery: Delivery) -> Message:
         delivery.key,
         delivery.value,
         list(delivery.headers),
-        timestamp,
         settle.error.error if settle.error else None,
+        timestamp,
         (settled_ms - delivery.produced_ms) / 1000,
     )
+
+
+def _is_silent(delivery: Delivery) -> bool:
+    return isinstance(delivery.on_delivery, Intercepted) and delivery.on_delivery.on_delivery is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -25,16 +24,23 @@ async def encode_batches(send: Send, *, in_thread: bool) -> list[bytes]:
 
 def produce_request(
     batches: Sequence[Batch], encoded: Sequence[bytes], acks: pb.Acks.ValueType, timeout_ms: int
-) -> pb.ProduceRequest:
-    """Return one request for batches of distinct partitions."""
-    topics: defaultdict[str, list[pb.ProducePartition]] = defaultdict(list)
+) -> pb.ProduceStreamRequest:
+    """Return one request for batches of distinct partitions, without its correlation id.
+
+    It is made in place, from the outside to the inside: a message that is put into another one is copied whole, with
+    all its records.
+    """
+    message = pb.ProduceStreamRequest()
+    request = message.request
+    request.acks = acks
+    request.timeout_ms = timeout_ms
+    topics: dict[str, pb.ProduceTopic] = {}
     for batch, records in zip(batches, encoded, strict=True):
-        topics[batch.topic].append(pb.ProducePartition(index=batch.partition, records=records))
-    return pb.ProduceRequest(
-        acks=acks,
-        timeout_ms=timeout_ms,
-        topics=[pb.ProduceTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-    )
+        topic = topics.get(batch.topic)
+        if topic is None:
+            topic = topics[batch.topic] = request.topics.add(name=batch.topic)
+        topic.partitions.add(index=batch.partition, records=records)
+    return message
 
 
 def outcomes(

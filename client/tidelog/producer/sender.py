@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import functools
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+import time
+from collections.abc import Coroutine, Iterable
 from typing import Any, assert_never
 
 from tidelog.cluster import ClusterClient, Topic
@@ -27,12 +28,14 @@ from tidelog.producer.core import (
     TopicLearned,
     TopicRefused,
 )
+from tidelog.producer.core.faults import fatal_error
+from tidelog.producer.hooks import Hooks
+from tidelog.producer.reports import DeliveryReports
 from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request, unconfirmed
+from tidelog.producer.statistics import Tally, statistics_json
 from tidelog.producer.stream import NodeStream, StreamRefusedError
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
-
-logger = logging.getLogger(__name__)
 
 _NODE_SHARE = 0.8
 """A node may take this share of request.timeout.ms, so that its answer comes before the client gives up on it."""
@@ -51,13 +54,18 @@ class Sender:
         cluster: ClusterClient,
         accumulator: Accumulator,
         lock: threading.RLock,
-        report: Callable[[Settle], None],
+        reports: DeliveryReports,
+        hooks: Hooks | None = None,
     ) -> None:
+        self._hooks = hooks or Hooks()
+        self._log = self._hooks.log
+        self._reports = reports
+        self._report = reports.add
+        self._tally = Tally()
         self._config = config
         self._cluster = cluster
         self._accumulator = accumulator
         self._lock = lock
-        self._report = report
         self._acks = ACKS[config.acks]
         self._streams: dict[int, NodeStream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,16 +75,19 @@ class Sender:
         self._identifier: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
         self._ager: asyncio.Task[None] | None = None
+        self._statistician: asyncio.Task[None] | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether the sender's task has not ended."""
         return self._main is not None and not self._main.done()
 
-    async def start(self) -> None:
-        """Start the sender's task."""
+    def start(self) -> None:
+        """Start the sender's tasks. On the network thread."""
         self._main = asyncio.create_task(self._run(), name="producer-sender")
         self._ager = asyncio.create_task(self._refresh_old(), name="producer-metadata-age")
+        if self._hooks.stats_cb is not None and self._config.statistics_interval_ms:
+            self._statistician = asyncio.create_task(self._tell_statistics(), name="producer-statistics")
 
     async def stop(self) -> None:
         """End all tasks and streams; what is not settled stays in the accumulator.
@@ -84,11 +95,12 @@ class Sender:
         A record that still waits here was abandoned: its producer was forgotten, or the process ends without a flush.
         """
         if self._accumulator.count:
-            logger.warning(
+            self._log.warning(
                 "the producer ends with %d records that are not acknowledged: flush() or close() waits for them",
                 self._accumulator.count,
             )
-        tasks = [t for t in (self._main, self._ager, self._refresher, self._identifier, *self._tasks) if t is not None]
+        own = (self._main, self._ager, self._statistician, self._refresher, self._identifier, *self._tasks)
+        tasks = [task for task in own if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -144,18 +156,22 @@ class Sender:
             now_ms = monotonic_ms()
             commands = [c for event in events for c in self._accumulator.handle(event, now_ms)]
         self._execute(commands)
+        self._reports.wake()
         self._awake.set()
 
     async def _send(self, send: Send) -> None:
+        began_s = time.monotonic()
         try:
             events = await self._exchange(send)
         except TidelogError as error:
             events = failures(send, error)
-        except Exception as error:  # the outermost loop of this task: the batches must be settled
-            logger.exception("a produce request to node %d failed", send.node_id)
+            self._tell_error(error)
+        except Exception as error:  # noqa: BLE001 the outermost loop of this task: the batches must be settled
+            self._log.exception("a produce request to node %d failed", send.node_id)
             events = failures(send, error_for(ErrorCode._FAIL, f"the producer failed: {error!r}"))
         if any(isinstance(event, BatchFailed) and event.error.code in _CUT_OFF for event in events):
             self._cluster.doubt(send.node_id)
+        self._tally.end(send.node_id, began_s, send.batches, events)
         self._handle(events)
 
     async def _exchange(self, send: Send) -> list[BatchAcknowledged | BatchFailed]:
@@ -172,15 +188,16 @@ class Sender:
             is_first = False
             request = await encoding
             connection = self._cluster.connection(send.node_id)
-            response = await connection.call(lambda c: c.log.Produce(request, timeout=timeout_s))
+            response = await connection.call(lambda c: c.log.Produce(request.request, timeout=timeout_s))
         finally:
             encoding.cancel()
         if not waits:
             return unconfirmed(send)
         return outcomes(send, response, self._cluster.learn_leader, is_first=is_first)
 
-    async def _request(self, send: Send, timeout_ms: int) -> pb.ProduceRequest:
+    async def _request(self, send: Send, timeout_ms: int) -> pb.ProduceStreamRequest:
         encoded = await encode_batches(send, in_thread=self._config.compression_type != "none")
+        self._tally.begin(send.node_id, send.batches, encoded)
         return produce_request(send.batches, encoded, self._acks, timeout_ms)
 
     async def _stream(self, node_id: int) -> NodeStream:
@@ -208,15 +225,32 @@ class Sender:
                 response = await self._cluster.ask_any(_init_producer_id, attempt_ms=_ID_ATTEMPT_MS)
             except TidelogError as error:
                 if not error.code.retriable and error.code not in OUTAGES:
-                    logger.error("the producer cannot be used, it gets no producer id: %s", error)
+                    self._log.error("the producer cannot be used, it gets no producer id: %s", error)
                     self._handle([ProducerIdRefused(error)])
+                    self._tell_error(fatal_error(error.code, error.message))
                     return
-                logger.warning("the producer gets no producer id yet: %s", error)
+                self._log.warning("the producer gets no producer id yet: %s", error)
+                self._tell_error(error)
             else:
                 self._handle([ProducerIdLearned(response.producer_id, response.producer_epoch)])
                 return
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
+
+    def _tell_error(self, error: TidelogError) -> None:
+        callback = self._hooks.error_cb
+        if callback is not None:
+            self._reports.call(functools.partial(callback, error.error))
+
+    async def _tell_statistics(self) -> None:
+        callback = self._hooks.stats_cb
+        assert callback is not None
+        while True:
+            await asyncio.sleep(self._config.statistics_interval_ms / 1000)
+            with self._lock:
+                waiting = self._reports.waiting
+                text = statistics_json(self._config, self._tally, self._accumulator, self._cluster.metadata, waiting)
+            self._reports.call(functools.partial(callback, text))
 
     async def _refresh_old(self) -> None:
         while True:
@@ -235,10 +269,11 @@ class Sender:
                     topics, allow_auto_topic_creation=self._config.allow_auto_create_topics
                 )
             except TidelogError as error:
-                logger.warning("the producer cannot get metadata: %s", error)
+                self._log.warning("the producer cannot get metadata: %s", error)
+                self._tell_error(error)
                 self._wanted_topics |= topics
-            except Exception:
-                logger.exception("the producer's request for metadata failed; it goes on")
+            except Exception:  # noqa: BLE001 the outermost loop of this task: it asks again
+                self._log.exception("the producer's request for metadata failed; it goes on")
                 self._wanted_topics |= topics
             else:
                 self._handle([_topic_event(name, metadata.topics.get(name)) for name in topics])
@@ -251,6 +286,8 @@ def _topic_event(name: str, topic: Topic | None) -> Event:
         return TopicRefused(name, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic "{name}"'))
     if topic.error is not None:
         return TopicRefused(name, error_for(topic.error.error_code(), topic.error.str()))
+    if not topic.partitions:
+        return TopicRefused(name, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{name}" has no partitions'))
     available = tuple(p.index for p in topic.partitions.values() if p.leader_id >= 0)
     return TopicLearned(name, len(topic.partitions), available, topic.topic_id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable
 
 import grpc.aio
@@ -11,6 +12,8 @@ import grpc.aio
 from tidelog.cluster.connections import Connection, rpc_error
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
+
+logger = logging.getLogger(__name__)
 
 _FINISH_TIMEOUT_S = 1.0
 
@@ -40,11 +43,11 @@ class NodeStream:
         return self._failure is not None
 
     async def send(
-        self, request: Awaitable[pb.ProduceRequest], timeout_s: float, *, wait: bool = True
+        self, request: Awaitable[pb.ProduceStreamRequest], timeout_s: float, *, wait: bool = True
     ) -> pb.ProduceResponse:
         """Send a request and wait for its answer; with ``wait`` false the answer is empty and not waited for.
 
-        Requests leave in the order of the calls, also when an earlier one is ready later.
+        Requests leave in the order of the calls, also when an earlier one is ready later; each gets its correlation id.
 
         Raises:
             TidelogError: the transport's error. No answer within ``timeout_s`` breaks the stream: the node may be
@@ -76,12 +79,12 @@ class NodeStream:
                 async with asyncio.timeout(_FINISH_TIMEOUT_S):
                     await self._call.done_writing()
                     await asyncio.wait((self._reader,))
-            except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                pass
             except asyncio.CancelledError:
                 # Also what gRPC raises here when a request was given up while it was written.
                 if _is_cancelled():
                     raise
+            except Exception as error:  # noqa: BLE001  # gRPC's for a connection that has just ended is not public
+                logger.debug("The produce stream to %s did not end in order: %r", self.address, error)
         await self.close()
 
     async def close(self) -> None:
@@ -98,9 +101,10 @@ class NodeStream:
         self._answers[correlation_id] = answer
         return correlation_id, answer
 
-    async def _write(self, correlation_id: int, request: Awaitable[pb.ProduceRequest]) -> None:
+    async def _write(self, correlation_id: int, request: Awaitable[pb.ProduceStreamRequest]) -> None:
         async with self._write_lock:
-            message = pb.ProduceStreamRequest(correlation_id=correlation_id, request=await request)
+            message = await request
+            message.correlation_id = correlation_id
             if self._failure is not None:
                 raise self._failure
             try:

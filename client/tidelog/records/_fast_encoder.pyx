@@ -73,25 +73,7 @@ cdef list _checked_headers(object headers):
     return pairs
 
 
-cdef enum:
-    NULL_CONTENT = -1
-    WRONG_TYPE = -2
-    WRONG_PLACE = -3
-
-
-cdef struct View:
-    # The objects of a list or tuple; or, where there are none, a column's buffers.
-    PyObject** items
-    const uint8_t* valid
-    Py_ssize_t first_bit
-    const int32_t* offsets32
-    const int64_t* offsets64
-    Py_ssize_t width
-    const char* data
-    Py_ssize_t data_size
-
-
-cdef inline Py_ssize_t _get(const View* view, Py_ssize_t row, const char** content) noexcept:
+cdef Py_ssize_t content_of(const View* view, Py_ssize_t row, const char** content) noexcept:
     """Return the size of a row and where its bytes are; or NULL_CONTENT, WRONG_TYPE or WRONG_PLACE."""
     cdef PyObject* item
     cdef int64_t start, end
@@ -130,7 +112,7 @@ cdef Py_ssize_t _write_plain(
     cdef uint8_t* target = place[0]
     cdef Py_ssize_t size, content_size, fixed_size = 3 + varint_size(delta)
     while row < rows:
-        content_size = _get(values, row, &content)
+        content_size = content_of(values, row, &content)
         if content_size < 0 or content_size >= 1 << 19:
             break
         size = fixed_size + length_size(count) + length_size(content_size) + content_size
@@ -153,16 +135,8 @@ cdef Py_ssize_t _write_plain(
 
 
 @cython.final
-cdef class _Source:
+cdef class Source:
     """Where the contents of many records come from; holds the buffers."""
-
-    cdef View view
-    cdef object owner
-    cdef str name
-    cdef Py_buffer validity
-    cdef Py_buffer offsets
-    cdef Py_buffer data
-    cdef Py_ssize_t rows
 
     def __cinit__(self, source, str name):
         self.owner = source
@@ -200,7 +174,7 @@ cdef class _Source:
         if self.view.items == NULL:
             return (end - row) * self.view.width
         while row < end and all <= room:
-            size = _get(&self.view, row, &content)
+            size = content_of(&self.view, row, &content)
             if size < NULL_CONTENT:
                 raise self.fault(row, size)
             all += max(0, size)
@@ -219,10 +193,6 @@ cdef class _Source:
 cdef class _Timestamps:
     """One timestamp for all records, or one for each."""
 
-    cdef Py_buffer view
-    cdef const int64_t* each
-    cdef int64_t all
-
     def __cinit__(self, timestamps):
         if isinstance(timestamps, int):
             self.all = _checked_timestamp(timestamps)
@@ -233,7 +203,7 @@ cdef class _Timestamps:
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
 
-    cdef inline int64_t at(self, Py_ssize_t row) except? -2:
+    cdef int64_t at(self, Py_ssize_t row) except? -2:
         if self.each == NULL:
             return self.all
         if self.each[row] < -1:
@@ -244,12 +214,6 @@ cdef class _Timestamps:
 @cython.final
 cdef class RecordEncoder:
     """Encodes records one behind the other; offsets count from 0, the first timestamp is the base."""
-
-    cdef Memory memory
-    cdef bint is_shared
-    cdef readonly Py_ssize_t count
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
 
     def __cinit__(self):
         memory_move(&self.memory, 1024)
@@ -271,6 +235,10 @@ cdef class RecordEncoder:
         # All that can run the caller's code comes first: what is measured below must not change before it is written.
         cdef int64_t timestamp = _checked_timestamp(timestamp_ms)
         cdef list pairs = None if headers is _NO_HEADERS else _checked_headers(headers)
+        return self.put(key, value, pairs, timestamp)
+
+    cdef Py_ssize_t put(self, object key, object value, list pairs, int64_t timestamp) except -1:
+        """Encode one record with a checked timestamp and checked header names; runs no code of the caller's."""
         cdef Py_ssize_t pairs_size = 0 if pairs is None else len(pairs)
         cdef int64_t base = self.base_timestamp if self.count else timestamp
         cdef uint64_t delta = _delta(timestamp, base)
@@ -302,8 +270,8 @@ cdef class RecordEncoder:
 
     def extend(self, values, keys, timestamps, start, max_size):
         """Encode the records from row ``start`` on and return the row behind the last one that was taken."""
-        cdef _Source value_source = _Source(values, "value")
-        cdef _Source key_source = None if keys is None else _Source(keys, "key")
+        cdef Source value_source = Source(values, "value")
+        cdef Source key_source = None if keys is None else Source(keys, "key")
         cdef _Timestamps times = _Timestamps(timestamps)
         cdef Py_ssize_t limit = _MAX_RECORDS_SIZE if max_size is None else max(0, min(max_size, _MAX_RECORDS_SIZE))
         cdef Py_ssize_t row = start, rows = value_source.rows, room = limit - self.memory.used + _HEADER_SIZE
@@ -313,7 +281,7 @@ cdef class RecordEncoder:
         return self.write(value_source, key_source, times, row, room, max_size is not None)
 
     cdef int reserve(
-        self, _Source values, _Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t room, bint needs_all
+        self, Source values, Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t room, bint needs_all
     ) except -1:
         """Make room for what the rows can take at most, as far as they may take it, and for one record in any case."""
         cdef Py_ssize_t first = values.contents(row, row + 1, room), all = values.contents(row, values.rows, room)
@@ -329,7 +297,7 @@ cdef class RecordEncoder:
         return memory_reserve(&self.memory, min(all + overhead * (values.rows - row), max(room, first + overhead)))
 
     cdef Py_ssize_t write(
-        self, _Source values, _Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t room, bint is_limited
+        self, Source values, Source keys, _Timestamps times, Py_ssize_t row, Py_ssize_t room, bint is_limited
     ) except -1:
         """Write what fits into the room and return the row behind it; nothing counts before all is written."""
         cdef View value_view = values.view, key_view = values.view
@@ -358,11 +326,11 @@ cdef class RecordEncoder:
                 timestamp = times.at(row)
                 delta = _delta(timestamp, base)
                 delta_size = varint_size(delta)
-            value_size = _get(&value_view, row, &value)
+            value_size = content_of(&value_view, row, &value)
             if value_size < NULL_CONTENT:
                 raise values.fault(row, value_size)
             if keys is not None:
-                key_size = _get(&key_view, row, &key)
+                key_size = content_of(&key_view, row, &key)
                 if key_size < NULL_CONTENT:
                     raise keys.fault(row, key_size)
             size = 2 + delta_size + length_size(count) + _content_size(key_size) + _content_size(value_size)

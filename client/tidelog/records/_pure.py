@@ -24,7 +24,7 @@ from tidelog.records._faults import (
 )
 from tidelog.records._pure_scan import scan_batches as scan_batches
 from tidelog.records._pure_scan import validate_batch as validate_batch
-from tidelog.records.columns import BinaryBuffers, BinaryColumn, ColumnBuffers
+from tidelog.records.columns import BinaryBuffers, ColumnBuffers
 from tidelog.records.header import (
     LOG_APPEND_TIME,
     MAX_INT64,
@@ -37,7 +37,7 @@ from tidelog.records.header import (
 )
 from tidelog.records.header import parse_header as parse_header
 from tidelog.records.record import Record
-from tidelog.records.sources import ContentSource, TimestampSource
+from tidelog.records.sources import ContentSource, TimestampSource, content_at, rows_of
 
 MIN_RECORD_SIZE = 7
 """Length, attributes, timestamp delta, offset delta, key length, value length, header count: one byte each."""
@@ -97,13 +97,14 @@ class RecordEncoder:
             parts += _field("header key", name.encode())
             parts += _field("header value", content)
         body = b"".join(parts)
-        prefix = _varint(len(body))
-        if len(self._buffer) + len(prefix) + len(body) > MAX_RECORDS_SIZE:
+        record = _varint(len(body)) + body
+        if len(self._buffer) + len(record) > MAX_RECORDS_SIZE:
             raise error_for(ErrorCode.MESSAGE_TOO_LARGE, f"a batch holds at most {MAX_RECORDS_SIZE} bytes of records")
-        self._buffer += prefix
-        self._buffer += body
+        latest = max(self.max_timestamp, timestamp_ms)
+        # No call from here on: Ctrl-C comes with calls, and must find the record in the batch or not there at all.
+        self._buffer += record
         self.base_timestamp = base
-        self.max_timestamp = max(self.max_timestamp, timestamp_ms)
+        self.max_timestamp = latest
         self.count = offset + 1
         return offset
 
@@ -127,11 +128,11 @@ class RecordEncoder:
         before = (len(self._buffer), self.count, self.base_timestamp, self.max_timestamp)
         row = start
         try:
-            for row in range(start, _rows(values)):
+            for row in range(start, rows_of(values)):
                 size, latest = len(self._buffer), self.max_timestamp
                 timestamp_ms = timestamps if isinstance(timestamps, int) else timestamps[row]
-                key = None if keys is None else _content(keys, row, "key")
-                self.append(key, _content(values, row, "value"), (), timestamp_ms)
+                key = None if keys is None else content_at(keys, row, "key")
+                self.append(key, content_at(values, row, "value"), (), timestamp_ms)
                 if max_size is not None and len(self._buffer) > max_size and self.count > 1:
                     del self._buffer[size:]
                     self.count, self.max_timestamp = self.count - 1, latest
@@ -140,7 +141,7 @@ class RecordEncoder:
             del self._buffer[before[0] :]
             _, self.count, self.base_timestamp, self.max_timestamp = before
             raise
-        return max(start, _rows(values))
+        return max(start, rows_of(values))
 
     def records(self) -> bytes:
         """Return what was encoded; it stays as it is whatever is appended later."""
@@ -351,27 +352,6 @@ def _read_varint(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
     except IndexError:
         raise _MalformedFieldError(FAULT_BOUNDS) from None
     raise _MalformedFieldError(FAULT_BOUNDS)
-
-
-def _rows(contents: ContentSource) -> int:
-    return contents.rows if isinstance(contents, BinaryColumn) else len(contents)
-
-
-def _content(contents: ContentSource, row: int, name: str) -> bytes | None:
-    if not isinstance(contents, BinaryColumn):
-        content = contents[row]
-        if isinstance(content, bytes | None):
-            return content
-        raise TypeError(f"{name} {row}: expected bytes or None, got {type(content).__name__}")
-    bit = contents.first_bit + row
-    if contents.validity is not None and not contents.validity[bit >> 3] >> (bit & 7) & 1:
-        return None
-    if contents.offsets is None:
-        return bytes(contents.data[row * contents.width : (row + 1) * contents.width])
-    start, end = contents.offsets[row], contents.offsets[row + 1]
-    if not 0 <= start <= end <= len(contents.data):
-        raise ValueError(f"{name} {row}: bytes {start} to {end} of {len(contents.data)}")
-    return bytes(contents.data[start:end])
 
 
 def _field(name: str, content: bytes | None) -> tuple[bytes, bytes]:

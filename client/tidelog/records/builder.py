@@ -18,7 +18,7 @@ from tidelog.records.header import (
     TRANSACTIONAL_MASK,
     encode_prefix,
 )
-from tidelog.records.sources import Contents, Timestamps, content_source, timestamp_source
+from tidelog.records.sources import Contents, Timestamps, content_source, rows_of, timestamp_source
 
 Headers = Sequence[tuple[str, bytes | None]]
 """A record's headers: order and duplicates are kept, a value may be null."""
@@ -58,6 +58,10 @@ class RecordBatchBuilder:
         """The bytes of the batch without compression: exact for ``none``, an upper bound for the other codecs."""
         return HEADER_SIZE + self._encoder.size
 
+    def emptied(self) -> RecordBatchBuilder:
+        """Return a new builder with the same codec and level."""
+        return RecordBatchBuilder(self._compression, self._level)
+
     def extend(
         self,
         values: Contents,
@@ -81,12 +85,12 @@ class RecordBatchBuilder:
             TidelogError: INVALID_TIMESTAMP below -1; MESSAGE_TOO_LARGE beyond 2 GiB.
         """
         value_source = content_source(values, "value")
-        rows = len(values)
-        if keys is not None and len(keys) != rows:
-            raise ValueError(f"{len(keys)} keys for {rows} values")
+        rows = rows_of(value_source)
+        key_source = None if keys is None else content_source(keys, "key")
+        if key_source is not None and rows_of(key_source) != rows:
+            raise ValueError(f"{rows_of(key_source)} keys for {rows} values")
         if not 0 <= start <= rows:
             raise ValueError(f"start {start} of {rows} values")
-        key_source = None if keys is None else content_source(keys, "key")
         max_size = None if max_bytes is None else max_bytes - HEADER_SIZE
         times = timestamp_source(timestamp_ms, rows)
         return self._encoder.extend(value_source, key_source, times, start, max_size)

@@ -7,6 +7,7 @@ pyarrow is never imported here: its arrays are known by what they can do.
 
 from __future__ import annotations
 
+import typing
 from array import array
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -32,8 +33,8 @@ class ArrowArray(Protocol):
         ...
 
 
-Contents = Sequence[bytes | None] | ArrowArray
-"""Keys or values: bytes and None, or an Arrow array of binary, string, a large form of these, or fixed-size binary."""
+Contents = Sequence[bytes | None] | ArrowArray | BinaryColumn
+"""Keys or values: bytes and None, buffers, or an Arrow array of (large) binary, (large) string, fixed-size binary."""
 
 Timestamps = int | Sequence[int] | memoryview | ArrowArray
 """One timestamp in ms for all, or one for each: ints, a buffer of int64, an Arrow array of int64 or timestamp[ms]."""
@@ -50,12 +51,40 @@ def content_source(contents: Contents, name: str) -> ContentSource:
     Raises:
         TypeError: not a sequence, or an Arrow array of another type.
     """
-    if type(contents) is list or type(contents) is tuple:
+    if type(contents) is list or type(contents) is tuple or type(contents) is BinaryColumn:
         return contents
     _refuse_chunks(contents, name)
     if hasattr(contents, "buffers"):
         return _binary_column(contents, name)
-    return list(contents)
+    return list(typing.cast("Sequence[bytes | None]", contents))
+
+
+def rows_of(contents: ContentSource) -> int:
+    """Return how many rows there are."""
+    return contents.rows if isinstance(contents, BinaryColumn) else len(contents)
+
+
+def content_at(contents: ContentSource, row: int, name: str) -> bytes | None:
+    """Return the bytes of a row, None for null.
+
+    Raises:
+        TypeError: they are of another type.
+        ValueError: a column's offsets do not lie in its data.
+    """
+    if not isinstance(contents, BinaryColumn):
+        content = contents[row]
+        if isinstance(content, bytes | None):
+            return content
+        raise TypeError(f"{name} {row}: expected bytes or None, got {type(content).__name__}")
+    bit = contents.first_bit + row
+    if contents.validity is not None and not contents.validity[bit >> 3] >> (bit & 7) & 1:
+        return None
+    if contents.offsets is None:
+        return bytes(contents.data[row * contents.width : (row + 1) * contents.width])
+    start, end = contents.offsets[row], contents.offsets[row + 1]
+    if not 0 <= start <= end <= len(contents.data):
+        raise ValueError(f"{name} {row}: bytes {start} to {end} of {len(contents.data)}")
+    return bytes(contents.data[start:end])
 
 
 def timestamp_source(timestamps: Timestamps, rows: int) -> TimestampSource:

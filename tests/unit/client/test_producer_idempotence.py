@@ -13,8 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from producer_cluster import LIMITS, ProducerCluster
 
 from tidelog.errors import ErrorCode
+from tidelog.producer.core import Batch, partition_queue
 from tidelog.producer.core.numbering import Numbering, ProducerIdAndEpoch, ProducerNumber
 from tidelog.producer.core.partition_queue import PartitionQueue
+from tidelog.producer.core.splitting import halves
 
 REFUSED = (None, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
 
@@ -92,12 +94,15 @@ TestIdempotenceMachine = IdempotenceMachine.TestCase
 TestIdempotenceMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 
 
-def walk(world: ProducerCluster, dice: random.Random, steps: int) -> None:
+Refusal = Callable[[random.Random], ErrorCode | None]
+
+
+def walk(world: ProducerCluster, dice: random.Random, steps: int, refusal: Refusal | None = None) -> None:
     """Let things happen as in the machine, with weights of this walk's own, and check now and then."""
     things: list[Callable[[], None]] = [
         lambda: world.produce(dice.randint(1, 9)),
         lambda: world.poll(dice.choice((0, 1, 10, 100, 700))),
-        lambda: world.network and world.deliver(_any(world.network, dice), _refusal(dice)),
+        lambda: world.network and world.deliver(_any(world.network, dice), (refusal or _refusal)(dice)),
         lambda: world.network and world.deliver(0),
         lambda: world.network and world.lose_request(_any(world.network, dice)),
         lambda: world.answers and world.answer(_any(world.answers, dice)),
@@ -153,6 +158,38 @@ def walk_where_batches_expire_early(seeds: int) -> int:
 
 def test_idempotent_producer_keeps_its_promises_where_batches_expire_early() -> None:
     assert walk_where_batches_expire_early(200) > 400
+
+
+def walk_where_leaders_are_narrow(seeds: int) -> None:
+    """Have batches refused as too large often: whole, in doubt, and out of their turn."""
+    for seed in range(seeds):
+        walk(ProducerCluster(), random.Random(seed), 300, _too_large)
+
+
+def test_idempotent_producer_keeps_its_promises_where_batches_are_split() -> None:
+    walk_where_leaders_are_narrow(600)
+
+
+def _split_what_may_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Batch, "may_be_split", property(lambda self: self.count > 1))
+
+
+def _swap_the_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_queue, "halves", lambda batch: halves(batch)[::-1])
+    monkeypatch.setattr(PartitionQueue, "check_invariants", lambda self: None)
+
+
+@pytest.mark.parametrize("plant", [_split_what_may_be_stored, _swap_the_halves])
+def test_a_bug_planted_into_splitting_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        walk_where_leaders_are_narrow(1_500)
+
+
+def _too_large(dice: random.Random) -> ErrorCode | None:
+    return ErrorCode.MESSAGE_TOO_LARGE if dice.random() < 0.35 else None
 
 
 def _trust_any_leader(monkeypatch: pytest.MonkeyPatch) -> None:

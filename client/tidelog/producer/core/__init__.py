@@ -1,7 +1,8 @@
 """The producer's decisions, without I/O, clock or randomness."""
 
 from tidelog.producer.core.accumulator import Accumulator
-from tidelog.producer.core.batch import Batch, Delivery, DeliveryCallback
+from tidelog.producer.core.batch import Batch, DeliveryCallback, Rows
+from tidelog.producer.core.engine import COMPILED, Delivery, Intake
 from tidelog.producer.core.events import (
     AskMetadata,
     AskProducerId,
@@ -21,6 +22,7 @@ from tidelog.producer.core.numbering import NO_NUMBER, ProducerNumber
 from tidelog.producer.core.refusals import REFUSALS
 
 __all__ = [
+    "COMPILED",
     "NO_NUMBER",
     "REFUSALS",
     "Accumulator",
@@ -34,9 +36,11 @@ __all__ = [
     "Delivery",
     "DeliveryCallback",
     "Event",
+    "Intake",
     "ProducerIdLearned",
     "ProducerIdRefused",
     "ProducerNumber",
+    "Rows",
     "Send",
     "Settle",
     "TopicLearned",

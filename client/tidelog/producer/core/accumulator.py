@@ -33,7 +33,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.producer.core.batch import Batch, DeliveryCallback, HeldRecord, Outcome
+from tidelog.producer.core.appender import Appender
+from tidelog.producer.core.batch import Batch, DeliveryCallback, HeldRecord, Outcome, Rows
 from tidelog.producer.core.events import (
     AskMetadata,
     AskProducerId,
@@ -47,19 +48,17 @@ from tidelog.producer.core.events import (
     TopicLearned,
     TopicRefused,
 )
-from tidelog.producer.core.faults import check_topic, fatal_error, no_partition, silent_node, timed_out
+from tidelog.producer.core.faults import fatal_error, silent_node, timed_out
 from tidelog.producer.core.grouping import requests_to
 from tidelog.producer.core.held import HeldRecords
 from tidelog.producer.core.identity import Identity
-from tidelog.producer.core.limits import RECORD_OVERHEAD, AccumulatorLimits
+from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog.producer.core.numbering import ProducerIdAndEpoch
 from tidelog.producer.core.partition_queue import PartitionQueue
 from tidelog.producer.core.partitioner import TopicPartitioner
 from tidelog.producer.core.settling import settle_batch, settle_held
 from tidelog.producer.core.timing import Timing
 from tidelog.records import RecordBatchBuilder
-
-HEADER_OVERHEAD = 10
 
 
 class Accumulator:
@@ -73,16 +72,15 @@ class Accumulator:
         self._timing = Timing(limits)
         self._backoff_ms = backoff_ms
         self._choose = choose
-        self._topics: dict[str, TopicPartitioner] = {}
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._held = HeldRecords()
         self._sent: dict[int, PartitionQueue] = {}
         self._identity = Identity(limits.max_in_flight, idempotent=limits.idempotent)
-        self._next_batch_id = 0
-        self.count = 0
-        self.payload_bytes = 0
-        self.unserved = 0
+        self._appender = Appender(limits, self._queues, self._held, self._identity)
+        self.intake = self._appender.intake
         self.flushing = 0
+        self.awaited: dict[str, TidelogError | None] = {}
+        """Topics whose partitions somebody waits for, with the error that they are given up with."""
         self.fatal_error: TidelogError | None = None
         """Why the producer cannot be used any more; its KafkaError is fatal."""
 
@@ -94,7 +92,26 @@ class Accumulator:
     @property
     def topics(self) -> set[str]:
         """The topics that were produced to, whether they are known or not."""
-        return {*self._topics, *self._held.topics}
+        return {*self.intake.topics, *self._held.topics}
+
+    @property
+    def count(self) -> int:
+        """The records that are not settled."""
+        return self.intake.count
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of their keys, values and headers."""
+        return self.intake.payload_bytes
+
+    @property
+    def unserved(self) -> int:
+        """The settled records whose delivery report is not served."""
+        return self.intake.unserved
+
+    @unserved.setter
+    def unserved(self, count: int) -> None:
+        self.intake.unserved = count
 
     def __len__(self) -> int:
         """Return the records that are not settled, and those whose report is not served."""
@@ -124,22 +141,38 @@ class Accumulator:
         """
         if self.fatal_error is not None:
             raise fatal_error(ErrorCode._FATAL, str(self.fatal_error))
-        size = (len(key) if key else 0) + (len(value) if value else 0)
-        if headers:
-            size += sum(len(n.encode()) + len(c or b"") + HEADER_OVERHEAD for n, c in headers)
-        self._limits.check(topic, size, self.count + self.unserved, self.payload_bytes)
-        partitioner = self._topics.get(topic)
-        record = HeldRecord(partition, key, value, headers, timestamp_ms, on_delivery, size, now_ms)
-        if partitioner is None:
-            check_topic(topic)
-            is_first = self._held.add(topic, record)
-        elif partition >= partitioner.count:
-            raise no_partition(topic, partition, partitioner.count)
-        else:
-            is_first = self._put(topic, partitioner, record)
-        self.count += 1
-        self.payload_bytes += size
-        return is_first
+        return self._appender.append(topic, partition, key, value, headers, timestamp_ms, on_delivery, now_ms)
+
+    def recount(self) -> None:
+        """Make everything agree again after Ctrl-C in the middle of :meth:`append`: the record is taken, or not."""
+        self._appender.recount()
+
+    def append_batch(
+        self, topic: str, partition: int, builder: RecordBatchBuilder, payload_bytes: int, rows: Rows, now_ms: float
+    ) -> None:
+        """Take a whole batch, behind what was appended before it; :meth:`poll` is due afterwards.
+
+        The caller has looked for room, and the topic has the partition.
+
+        Raises:
+            TidelogError: _FATAL after a fatal error.
+        """
+        if self.fatal_error is not None:
+            raise fatal_error(ErrorCode._FATAL, str(self.fatal_error))
+        self._appender.append_batch(topic, partition, builder, payload_bytes, rows, now_ms)
+
+    def has_room(self, count: int, payload_bytes: int) -> bool:
+        """Say whether so many records may join the others; when nothing else waits they may in any case."""
+        return not len(self) or self._limits.has_room(count, payload_bytes, len(self), self.payload_bytes)
+
+    def partitioner(self, topic: str) -> TopicPartitioner | None:
+        """Return what picks the partitions of a topic, None while they are not known."""
+        lanes = self.intake.topics.get(topic)
+        return lanes if isinstance(lanes, TopicPartitioner) else None
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue | None:
+        """Return a partition's batches, None while there are none."""
+        return self._queues.get((topic, partition))
 
     def poll(self, now_ms: float, leader_of: Callable[[str, int], int | None]) -> list[Command]:
         """Return what is due: records to give up, batches to send, topics to ask for.
@@ -147,7 +180,7 @@ class Accumulator:
         ``leader_of(topic, partition)`` is the node to send to, or None when it is not known.
         """
         commands: list[Command] = list(self._expire(now_ms))
-        unknown = self._held.topics
+        unknown = self._held.topics | {topic for topic, error in self.awaited.items() if error is None}
         by_node: dict[int, list[list[Batch]]] = {}
         for queue in self._queues.values():
             leader = leader_of(queue.topic, queue.partition)
@@ -211,9 +244,7 @@ class Accumulator:
     def check_invariants(self) -> None:
         """Assert that the counters agree with the queues and that each partition keeps its order."""
         batches = [b for q in self._queues.values() for b in (*q.sent, *q.waiting)]
-        held = list(self._held)
-        assert self.count == sum(b.count for b in batches) + len(held)
-        assert self.payload_bytes == sum(b.payload_bytes for b in batches) + sum(r.payload_bytes for r in held)
+        self._appender.check_invariants()
         assert all(self._sent[b.batch_id] is q for q in self._queues.values() for b in q.sent)
         assert set(self._sent) <= {b.batch_id for b in batches}
         self._held.check_invariants()
@@ -222,42 +253,6 @@ class Accumulator:
             assert not queue.is_empty
             queue.check_invariants()
             assert topic not in self._held.topics, f"records of {topic} are held though its partitions are known"
-
-    def _put(self, topic: str, partitioner: TopicPartitioner, record: HeldRecord) -> bool:
-        partition = record.partition if record.partition >= 0 else partitioner.for_key(record.key)
-        if partition < 0:
-            batch = self._open_batch(topic, partitioner.sticky, record.payload_bytes)
-            if batch is None:
-                partitioner.next_sticky()
-            partition = partitioner.sticky
-        batch = self._open_batch(topic, partition, record.payload_bytes)
-        is_new = batch is None
-        if batch is None:
-            batch = self._new_batch(topic, partition, record.produced_ms)
-        relative_offset = batch.builder.append(record.key, record.value, record.headers, record.timestamp_ms)
-        if record.on_delivery is not None:
-            batch.deliveries.append(record.delivery(relative_offset))
-        batch.payload_bytes += record.payload_bytes
-        return is_new
-
-    def _open_batch(self, topic: str, partition: int, size: int) -> Batch | None:
-        queue = self._queues.get((topic, partition))
-        batch = queue.open_batch if queue else None
-        if batch is None or self._limits.is_full(batch.builder, size + RECORD_OVERHEAD):
-            return None
-        return batch
-
-    def _new_batch(self, topic: str, partition: int, now_ms: float) -> Batch:
-        queue = self._queues.get((topic, partition))
-        if queue is None:
-            queue = self._queues[topic, partition] = self._identity.queue(topic, partition)
-        if queue.waiting:
-            queue.waiting[-1].closed = True
-        builder = RecordBatchBuilder(self._limits.compression, self._limits.compression_level)
-        batch = Batch(self._next_batch_id, topic, partition, now_ms, builder)
-        self._next_batch_id += 1
-        queue.waiting.append(batch)
-        return batch
 
     def _is_still_silent(self, queue: PartitionQueue, leader: int, now_ms: float) -> bool:
         """Say whether an answer is overdue from the node that leads; from another one it is waited for no longer."""
@@ -277,6 +272,7 @@ class Accumulator:
                 return
             queue.launch(batch, leader, now_ms, self._identity.fresh)
             self._sent[batch.batch_id] = queue
+            self._appender.close(batch)
             yield batch
 
     def _awaiting(self, event: BatchAcknowledged | BatchFailed) -> tuple[PartitionQueue, Batch] | None:
@@ -301,6 +297,10 @@ class Accumulator:
         if error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and queue.numbering is not None:
             # It is in the log, and where the leader does not remember.
             queue.acknowledge(batch, Outcome(None), now_ms)
+            return self._drain(queue)
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE and event.is_refused and batch.may_be_split:
+            if queue.split(batch, error) and batch not in queue.sent:
+                del self._sent[batch.batch_id]
             return self._drain(queue)
         is_retried = queue.fail(batch, error, is_refused=event.is_refused, retries=self._limits.retries)
         if is_retried:
@@ -333,31 +333,29 @@ class Accumulator:
         return sorted({queue.topic for queue in self._queues.values()} | self._held.topics)
 
     def _learn(self, event: TopicLearned) -> list[Command]:
-        partitioner = self._topics.get(event.topic)
+        partitioner = self.partitioner(event.topic)
         if partitioner is None:
-            partitioner = self._topics[event.topic] = TopicPartitioner(self._limits.partitioner, self._choose)
+            partitioner = TopicPartitioner(self._limits.partitioner, self._choose, event.topic)
+            self.intake.topics[event.topic] = partitioner
         partitioner.learn(event.count, event.available)
         self._identity.learn_topic(event.topic, event.topic_id)
+        self.awaited.pop(event.topic, None)
         commands: list[Command] = []
         for record in self._held.take(event.topic):
-            if record.partition >= partitioner.count:
-                error = no_partition(event.topic, record.partition, partitioner.count)
+            try:
+                self._appender.put(event.topic, partitioner, record)
+            except TidelogError as error:
                 commands.append(self._settle_held(event.topic, record, error))
-            else:
-                self._put(event.topic, partitioner, record)
         return commands
 
     def _refuse(self, event: TopicRefused, now_ms: float) -> list[Command]:
-        refused_ms = self._held.refused_for_ms(event.topic, now_ms)
-        if not event.error.code.retriable:
-            return self._drop_topic(event.topic, event.error)
-        is_unknown = event.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not is_unknown or refused_ms < self._limits.propagation_max_ms:
-            return []
-        return self._drop_topic(event.topic, error_for(ErrorCode._UNKNOWN_TOPIC, event.error.message))
+        error = self._held.refuse(event.topic, event.error, now_ms, self._limits.propagation_max_ms)
+        return [] if error is None else self._drop_topic(event.topic, error)
 
     def _drop_topic(self, topic: str, error: TidelogError) -> list[Command]:
         commands: list[Command] = [self._settle_held(topic, r, error) for r in self._held.take(topic)]
+        if topic in self.awaited:
+            self.awaited[topic] = error
         for queue in [q for q in self._queues.values() if q.topic == topic]:
             while queue.waiting:
                 commands.append(self._settle_waiting(queue, error))
@@ -382,6 +380,7 @@ class Accumulator:
 
     def _settle_waiting(self, queue: PartitionQueue, error: TidelogError) -> Settle:
         batch = queue.waiting.popleft()
+        self._appender.close(batch)
         batch.outcome = Outcome(error)
         return self._settle(batch)
 
@@ -393,7 +392,7 @@ class Accumulator:
         return self._count_out(settle_held(topic, record, error), record.payload_bytes)
 
     def _count_out(self, settled: Settle, payload_bytes: int) -> Settle:
-        self.count -= settled.count
-        self.payload_bytes -= payload_bytes
-        self.unserved += len(settled.deliveries)
+        self.intake.count -= settled.count
+        self.intake.payload_bytes -= payload_bytes
+        self.intake.unserved += len(settled.deliveries)
         return settled

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidelog.errors import TidelogError
+from tidelog.producer.core.engine import BatchContents, Delivery
 from tidelog.producer.core.numbering import NO_NUMBER, ProducerNumber
 from tidelog.records import RecordBatchBuilder
 
@@ -14,16 +15,8 @@ DeliveryCallback = Callable[[Any, Any], object]
 """``on_delivery(err, msg)``."""
 
 
-class Delivery(NamedTuple):
-    """What a delivery report needs of one record; kept only for records that have a callback."""
-
-    on_delivery: DeliveryCallback
-    relative_offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-    timestamp_ms: int
-    produced_ms: float
+BATCH_ID_SPAN = 2**32
+"""How far apart the ids of batches are: room for those that they may be split into."""
 
 
 class Outcome(NamedTuple):
@@ -35,6 +28,14 @@ class Outcome(NamedTuple):
     error: TidelogError | None
     base_offset: int = -1
     log_append_time_ms: int = -1
+
+
+class Rows(NamedTuple):
+    """The records of a batch that came by produce_batch(): ``sink`` is told what became of those from ``first`` on."""
+
+    sink: Callable[[Any, int], None]
+    """``sink(settle, first)``."""
+    first: int
 
 
 @dataclass(slots=True, eq=False)
@@ -49,9 +50,10 @@ class Batch:
     topic: str
     partition: int
     created_ms: float
-    builder: RecordBatchBuilder
-    deliveries: list[Delivery] = field(default_factory=list)
-    payload_bytes: int = 0
+    contents: BatchContents
+    rows: Rows | None = None
+    id_span: int = BATCH_ID_SPAN
+    """The batches that this one may be split into have the ids from its own on, below this many more."""
     attempts: int = 0
     failures: int = 0
     not_before_ms: float = 0.0
@@ -72,9 +74,29 @@ class Batch:
     _encoded: tuple[ProducerNumber, bytes] | None = None
 
     @property
+    def builder(self) -> RecordBatchBuilder:
+        """What encodes its records."""
+        return self.contents.builder
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """What has to be reported."""
+        return self.contents.deliveries
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of keys, values and headers."""
+        return self.contents.payload_bytes
+
+    @property
     def count(self) -> int:
         """How many records it has."""
         return self.builder.count
+
+    @property
+    def may_be_split(self) -> bool:
+        """Whether other batches may take its place: no log has it, and there is more than one record."""
+        return self.count > 1 and not self.may_be_stored
 
     def encode(self, number: ProducerNumber | None = None) -> bytes:
         """Return the RecordBatch with a number, its own by default; once it is closed, by one task at a time."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
-from tidelog.producer.core.batch import Batch, Delivery
+from tidelog.producer.core.batch import Batch, Rows
+from tidelog.producer.core.engine import Delivery
 from tidelog.producer.core.numbering import ProducerNumber
 
 
@@ -99,6 +100,7 @@ class Settle:
     base_offset: int = -1
     log_append_time_ms: int = -1
     may_be_stored: bool = False
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)

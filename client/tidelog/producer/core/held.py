@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.producer.core.batch import HeldRecord
 
 
@@ -26,9 +27,12 @@ class HeldRecords:
 
     def add(self, topic: str, record: HeldRecord) -> bool:
         """Hold a record; returns whether it is the only one of its topic."""
-        records = self._by_topic.setdefault(topic, deque())
+        records = self._by_topic.get(topic)
+        if records is None:
+            self._by_topic[topic] = deque((record,))
+            return True
         records.append(record)
-        return len(records) == 1
+        return False
 
     def take(self, topic: str) -> Iterable[HeldRecord]:
         """Take out a topic's records: the cluster knows it, or it is given up."""
@@ -43,9 +47,17 @@ class HeldRecords:
             if not records:
                 del self._by_topic[topic]
 
-    def refused_for_ms(self, topic: str, now_ms: float) -> float:
-        """Note that the cluster refuses a topic; returns for how long, since it was last known or given up."""
-        return now_ms - self._refused_since_ms.setdefault(topic, now_ms)
+    def refuse(self, topic: str, error: TidelogError, now_ms: float, patience_ms: float) -> TidelogError | None:
+        """Note that the cluster refuses a topic; returns what to give its records up with, None to wait on.
+
+        An unknown topic may become known within ``patience_ms`` since it was last known or given up.
+        """
+        refused_ms = now_ms - self._refused_since_ms.setdefault(topic, now_ms)
+        if not error.code.retriable:
+            return error
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or refused_ms < patience_ms:
+            return None
+        return error_for(ErrorCode._UNKNOWN_TOPIC, error.message)
 
     def oldest_ms(self) -> Iterator[float]:
         """Return when the first record of each topic was produced."""

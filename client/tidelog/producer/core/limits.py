@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, error_for
+from tidelog.producer.core.partitioner import CustomPartitioner
 from tidelog.records import RecordBatchBuilder
 
 RECORD_OVERHEAD = 36
@@ -31,7 +32,7 @@ class AccumulatorLimits:
     overdue_ms: float = 1_000
     compression: str = "none"
     compression_level: int | None = None
-    partitioner: str = "murmur2_random"
+    partitioner: str | CustomPartitioner = "murmur2_random"
 
     def check(self, topic: str, size: int, count: int, payload_bytes: int) -> None:
         """Check that a record whose key, value and headers have ``size`` bytes may join ``count`` others.
@@ -47,12 +48,16 @@ class AccumulatorLimits:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f'a record of {size} bytes for topic "{topic}" exceeds message.max.bytes={self.message_max_bytes}',
             )
-        if count >= self.max_messages or payload_bytes + size > self.max_bytes:
+        if not self.has_room(1, size, count, payload_bytes):
             raise BufferError(
                 f"_QUEUE_FULL: {count} records with {payload_bytes} bytes wait, and {size} bytes more exceed "
                 f"queue.buffering.max.messages={self.max_messages} or "
-                f"queue.buffering.max.kbytes={self.max_bytes // 1024}"
+                f"queue.buffering.max.kbytes={self.max_bytes / 1024:g}"
             )
+
+    def has_room(self, more: int, size: int, count: int, payload_bytes: int) -> bool:
+        """Say whether ``more`` records of ``size`` bytes may join ``count`` others that have ``payload_bytes``."""
+        return count + more <= self.max_messages and payload_bytes + size <= self.max_bytes
 
     def is_full(self, builder: RecordBatchBuilder, more: int = 0) -> bool:
         """Say whether a batch cannot take ``more`` bytes, or another record."""

@@ -25,6 +25,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.producer.core.batch import Batch, Outcome
 from tidelog.producer.core.numbering import NO_NUMBER, Numbering, ProducerIdAndEpoch
 from tidelog.producer.core.refusals import OUT_OF_SEQUENCE
+from tidelog.producer.core.splitting import halves
 
 
 class PartitionQueue:
@@ -143,6 +144,31 @@ class PartitionQueue:
         if error.code is ErrorCode.INVALID_PRODUCER_EPOCH and self.numbering is not None:
             self.numbering.give_up_id()
         return False
+
+    def split(self, batch: Batch, error: TidelogError) -> bool:
+        """Take that the batch was refused as too large; returns False when it must be given up.
+
+        The first open one becomes two (Kafka's splitAndReenqueue), which are numbered anew as all behind it are: they
+        are in no log by rule 4. A later one waits for its turn, since what it becomes depends on those before it.
+        """
+        batch.end_attempt()
+        batch.last_error = error
+        if batch is not self.sent[0]:
+            batch.goes_alone = True
+            return True
+        if any(later.outcome is not None and later.outcome.error is None for later in self.sent):
+            # A later one is in the log: behind it this one would be out of order.
+            batch.outcome = Outcome(error)
+            return False
+        parts = halves(batch)
+        if self.numbering is None:
+            self.waiting.appendleft(self.sent.popleft())
+        else:
+            self._number_anew()
+        assert self.waiting[0] is batch
+        self.waiting.popleft()
+        self.waiting.extendleft(reversed(parts))
+        return True
 
     def recall(self, error: TidelogError) -> None:
         """Give up all attempts in flight; what becomes of them is not known."""

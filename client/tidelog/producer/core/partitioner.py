@@ -1,81 +1,92 @@
-"""Picks the partition of a record: by the hash of its key, or sticky for records without one.
+"""Picks the partition of a record: by the hash of its key, in turns, sticky, or as the application's function says.
 
-``murmur2`` gives the same partition as Java's producer, ``consistent`` the same as librdkafka's default.
+``murmur2`` gives the same partition as Java's producer, ``consistent`` the same as librdkafka's default, ``fnv1a`` the
+same as Sarama's.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
 
-PARTITIONERS = ("murmur2_random", "murmur2", "consistent_random", "consistent", "random")
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.producer.core.engine import TopicLanes
+from tidelog.producer.core.hashes import KeyHash
+
+CustomPartitioner = Callable[[str, bytes | None, int], int]
+"""``(topic, key, number of partitions) -> partition``."""
+
+STICKY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """How keys are hashed (NONE: they do not matter); what goes to the sticky partition; who goes in turns."""
+
+    key_hash: KeyHash
+    null_sticks: bool = False
+    empty_sticks: bool = False
+    takes_turns: bool = False
+
+
+_POLICIES = {
+    "murmur2_random": _Policy(KeyHash.MURMUR2, null_sticks=True),
+    "murmur2": _Policy(KeyHash.MURMUR2),
+    "consistent_random": _Policy(KeyHash.CRC32, null_sticks=True, empty_sticks=True),
+    "consistent": _Policy(KeyHash.CRC32),
+    "fnv1a_random": _Policy(KeyHash.FNV1A, null_sticks=True),
+    "fnv1a": _Policy(KeyHash.FNV1A),
+    "random": _Policy(KeyHash.NONE, null_sticks=True, empty_sticks=True),
+    "sticky": _Policy(KeyHash.NONE, null_sticks=True, empty_sticks=True),
+    "roundrobin": _Policy(KeyHash.NONE, takes_turns=True),
+}
+PARTITIONERS = tuple(_POLICIES)
 """With ``_random`` a record without a key goes to the sticky partition, without it to the empty key's."""
-
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-_CACHED_KEY_BYTES = 64
+_NO_KEYS = _Policy(KeyHash.NONE)
 
 
-def murmur2(data: bytes) -> int:
-    """Return the 32-bit murmur2 hash, as unsigned (``Utils.murmur2`` of Kafka's Java client, which is signed)."""
-    length = len(data)
-    h = _SEED ^ length
-    words, rest = divmod(length, 4)
-    for k in struct.unpack_from(f"<{words}I", data):
-        k = k * _M & _MASK
-        h = (h * _M & _MASK) ^ ((k ^ (k >> 24)) * _M & _MASK)
-    if rest:
-        h = (h ^ int.from_bytes(data[words * 4 :], "little")) * _M & _MASK
-    h = (h ^ (h >> 13)) * _M & _MASK
-    return h ^ (h >> 15)
-
-
-def murmur2_positive(data: bytes) -> int:
-    """Return the hash without its sign bit (``Utils.toPositive``): modulo the partition count it is the partition."""
-    if len(data) > _CACHED_KEY_BYTES:
-        return murmur2(data) & 0x7FFFFFFF
-    return _cached_murmur2(data)
-
-
-@lru_cache(maxsize=65_536)
-def _cached_murmur2(data: bytes) -> int:
-    return murmur2(data) & 0x7FFFFFFF
-
-
-class TopicPartitioner:
+class TopicPartitioner(TopicLanes):
     """Picks partitions of one topic; used under the accumulator's lock.
 
-    Records without a key stay with one partition until a new batch must be opened there, then move to
-    another one that has a leader (KIP-480): fewer, fuller batches than one by one.
+    Sticky records stay with one partition until a new batch must be opened there, then move to another one that has a
+    leader (KIP-480): fewer, fuller batches than one by one.
     """
 
-    __slots__ = ("_available", "_choose", "_hash", "_keyless_sticks", "count", "sticky")
-
-    def __init__(self, partitioner: str, choose: Callable[[int], int]) -> None:
+    def __init__(self, partitioner: str | CustomPartitioner, choose: Callable[[int], int], topic: str = "") -> None:
         """``choose(n)`` returns a random number from 0 to n - 1."""
-        assert partitioner in PARTITIONERS
+        self._policy = _POLICIES[partitioner] if isinstance(partitioner, str) else _NO_KEYS
+        self._custom = None if isinstance(partitioner, str) else partitioner
         self._choose = choose
-        self._hash = _HASHES[partitioner.removesuffix("_random")]
-        self._keyless_sticks = partitioner.endswith("random")
-        self.count = 0
+        self._topic = topic
         self._available: Sequence[int] = ()
-        self.sticky = -1
+        self._next_turn = -1
+        key_hash = self._policy.key_hash
+        keyless = STICKY if self._policy.null_sticks or not key_hash else key_hash.of(b"")
+        is_plain = self._custom is None and not self._policy.takes_turns
+        super().__init__(int(key_hash), keyless, self._policy.empty_sticks, is_plain)
 
     def learn(self, count: int, available: Sequence[int]) -> None:
         """Take the number of partitions and those that have a leader; a topic never loses partitions."""
-        self.count = max(count, self.count)
+        self.widen(count)
         self._available = available
         if self.sticky < 0:
             self.next_sticky()
 
     def for_key(self, key: bytes | None) -> int:
-        """Return the partition of a key, or -1 for the sticky one."""
-        if self._hash is None or (self._keyless_sticks and not key and (key is None or self._hash is zlib.crc32)):
-            return -1
-        return self._hash(key or b"") % self.count
+        """Return the partition of a key, or -1 for the sticky one.
+
+        Raises:
+            TidelogError: _APPLICATION when the application's function raised, _UNKNOWN_PARTITION when it did not return
+                a partition.
+        """
+        policy = self._policy
+        if self._custom is not None:
+            return self._asked(self._custom, key)
+        if policy.takes_turns:
+            return self._turn()
+        if not policy.key_hash or (key is None and policy.null_sticks) or (not key and policy.empty_sticks):
+            return STICKY
+        return policy.key_hash.of(key or b"") % self.count
 
     def next_sticky(self) -> None:
         """Move on to another partition: a random one among those with a leader, if any has."""
@@ -83,9 +94,24 @@ class TopicPartitioner:
         others = [p for p in candidates if p != self.sticky] or candidates
         self.sticky = others[self._choose(len(others))]
 
+    def _turn(self) -> int:
+        candidates = self._available or range(self.count)
+        if self._next_turn < 0:
+            self._next_turn = self._choose(len(candidates))
+        self._next_turn = (self._next_turn + 1) % len(candidates)
+        return candidates[self._next_turn]
 
-_HASHES: dict[str, Callable[[bytes], int] | None] = {
-    "murmur2": murmur2_positive,
-    "consistent": zlib.crc32,
-    "random": None,
-}
+    def _asked(self, custom: CustomPartitioner, key: bytes | None) -> int:
+        try:
+            partition = custom(self._topic, key, self.count)
+        except Exception as error:
+            raise _failed(self._topic, error) from error
+        if isinstance(partition, int) and 0 <= partition < self.count:
+            return partition
+        text = f'the partitioner returned {partition!r} for topic "{self._topic}", which has {self.count} partitions'
+        raise error_for(ErrorCode._UNKNOWN_PARTITION, text)
+
+
+def _failed(topic: str, error: Exception) -> TidelogError:
+    text = f'the partitioner failed for topic "{topic}": {type(error).__name__}: {error}'
+    return error_for(ErrorCode._APPLICATION, text)

@@ -16,7 +16,15 @@ def settle_batch(batch: Batch) -> Settle:
     if error is not None and may_be_stored:
         error = possibly_stored(error)
     return Settle(
-        batch.topic, batch.partition, batch.count, batch.deliveries, error, base_offset, append_time_ms, may_be_stored
+        batch.topic,
+        batch.partition,
+        batch.count,
+        batch.deliveries,
+        error,
+        base_offset,
+        append_time_ms,
+        may_be_stored,
+        batch.rows,
     )
 
 

@@ -1,0 +1,20 @@
+"""Chooses ``produce()``: compiled where that was built, in Python otherwise; see ``tidelog.producer.core.engine``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.producer._pure_calls import HeadersArgument
+from tidelog.producer.core import COMPILED
+
+if TYPE_CHECKING:
+    from tidelog.producer._pure_calls import ProduceCalls
+else:
+    try:
+        if not COMPILED:
+            raise ImportError("the pure engine is asked for")
+        from tidelog.producer._fast_calls import ProduceCalls
+    except ImportError:
+        from tidelog.producer._pure_calls import ProduceCalls
+
+__all__ = ["HeadersArgument", "ProduceCalls"]

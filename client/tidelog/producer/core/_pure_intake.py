@@ -1,0 +1,148 @@
+"""The way that most records take, and the definition of its compiled twin: into the open batch of their partition.
+
+Whatever is not ordinary is refused without a change, and goes the accumulator's long way: a topic whose partitions are
+not known, a partition without an open batch, a batch or a queue that is full, headers. The long way gives the same
+result for all other records, so the twins need not agree on what they take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidelog.producer.core.hashes import KeyHash
+from tidelog.records import HEADER_SIZE, RecordBatchBuilder
+
+RECORD_OVERHEAD = 36
+"""No record adds more than this to its key, value and headers in a batch (five varints, two of 64 bits)."""
+_NOWHERE = -1
+
+
+class Delivery:
+    """What a delivery report needs of one record; kept only for records that have a callback."""
+
+    __slots__ = ("headers", "key", "on_delivery", "produced_ms", "relative_offset", "timestamp_ms", "value")
+
+    def __init__(
+        self,
+        on_delivery: Callable[[Any, Any], object],
+        relative_offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        timestamp_ms: int,
+        produced_ms: float,
+    ) -> None:
+        self.on_delivery = on_delivery
+        self.relative_offset = relative_offset
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamp_ms = timestamp_ms
+        self.produced_ms = produced_ms
+
+
+class BatchContents:
+    """The records of a batch: the builder, what has to be reported, and the bytes of keys, values and headers."""
+
+    __slots__ = ("builder", "deliveries", "payload_bytes")
+
+    def __init__(self, builder: RecordBatchBuilder) -> None:
+        self.builder = builder
+        self.deliveries: list[Delivery] = []
+        self.payload_bytes = 0
+
+
+class TopicLanes:
+    """A topic's open batches by partition, and how its records choose one; ``sticky`` is -1 until it is learned.
+
+    ``key_hash`` is a ``KeyHash``; ``keyless_hash`` is the hash of a missing key, -1 where such records are sticky;
+    ``empty_sticks`` says that those with an empty key are. What is not plain asks the partitioner.
+    """
+
+    def __init__(self, key_hash: int, keyless_hash: int, empty_sticks: bool, is_plain: bool) -> None:
+        self.count = 0
+        self.sticky = _NOWHERE
+        self.key_hash = key_hash
+        self.keyless_hash = keyless_hash
+        self.empty_sticks = empty_sticks
+        self.is_plain = is_plain
+        self.open: list[BatchContents | None] = []
+
+    def widen(self, count: int) -> None:
+        """Take a number of partitions; there are never less than before."""
+        self.open += [None] * (count - len(self.open))
+        self.count = len(self.open)
+
+    def partition_of(self, key: bytes | None) -> int:
+        """Return the partition of a key, or -1 where the partitioner must be asked."""
+        if not self.is_plain or not self.count:
+            return _NOWHERE
+        if not self.key_hash or (not key and key is not None and self.empty_sticks):
+            return self.sticky
+        if key is None:
+            return self.sticky if self.keyless_hash < 0 else self.keyless_hash % self.count
+        return KeyHash(self.key_hash).of(key) % self.count
+
+
+class Intake:
+    """An accumulator's counters, and its topics' open batches.
+
+    ``count`` records with ``payload_bytes`` are not settled, the reports of ``unserved`` others are not served.
+    """
+
+    def __init__(
+        self, *, batch_size: int, batch_num_messages: int, max_messages: int, max_bytes: int, message_max_bytes: int
+    ) -> None:
+        self.count = 0
+        self.payload_bytes = 0
+        self.unserved = 0
+        self.topics: dict[str, TopicLanes] = {}
+        self._batch_size = batch_size
+        self._batch_num_messages = batch_num_messages
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._message_max_bytes = message_max_bytes
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        on_delivery: Callable[[Any, Any], object] | None,
+        produced_ms: float,
+    ) -> bool:
+        """Put a record without headers into its partition's open batch; False, and no change, when it cannot."""
+        lanes = self.topics.get(topic)
+        size = (len(key) if key else 0) + (len(value) if value else 0)
+        if lanes is None or not self._has_room(size):
+            return False
+        if partition == _NOWHERE:
+            partition = lanes.partition_of(key)
+        contents = lanes.open[partition] if 0 <= partition < lanes.count else None
+        if contents is None or self._is_full(contents, size):
+            return False
+        relative_offset = contents.builder.append(key, value, (), timestamp_ms)
+        if on_delivery is not None:
+            contents.deliveries.append(
+                Delivery(on_delivery, relative_offset, key, value, (), timestamp_ms, produced_ms)
+            )
+        contents.payload_bytes += size
+        self.payload_bytes += size
+        self.count += 1
+        return True
+
+    def _has_room(self, size: int) -> bool:
+        return (
+            size + RECORD_OVERHEAD <= self._message_max_bytes
+            and self.count + self.unserved < self._max_messages
+            and self.payload_bytes + size <= self._max_bytes
+        )
+
+    def _is_full(self, contents: BatchContents, size: int) -> bool:
+        builder = contents.builder
+        room = self._batch_size - builder.size_in_bytes
+        assert builder.size_in_bytes > HEADER_SIZE
+        return builder.count >= self._batch_num_messages or size + RECORD_OVERHEAD > room

@@ -1,0 +1,167 @@
+"""The accumulator's long way in: which batch a record joins, and when a new one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.producer.core.batch import BATCH_ID_SPAN, Batch, DeliveryCallback, HeldRecord, Rows
+from tidelog.producer.core.engine import BatchContents, Intake
+from tidelog.producer.core.faults import check_topic, no_partition
+from tidelog.producer.core.held import HeldRecords
+from tidelog.producer.core.identity import Identity
+from tidelog.producer.core.limits import RECORD_OVERHEAD, AccumulatorLimits
+from tidelog.producer.core.partition_queue import PartitionQueue
+from tidelog.producer.core.partitioner import TopicPartitioner
+from tidelog.producer.core.splitting import HEADER_OVERHEAD
+from tidelog.records import RecordBatchBuilder
+
+
+class Appender:
+    """Part of the accumulator, whose queues and held records it adds to.
+
+    ``intake`` has the open batches once more, for the records that need no more than to join one: every open batch of a
+    queue is there, and no other.
+    """
+
+    def __init__(
+        self,
+        limits: AccumulatorLimits,
+        queues: dict[tuple[str, int], PartitionQueue],
+        held: HeldRecords,
+        identity: Identity,
+    ) -> None:
+        self._limits = limits
+        self._queues = queues
+        self._held = held
+        self._identity = identity
+        self._next_batch_id = 0
+        self.intake = Intake(
+            batch_size=limits.batch_size,
+            batch_num_messages=limits.batch_num_messages,
+            max_messages=limits.max_messages,
+            max_bytes=limits.max_bytes,
+            message_max_bytes=limits.message_max_bytes,
+        )
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        timestamp_ms: int,
+        on_delivery: DeliveryCallback | None,
+        now_ms: float,
+    ) -> bool:
+        """Take a record as :meth:`Accumulator.append` does; returns whether a batch or a topic begins with it."""
+        intake = self.intake
+        if not headers and intake.append(topic, partition, key, value, timestamp_ms, on_delivery, now_ms):
+            return False
+        size = (len(key) if key else 0) + (len(value) if value else 0)
+        if headers:
+            size += sum(len(n.encode()) + len(c or b"") + HEADER_OVERHEAD for n, c in headers)
+        self._limits.check(topic, size, intake.count + intake.unserved, intake.payload_bytes)
+        lanes = intake.topics.get(topic)
+        record = HeldRecord(partition, key, value, headers, timestamp_ms, on_delivery, size, now_ms)
+        if isinstance(lanes, TopicPartitioner):
+            is_first = self.put(topic, lanes, record)
+        else:
+            check_topic(topic)
+            is_first = self._held.add(topic, record)
+        intake.count += 1
+        intake.payload_bytes += size
+        return is_first
+
+    def put(self, topic: str, partitioner: TopicPartitioner, record: HeldRecord) -> bool:
+        """Put a record into a batch; returns whether that is a new one.
+
+        Raises:
+            TidelogError: the topic does not have the partition, or the application's partitioner failed.
+        """
+        if record.partition >= partitioner.count:
+            raise no_partition(topic, record.partition, partitioner.count)
+        partition = record.partition if record.partition >= 0 else partitioner.for_key(record.key)
+        if partition < 0:
+            if self._open_batch(topic, partitioner.sticky, record.payload_bytes) is None:
+                partitioner.next_sticky()
+            partition = partitioner.sticky
+        batch = self._open_batch(topic, partition, record.payload_bytes)
+        builder = self._new_builder() if batch is None else batch.builder
+        relative_offset = builder.append(record.key, record.value, record.headers, record.timestamp_ms)
+        is_new = batch is None
+        if batch is None:
+            # Only now, so that no empty batch stays when a record cannot be encoded.
+            batch = self._queued(topic, partition, BatchContents(builder), record.produced_ms)
+            partitioner.open[partition] = batch.contents
+        if record.on_delivery is not None:
+            batch.deliveries.append(record.delivery(relative_offset))
+        batch.contents.payload_bytes += record.payload_bytes
+        return is_new
+
+    def append_batch(
+        self, topic: str, partition: int, builder: RecordBatchBuilder, payload_bytes: int, rows: Rows, now_ms: float
+    ) -> None:
+        """Take a whole batch behind all others of its partition."""
+        contents = BatchContents(builder)
+        contents.payload_bytes = payload_bytes
+        batch = self._queued(topic, partition, contents, now_ms)
+        batch.rows = rows
+        batch.closed = True
+        self.intake.count += builder.count
+        self.intake.payload_bytes += payload_bytes
+
+    def close(self, batch: Batch) -> None:
+        """Let nothing join a batch any more."""
+        batch.closed = True
+        lanes = self.intake.topics[batch.topic]
+        if lanes.open[batch.partition] is batch.contents:
+            lanes.open[batch.partition] = None
+
+    def recount(self) -> None:
+        """Make the counters and the intake's open batches those of the queues."""
+        for place in [place for place, queue in self._queues.items() if queue.is_empty]:
+            del self._queues[place]
+        self.intake.count, self.intake.payload_bytes = self._totals()
+        for lanes in self.intake.topics.values():
+            lanes.open[:] = [None] * lanes.count
+        for (topic, partition), queue in self._queues.items():
+            if queue.open_batch is not None:
+                self.intake.topics[topic].open[partition] = queue.open_batch.contents
+
+    def check_invariants(self) -> None:
+        """Assert that the counters and the intake's open batches are those of the queues."""
+        assert (self.intake.count, self.intake.payload_bytes) == self._totals()
+        for topic, lanes in self.intake.topics.items():
+            for partition, contents in enumerate(lanes.open):
+                queue = self._queues.get((topic, partition))
+                batch = queue.open_batch if queue is not None else None
+                assert contents is (None if batch is None else batch.contents), f"{topic}-{partition}"
+
+    def _totals(self) -> tuple[int, int]:
+        """Return how many records there are, and their bytes."""
+        batches = [b for queue in self._queues.values() for b in (*queue.sent, *queue.waiting)]
+        held = list(self._held)
+        size = sum(b.payload_bytes for b in batches) + sum(r.payload_bytes for r in held)
+        return sum(b.count for b in batches) + len(held), size
+
+    def _open_batch(self, topic: str, partition: int, size: int) -> Batch | None:
+        queue = self._queues.get((topic, partition))
+        batch = queue.open_batch if queue else None
+        if batch is None or self._limits.is_full(batch.builder, size + RECORD_OVERHEAD):
+            return None
+        return batch
+
+    def _new_builder(self) -> RecordBatchBuilder:
+        return RecordBatchBuilder(self._limits.compression, self._limits.compression_level)
+
+    def _queued(self, topic: str, partition: int, contents: BatchContents, now_ms: float) -> Batch:
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = self._queues[topic, partition] = self._identity.queue(topic, partition)
+        if queue.waiting:
+            self.close(queue.waiting[-1])
+        batch = Batch(self._next_batch_id, topic, partition, now_ms, contents)
+        self._next_batch_id += BATCH_ID_SPAN
+        queue.waiting.append(batch)
+        return batch

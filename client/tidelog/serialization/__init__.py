@@ -1,0 +1,45 @@
+"""Objects to bytes and back, with confluent-kafka's names: for SerializingProducer and DeserializingConsumer."""
+
+from tidelog.serialization.context import MessageField, SerializationContext
+from tidelog.serialization.errors import (
+    ConsumeError,
+    KeyDeserializationError,
+    KeySerializationError,
+    ProduceError,
+    SerializationError,
+    ValueDeserializationError,
+    ValueSerializationError,
+)
+from tidelog.serialization.json_format import JSONDeserializer, JSONSerializer
+from tidelog.serialization.primitives import (
+    Deserializer,
+    DoubleDeserializer,
+    DoubleSerializer,
+    IntegerDeserializer,
+    IntegerSerializer,
+    Serializer,
+    StringDeserializer,
+    StringSerializer,
+)
+
+__all__ = [
+    "ConsumeError",
+    "Deserializer",
+    "DoubleDeserializer",
+    "DoubleSerializer",
+    "IntegerDeserializer",
+    "IntegerSerializer",
+    "JSONDeserializer",
+    "JSONSerializer",
+    "KeyDeserializationError",
+    "KeySerializationError",
+    "MessageField",
+    "ProduceError",
+    "SerializationContext",
+    "SerializationError",
+    "Serializer",
+    "StringDeserializer",
+    "StringSerializer",
+    "ValueDeserializationError",
+    "ValueSerializationError",
+]
