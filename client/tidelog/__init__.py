@@ -4,13 +4,25 @@ Nodes and controllers import submodules of this package; they need no client, so
 """
 
 import importlib
+from os import environ as _environ
 from typing import TYPE_CHECKING
 
 from tidelog.errors import KafkaError, KafkaException, TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.admin import AdminClient, ElectionType, NewTopic, TopicCollection
-    from tidelog.consumer import Consumer
+    from tidelog.admin import (
+        AdminClient,
+        ConsumerGroupState,
+        ConsumerGroupTopicPartitions,
+        ConsumerGroupType,
+        ElectionType,
+        IsolationLevel,
+        NewTopic,
+        Node,
+        TopicCollection,
+        TopicPartitionInfo,
+    )
+    from tidelog.consumer import Consumer, DeserializingConsumer
     from tidelog.message import (
         OFFSET_BEGINNING,
         OFFSET_END,
@@ -22,7 +34,20 @@ if TYPE_CHECKING:
         Message,
         TopicPartition,
     )
-    from tidelog.producer import Producer
+    from tidelog.producer import Producer, SerializingProducer
+    from tidelog.serialization import (
+        DoubleDeserializer,
+        DoubleSerializer,
+        IntegerDeserializer,
+        IntegerSerializer,
+        JSONDeserializer,
+        JSONSerializer,
+        MessageField,
+        SerializationContext,
+        SerializationError,
+        StringDeserializer,
+        StringSerializer,
+    )
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -34,28 +59,69 @@ __all__ = [
     "TIMESTAMP_NOT_AVAILABLE",
     "AdminClient",
     "Consumer",
+    "ConsumerGroupState",
+    "ConsumerGroupTopicPartitions",
+    "ConsumerGroupType",
+    "DeserializingConsumer",
+    "DoubleDeserializer",
+    "DoubleSerializer",
     "ElectionType",
+    "IntegerDeserializer",
+    "IntegerSerializer",
+    "IsolationLevel",
+    "JSONDeserializer",
+    "JSONSerializer",
     "KafkaError",
     "KafkaException",
     "Message",
+    "MessageField",
     "NewTopic",
+    "Node",
     "Producer",
+    "SerializationContext",
+    "SerializationError",
+    "SerializingProducer",
+    "StringDeserializer",
+    "StringSerializer",
     "TidelogError",
     "TopicCollection",
     "TopicPartition",
+    "TopicPartitionInfo",
 ]
 
 _MODULES = {
+    "TopicPartitionInfo": "tidelog.admin",
+    "Node": "tidelog.admin",
+    "IsolationLevel": "tidelog.admin",
+    "ConsumerGroupType": "tidelog.admin",
+    "ConsumerGroupTopicPartitions": "tidelog.admin",
+    "ConsumerGroupState": "tidelog.admin",
     "AdminClient": "tidelog.admin",
     "ElectionType": "tidelog.admin",
     "NewTopic": "tidelog.admin",
     "TopicCollection": "tidelog.admin",
     "Consumer": "tidelog.consumer",
+    "DeserializingConsumer": "tidelog.consumer",
     "Producer": "tidelog.producer",
+    "SerializingProducer": "tidelog.producer",
+    "DoubleDeserializer": "tidelog.serialization",
+    "DoubleSerializer": "tidelog.serialization",
+    "IntegerDeserializer": "tidelog.serialization",
+    "IntegerSerializer": "tidelog.serialization",
+    "JSONDeserializer": "tidelog.serialization",
+    "JSONSerializer": "tidelog.serialization",
+    "MessageField": "tidelog.serialization",
+    "SerializationContext": "tidelog.serialization",
+    "SerializationError": "tidelog.serialization",
+    "StringDeserializer": "tidelog.serialization",
+    "StringSerializer": "tidelog.serialization",
 }
 
 
 def __getattr__(name: str) -> object:
+    # As gRPC documents its default: some versions tell applications of connections that end as they should. It is read
+    # when gRPC is first imported; servers and the command line are quieter still, and have set it before.
+    _environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULES.get(name, "tidelog.message")), name)

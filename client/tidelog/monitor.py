@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 
 class Monitor:
@@ -15,4 +16,20 @@ class Monitor:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)
+        self.changed = _Announced(self.lock)
+
+    def announce_to(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` with every notification as well, under the lock, on whatever thread: it must not wait.
+
+        So somebody hears of changes who cannot block a thread in ``changed.wait()``.
+        """
+        self.changed.listener = listener
+
+
+class _Announced(threading.Condition):
+    listener: Callable[[], None] | None = None
+
+    def notify_all(self) -> None:
+        super().notify_all()
+        if self.listener is not None:
+            self.listener()

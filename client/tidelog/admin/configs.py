@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
 
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
@@ -18,6 +19,10 @@ class ResourceType(enum.Enum):
     TOPIC = 2
     GROUP = 3
     BROKER = 4
+    TRANSACTIONAL_ID = 5
+
+    def __lt__(self, other: object) -> bool:
+        return self.value < other.value if isinstance(other, ResourceType) else NotImplemented
 
 
 class ConfigSource(enum.Enum):
@@ -29,6 +34,7 @@ class ConfigSource(enum.Enum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
 
 
 class AlterConfigOpType(enum.Enum):
@@ -184,6 +190,17 @@ class ConfigAdmin(Operations):
             return {_key(r.resource): _error(r) for r in response.resources}
 
         return self._futures(wanted, alter())
+
+    def alter_configs(self, resources: Iterable[ConfigResource], **options: object) -> NoReturn:
+        """Refuse: to replace all settings of a resource loses what others set meanwhile (KIP-339).
+
+        Kafka 4.0's Admin does not have it any more either.
+
+        Raises:
+            KafkaException: _NOT_IMPLEMENTED, always.
+        """
+        text = "alter_configs() is not supported, as in Kafka 4.0: incremental_alter_configs() changes single settings"
+        raise error_for(ErrorCode._NOT_IMPLEMENTED, text)
 
     async def _describe_anywhere(
         self, resources: Sequence[ConfigResource], timeout_s: float | None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.cluster import ClusterClient, Connection
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
@@ -60,7 +61,41 @@ class LogDirDescription:
         return cls(error, replicas, message.total_bytes, message.usable_bytes)
 
 
-async def describe_node(client: ClusterClient, broker_id: int, timeout_ms: float) -> dict[str, LogDirDescription]:
+class LogDirAdmin(Operations):
+    """Operations on log directories."""
+
+    def describe_log_dirs(
+        self, broker_ids: Iterable[int], *, request_timeout: float | None = None
+    ) -> dict[int, Future[dict[str, LogDirDescription]]]:
+        """Describe the log directories of nodes: for each node, by path (KIP-113)."""
+        ids = list(broker_ids)
+
+        async def describe(broker_id: int) -> Outcomes[int, dict[str, LogDirDescription]]:
+            return {broker_id: await _describe_node(self._cluster, broker_id, self._request_ms(request_timeout))}
+
+        return {broker_id: self._futures([broker_id], describe(broker_id))[broker_id] for broker_id in ids}
+
+    def alter_replica_log_dirs(
+        self, replica_assignment: Mapping[TopicPartitionReplica, str], *, request_timeout: float | None = None
+    ) -> dict[TopicPartitionReplica, Future[None]]:
+        """Move replicas to other log directories of their nodes: a path of ``log.dirs`` for each (KIP-113).
+
+        A future is done when the move has begun; :meth:`describe_log_dirs` shows how far it is.
+        """
+        by_node: dict[int, dict[TopicPartitionReplica, str]] = {}
+        for replica, path in replica_assignment.items():
+            by_node.setdefault(replica.broker_id, {})[replica] = path
+
+        async def move(broker_id: int) -> Outcomes[TopicPartitionReplica, None]:
+            return await _move_replicas(self._cluster, broker_id, by_node[broker_id], self._request_ms(request_timeout))
+
+        futures: dict[TopicPartitionReplica, Future[None]] = {}
+        for broker_id, replicas in by_node.items():
+            futures |= self._futures(list(replicas), move(broker_id))
+        return futures
+
+
+async def _describe_node(client: ClusterClient, broker_id: int, timeout_ms: float) -> dict[str, LogDirDescription]:
     """Ask one node for its log directories, by path.
 
     Raises:
@@ -72,13 +107,13 @@ async def describe_node(client: ClusterClient, broker_id: int, timeout_ms: float
     return {message.path: LogDirDescription.from_proto(message) for message in response.log_dirs}
 
 
-async def move_replicas(
+async def _move_replicas(
     client: ClusterClient, broker_id: int, targets: Mapping[TopicPartitionReplica, str], timeout_ms: float
 ) -> dict[TopicPartitionReplica, TidelogError | None]:
     """Ask one node to move replicas of it to the directories that they are mapped to; None is "has begun".
 
     Raises:
-        TidelogError: as :func:`describe_node`.
+        TidelogError: as :func:`_describe_node`.
     """
     connection = await _connection(client, broker_id, timeout_ms)
     request = _move_request(targets)

@@ -78,6 +78,16 @@ async def list_topics(client: known.ClusterClient, topic: str | None, timeout_s:
     )
 
 
+async def cluster_id(client: known.ClusterClient, timeout_s: float) -> str:
+    """Ask for the cluster's id, within ``timeout_s`` seconds (-1: request.timeout.ms).
+
+    Raises:
+        TidelogError: no node answered.
+    """
+    metadata = await client.refresh([], timeout_ms=None if timeout_s < 0 else timeout_s * 1000)
+    return metadata.cluster_id
+
+
 def _topic(name: str, topic: known.Topic | None) -> TopicMetadata:
     if topic is None:
         return TopicMetadata(name, error=KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from tidelog.cluster import Connection, Lifetime
+from tidelog.admin.quorum_calls import Quorum
+from tidelog.cluster import Connection, Coordinators, Lifetime
 from tidelog.cluster.config import ClientConfig
 from tidelog.config import parse_config
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -19,11 +19,20 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-Future = concurrent.futures.Future
-Outcomes = Mapping[K, "T | TidelogError"]
+Outcomes = Mapping[K, T | TidelogError]
 
 _READ_ATTEMPT_MS = 5_000
 """One node may take so long over a question before the next is asked."""
+
+
+class Future(concurrent.futures.Future[T]):
+    """What will become of one item: ``result(timeout)`` waits for it, and ``await`` does in any event loop.
+
+    It cannot be cancelled: the cluster may have begun. Who gives up waiting leaves the operation to itself.
+    """
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return asyncio.wrap_future(self).__await__()
 
 
 class Operations:
@@ -37,22 +46,9 @@ class Operations:
         """
         self._config = parse_config(ClientConfig, config)
         self._cluster = self._config.cluster_client()
-        self._lifetime = Lifetime(self, "admin client", self._cluster.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections; operations under way fail with _DESTROY. A second call does nothing."""
-        if self._lifetime.is_over:
-            return
-        self._lifetime.end()
-        self._lifetime.stop()
+        self._coordinators = Coordinators(self._cluster)
+        self._quorum = Quorum(self._cluster, (), self._config.client_id)
+        self._lifetime = Lifetime(self, "admin client", self._quorum.close)
 
     def _request_ms(self, timeout_s: float | None) -> float:
         timeout_ms = timeout_in_ms(timeout_s)

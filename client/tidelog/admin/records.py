@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient, TopicPartitionKey
+from tidelog.admin.attempts import now_ms
+from tidelog.admin.leaders import ask_leaders
+from tidelog.admin.offsets import search_offsets
+from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient, Connection, TopicPartitionKey
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import OFFSET_END, TopicPartition
 from tidelog.v1 import log_service_pb2 as pb
@@ -25,12 +28,38 @@ class DeletedRecords:
     low_watermark: int
 
 
-def deletion_offsets(partitions: Iterable[TopicPartition]) -> dict[TopicPartitionKey, int]:
-    """Return the offset of each partition below which records are to be deleted; OFFSET_END for all.
+class RecordAdmin(Operations):
+    """Operations on records."""
 
-    Raises:
-        TidelogError: _INVALID_ARG: another offset below 0, a partition below 0, or one is named twice.
-    """
+    def delete_records(
+        self,
+        topic_partition_offsets: Iterable[TopicPartition],
+        *,
+        operation_timeout: float = 30,
+        request_timeout: float | None = None,
+    ) -> dict[TopicPartition, Future[DeletedRecords]]:
+        """Delete the records below the offset of each partition; OFFSET_END deletes all that are committed (KIP-107).
+
+        A future is done when the records are gone from every replica whose node lives, or failed with KafkaException:
+        POLICY_VIOLATION where the topic is only compacted, OFFSET_OUT_OF_RANGE beyond the high watermark,
+        REQUEST_TIMED_OUT when a replica is late (the leader deletes nevertheless). Timeouts as in
+        :meth:`create_topics`.
+
+        Raises:
+            KafkaException: _INVALID_ARG: an offset or a partition below 0, or a partition twice.
+        """
+        partitions = list(topic_partition_offsets)
+        offsets = _deletion_offsets(partitions)
+
+        async def delete() -> Outcomes[TopicPartition, DeletedRecords]:
+            timeout_ms = self._request_ms(request_timeout)
+            outcomes = await _Deletion(self._cluster, offsets, operation_timeout * 1000, timeout_ms).run()
+            return {p: outcomes[p.topic, p.partition] for p in partitions}
+
+        return self._futures(partitions, delete())
+
+
+def _deletion_offsets(partitions: Iterable[TopicPartition]) -> dict[TopicPartitionKey, int]:
     offsets: dict[TopicPartitionKey, int] = {}
     for item in partitions:
         if item.partition < 0 or (item.offset < 0 and item.offset != OFFSET_END):
@@ -41,110 +70,64 @@ def deletion_offsets(partitions: Iterable[TopicPartition]) -> dict[TopicPartitio
     return offsets
 
 
-class RecordDeletion:
-    """One deletion: asks each leader for its partitions until all have their outcome or the time is over.
-
-    OFFSET_END is looked up first: asking again must not delete what was written since.
-    """
+class _Deletion:
+    """One deletion. OFFSET_END is looked up first: asking again must not delete what was written since."""
 
     def __init__(
         self,
-        client: ClusterClient,
+        cluster: ClusterClient,
         offsets: dict[TopicPartitionKey, int],
         operation_timeout_ms: float,
-        timeout_ms: float | None,
+        timeout_ms: float,
     ) -> None:
-        now_ms = _now_ms()
-        self._client = client
-        self._missing = offsets
-        self._replicas_until_ms = now_ms + operation_timeout_ms
-        self._deadline_ms = now_ms + (client.request_timeout_ms if timeout_ms is None else timeout_ms)
-        self._outcomes: dict[TopicPartitionKey, DeletedRecords | TidelogError] = {}
+        self._cluster = cluster
+        self._offsets = offsets
+        self._replicas_until_ms = now_ms() + operation_timeout_ms
+        self._deadline_ms = now_ms() + timeout_ms
 
-    async def run(self) -> dict[TopicPartitionKey, DeletedRecords | TidelogError]:
-        """Return the outcome of every partition."""
-        await asyncio.gather(*(self._find_end(key) for key, o in list(self._missing.items()) if o == OFFSET_END))
-        attempt = 0
-        while self._missing:
-            errors = await self._ask_leaders()
-            attempt += 1
-            wait_ms = self._client.backoff.wait_ms(attempt)
-            is_over = self._left_ms() <= wait_ms
-            for key, error in errors.items():
-                if is_over or not self._is_worth_another(error):
-                    self._settle(key, error)
-            if self._missing:
-                await asyncio.sleep(wait_ms / 1000)
-                await self._refresh()
-        return self._outcomes
+    async def run(self) -> Outcomes[TopicPartitionKey, DeletedRecords]:
+        wanted = {key: LATEST_TIMESTAMP for key, offset in self._offsets.items() if offset == OFFSET_END}
+        ends = await search_offsets(self._cluster, wanted, timeout_ms=self._left_ms())
+        failed = {key: end for key, end in ends.items() if isinstance(end, TidelogError)}
+        self._offsets |= {key: end.offset for key, end in ends.items() if not isinstance(end, TidelogError)}
+        deleted = await ask_leaders(
+            self._cluster,
+            self._offsets.keys() - failed.keys(),
+            self._ask,
+            timeout_ms=self._left_ms(),
+            may_pass=lambda _, error: self._may_pass(error),
+        )
+        return deleted | failed
 
-    async def _find_end(self, key: TopicPartitionKey) -> None:
-        try:
-            found = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=self._left_ms())
-            self._missing[key] = found[key].offset
-        except TidelogError as error:
-            self._settle(key, error)
-
-    async def _ask_leaders(self) -> dict[TopicPartitionKey, TidelogError]:
-        by_leader: defaultdict[int, list[TopicPartitionKey]] = defaultdict(list)
-        for topic, partition in list(self._missing):
-            try:
-                leader = await self._client.leader(topic, partition, timeout_ms=self._left_ms())
-                by_leader[leader.node_id].append((topic, partition))
-            except TidelogError as error:
-                self._settle((topic, partition), error)
-        errors: dict[TopicPartitionKey, TidelogError] = {}
-        for failed in await asyncio.gather(*(self._ask(node, keys) for node, keys in by_leader.items())):
-            errors |= failed
-        return errors
-
-    async def _ask(self, node_id: int, keys: list[TopicPartitionKey]) -> dict[TopicPartitionKey, TidelogError]:
-        wait_ms = max(0, min(self._replicas_until_ms - _now_ms(), _ATTEMPT_MS, self._left_ms()))
+    async def _ask(
+        self, connection: Connection, keys: list[TopicPartitionKey], left_ms: float
+    ) -> Outcomes[TopicPartitionKey, DeletedRecords]:
+        wait_ms = max(0, min(self._replicas_until_ms - now_ms(), _ATTEMPT_MS, left_ms))
         request = self._request(keys, int(wait_ms))
-        timeout_s = min(wait_ms + _ANSWER_MS, self._left_ms()) / 1000
-        try:
-            connection = self._client.connection(node_id)
-            response = await connection.call(lambda c: c.log.DeleteRecords(request, timeout=timeout_s))
-        except TidelogError as error:
-            return dict.fromkeys(keys, error)
-        text = f"the answer of node {node_id} to a deletion leaves the partition out"
-        errors = dict.fromkeys(keys, error_for(ErrorCode.NETWORK_EXCEPTION, text))
-        for topic in response.topics:
-            for result in topic.partitions:
-                errors.pop((topic.name, result.index), None)
-                if result.HasField("error"):
-                    errors[topic.name, result.index] = error_for(result.error.code, result.error.message)
-                else:
-                    self._settle((topic.name, result.index), DeletedRecords(result.low_watermark))
-        return errors
+        timeout_s = min(wait_ms + _ANSWER_MS, left_ms) / 1000
+        response = await connection.call(lambda c: c.log.DeleteRecords(request, timeout=timeout_s))
+        return {
+            (topic.name, result.index): (
+                error_for(result.error.code, result.error.message)
+                if result.HasField("error")
+                else DeletedRecords(result.low_watermark)
+            )
+            for topic in response.topics
+            for result in topic.partitions
+        }
 
     def _request(self, keys: list[TopicPartitionKey], timeout_ms: int) -> pb.DeleteRecordsRequest:
         by_topic: defaultdict[str, list[pb.DeleteRecordsPartition]] = defaultdict(list)
         for topic, partition in keys:
-            item = pb.DeleteRecordsPartition(index=partition, offset=self._missing[topic, partition])
+            item = pb.DeleteRecordsPartition(index=partition, offset=self._offsets[topic, partition])
             by_topic[topic].append(item)
         topics = [pb.DeleteRecordsTopic(name=name, partitions=items) for name, items in by_topic.items()]
         return pb.DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
 
-    def _settle(self, key: TopicPartitionKey, outcome: DeletedRecords | TidelogError) -> None:
-        if self._missing.pop(key, None) is not None:
-            self._outcomes[key] = outcome
-
-    def _is_worth_another(self, error: TidelogError) -> bool:
+    def _may_pass(self, error: TidelogError) -> bool:
         if error.code is ErrorCode.REQUEST_TIMED_OUT:
-            return _now_ms() < self._replicas_until_ms
+            return now_ms() < self._replicas_until_ms
         return error.code.retriable
 
-    async def _refresh(self) -> None:
-        try:
-            await self._client.refresh({topic for topic, _ in self._missing}, timeout_ms=self._left_ms())
-        except TidelogError as error:
-            for key in list(self._missing):
-                self._settle(key, error)
-
     def _left_ms(self) -> float:
-        return max(self._deadline_ms - _now_ms(), 1)
-
-
-def _now_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000
+        return max(self._deadline_ms - now_ms(), 1)

@@ -70,6 +70,11 @@ class Node:
     port: int = -1
     rack: str | None = None
 
+    @property
+    def id_string(self) -> str:
+        """The id as text."""
+        return str(self.id)
+
     def __str__(self) -> str:
         return f"({self.id}) {self.host}:{self.port}"
 

@@ -1,7 +1,7 @@
 """How Tidelog's processes and clients reach each other over gRPC: channels, and errors as statuses."""
 
 from tidelog.transport.channels import CHANNEL_OPTIONS, open_channel, server_options
-from tidelog.transport.loop import call_soon, network_loop, run_sync
+from tidelog.transport.loop import call_soon, network_loop, run_on_network, run_sync
 from tidelog.transport.status import abort_with, error_from_rpc
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "error_from_rpc",
     "network_loop",
     "open_channel",
+    "run_on_network",
     "run_sync",
     "server_options",
 ]

@@ -80,6 +80,11 @@ def run_sync(coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) 
         future.cancel()
 
 
+async def run_on_network(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run ``coroutine`` on the network thread while the caller's own event loop goes on; cancelled with the caller."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, network_loop()))
+
+
 def call_soon(callback: Callable[[], object]) -> None:
     """Run ``callback`` on the network thread soon; may be called from any thread."""
     network_loop().call_soon_threadsafe(callback)

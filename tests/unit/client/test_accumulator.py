@@ -421,7 +421,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.node += 1
 
     @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), outcome=st.sampled_from(["ack", "lost request", "lost answer", "refused"]))
+    @rule(data=st.data(), outcome=st.sampled_from(["ack", "lost request", "lost answer", "refused", "too large"]))
     def answer(self, data: st.DataObject, outcome: str) -> None:
         batch_id, attempt = data.draw(st.sampled_from(sorted(self.in_flight)))
         batch = self.in_flight.pop((batch_id, attempt))
@@ -435,6 +435,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 event: Any = BatchAcknowledged(batch_id, attempt, 0)
             case "refused":
                 event = BatchFailed(batch_id, attempt, FATAL)
+            case "too large":
+                event = BatchFailed(batch_id, attempt, FATAL, is_refused=True)
             case _:
                 event = BatchFailed(batch_id, attempt, RETRIABLE)
         self.do(self.accumulator.handle(event, self.now_ms))

@@ -1,0 +1,75 @@
+"""Asks for many items until each has its outcome: in rounds, as long as errors may pass and time is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from tidelog.admin.operations import Outcomes
+from tidelog.cluster.backoff import Backoff
+from tidelog.errors import ErrorCode, TidelogError, error_for
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+AskRound = Callable[[frozenset[K], float], Awaitable[Outcomes[K, T]]]
+"""Asks once for these items, within so many milliseconds."""
+MayPass = Callable[[K, TidelogError], bool]
+"""Whether it is worth to ask for an item again after an error."""
+
+
+async def ask_until_settled(
+    keys: Iterable[K],
+    ask: AskRound[K, T],
+    *,
+    backoff: Backoff,
+    timeout_ms: float,
+    may_pass: MayPass[K] = lambda _, error: error.code.retriable,
+) -> dict[K, T | TidelogError]:
+    """Return the outcome of each item: what it was answered, or the error that does not pass, or came last.
+
+    ``ask`` gets the items that are left. What it leaves out, and all when it raises, counts as the error.
+    """
+    deadline_ms = now_ms() + timeout_ms
+    missing = frozenset(keys)
+    outcomes: dict[K, T | TidelogError] = {}
+    attempt = 0
+    while missing:
+        found = await _one_round(missing, ask, max(deadline_ms - now_ms(), 1))
+        attempt += 1
+        wait_ms = backoff.wait_ms(attempt)
+        is_over = now_ms() + wait_ms >= deadline_ms
+        again = {k for k, o in found.items() if isinstance(o, TidelogError) and may_pass(k, o) and not is_over}
+        outcomes |= {key: outcome for key, outcome in found.items() if key not in again}
+        missing = frozenset(again)
+        if missing:
+            await asyncio.sleep(wait_ms / 1000)
+    return outcomes
+
+
+async def settle_each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | TidelogError]:
+    """Return what ``ask`` returned for each item, or the error that it raised; all are asked for at once."""
+
+    async def settle(key: K) -> T | TidelogError:
+        try:
+            return await ask(key)
+        except TidelogError as error:
+            return error
+
+    wanted = list(keys)
+    return dict(zip(wanted, await asyncio.gather(*map(settle, wanted)), strict=True))
+
+
+def now_ms() -> float:
+    """Return the time of the running loop, in milliseconds."""
+    return asyncio.get_running_loop().time() * 1000
+
+
+async def _one_round(missing: frozenset[K], ask: AskRound[K, T], left_ms: float) -> Mapping[K, T | TidelogError]:
+    try:
+        found = await ask(missing, left_ms)
+    except TidelogError as error:
+        return dict.fromkeys(missing, error)
+    silent = error_for(ErrorCode.NETWORK_EXCEPTION, "the node's answer leaves it out")
+    return {key: found.get(key, silent) for key in missing}

@@ -1,0 +1,145 @@
+"""Describes groups: as KIP-848's first, what is none of them then as classic ones.
+
+So does Kafka's Admin (``DescribeConsumerGroupsHandler``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.admin.attempts import now_ms
+from tidelog.admin.groups.coordinators import ask_coordinators
+from tidelog.admin.groups.model import (
+    ConsumerGroupDescription,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    MemberAssignment,
+    MemberDescription,
+)
+from tidelog.admin.operations import Outcomes
+from tidelog.admin.topics import Node
+from tidelog.cluster import ClusterClient, Connection, Coordinators
+from tidelog.consumer.assignors.protocol import PROTOCOL_TYPE, decode_assignment
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.message import TopicPartition
+from tidelog.v1 import group_service_pb2 as pb
+
+
+async def describe_groups(
+    cluster: ClusterClient, coordinators: Coordinators, group_ids: Iterable[str], timeout_ms: float
+) -> dict[str, ConsumerGroupDescription | TidelogError]:
+    """Return the description of each group; GROUP_ID_NOT_FOUND of one that there is not (KIP-1043).
+
+    Raises:
+        TidelogError: no node answered who the nodes are.
+    """
+    deadline_ms = now_ms() + timeout_ms
+    await cluster.refresh([], timeout_ms=timeout_ms)
+    descriptions = await ask_coordinators(
+        coordinators,
+        group_ids,
+        lambda c, ids, t: _ask_consumer(cluster, c, ids, t),
+        backoff=cluster.backoff,
+        timeout_ms=timeout_ms,
+    )
+    others = [g for g, found in descriptions.items() if _is_not_found(found)]
+    return descriptions | await ask_coordinators(
+        coordinators,
+        others,
+        lambda c, ids, t: _ask_classic(cluster, c, ids, t),
+        backoff=cluster.backoff,
+        timeout_ms=max(deadline_ms - now_ms(), 1),
+    )
+
+
+def _is_not_found(found: ConsumerGroupDescription | TidelogError) -> bool:
+    return isinstance(found, TidelogError) and found.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def _ask_consumer(
+    cluster: ClusterClient, connection: Connection, group_ids: list[str], timeout_s: float
+) -> Outcomes[str, ConsumerGroupDescription]:
+    request = pb.ConsumerGroupDescribeRequest(group_ids=group_ids)
+    response = await connection.groups.ConsumerGroupDescribe(request, timeout=timeout_s)
+    node = _node(cluster, connection)
+    return {g.group_id: _error(g) or _consumer_group(g, node) for g in response.groups}
+
+
+async def _ask_classic(
+    cluster: ClusterClient, connection: Connection, group_ids: list[str], timeout_s: float
+) -> Outcomes[str, ConsumerGroupDescription]:
+    request = pb.DescribeGroupsRequest(group_ids=group_ids)
+    response = await connection.groups.DescribeGroups(request, timeout=timeout_s)
+    node = _node(cluster, connection)
+    return {g.group_id: _error(g) or _classic_group(g, node) for g in response.groups}
+
+
+def _error(group: pb.DescribedGroup | pb.DescribedConsumerGroup) -> TidelogError | None:
+    return error_for(group.error.code, group.error.message) if group.HasField("error") else None
+
+
+def _node(cluster: ClusterClient, connection: Connection) -> Node:
+    for broker in cluster.metadata.brokers.values():
+        if broker.address == connection.address:
+            return Node(broker.node_id, broker.host, broker.port, broker.rack or None)
+    host, _, port = connection.address.rpartition(":")
+    return Node(-1, host, int(port))
+
+
+def _consumer_group(group: pb.DescribedConsumerGroup, coordinator: Node) -> ConsumerGroupDescription:
+    members = [
+        MemberDescription(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            _named(member.assignment),
+            member.group_instance_id if member.HasField("group_instance_id") else None,
+            _named(member.target_assignment),
+        )
+        for member in group.members
+    ]
+    return ConsumerGroupDescription(
+        group.group_id,
+        is_simple_consumer_group=False,
+        members=members,
+        partition_assignor=group.assignor_name,
+        state=ConsumerGroupState.parse(group.group_state),
+        coordinator=coordinator,
+        type=ConsumerGroupType.CONSUMER,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+    )
+
+
+def _named(topics: pb.MemberTopics) -> MemberAssignment:
+    return MemberAssignment([TopicPartition(t.topic_name, p) for t in topics.topics for p in t.partitions])
+
+
+def _classic_group(group: pb.DescribedGroup, coordinator: Node) -> ConsumerGroupDescription | TidelogError:
+    if group.protocol_type not in ("", PROTOCOL_TYPE):
+        text = f'group "{group.group_id}" is not of consumers, its protocol type is "{group.protocol_type}"'
+        return error_for(ErrorCode._INVALID_ARG, text)
+    try:
+        members = [_classic_member(member) for member in group.members]
+    except TidelogError as error:
+        return error_for(error.code, f'group "{group.group_id}": {error.message}')
+    return ConsumerGroupDescription(
+        group.group_id,
+        is_simple_consumer_group=not group.protocol_type,
+        members=members,
+        partition_assignor=group.protocol_data,
+        state=ConsumerGroupState.parse(group.group_state),
+        coordinator=coordinator,
+        type=ConsumerGroupType.CLASSIC,
+    )
+
+
+def _classic_member(member: pb.DescribedGroupMember) -> MemberDescription:
+    owned = sorted(decode_assignment(member.member_assignment))
+    return MemberDescription(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        MemberAssignment([TopicPartition(topic, partition) for topic, partition in owned]),
+        member.group_instance_id if member.HasField("group_instance_id") else None,
+    )

@@ -1,0 +1,253 @@
+"""The admin client's operations on consumer groups, with confluent-kafka's names and, beyond them, Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from tidelog.admin.groups.descriptions import describe_groups
+from tidelog.admin.groups.lag import group_lags
+from tidelog.admin.groups.listing import list_groups
+from tidelog.admin.groups.model import (
+    ConsumerGroupDescription,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    ListConsumerGroupsResult,
+    MemberToRemove,
+    PartitionLag,
+)
+from tidelog.admin.groups.offsets import GroupOffsets
+from tidelog.admin.groups.removal import delete_groups, remove_members
+from tidelog.admin.offsets import IsolationLevel
+from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.errors import TidelogError
+from tidelog.message import TopicPartition
+
+
+class GroupAdmin(Operations):
+    """Operations on consumer groups. ``request_timeout`` is in seconds everywhere (default: request.timeout.ms).
+
+    What is asked of a coordinator that is loading or moves is asked again until then.
+    """
+
+    def list_consumer_groups(
+        self,
+        *,
+        states: Collection[ConsumerGroupState] | None = None,
+        types: Collection[ConsumerGroupType] | None = None,
+        request_timeout: float | None = None,
+    ) -> Future[ListConsumerGroupsResult]:
+        """List the groups of the cluster, of all nodes; those in some states or of some types alone if given.
+
+        A node that does not answer is among the ``errors`` of the result. Groups of others than consumers, as of
+        Kafka Connect, are left out.
+
+        Raises:
+            TypeError: an element is of another type.
+        """
+        _check_all("states", states or (), ConsumerGroupState)
+        _check_all("types", types or (), ConsumerGroupType)
+
+        async def list_all() -> Outcomes[str, ListConsumerGroupsResult]:
+            return {"": await list_groups(self._cluster, states, types, self._request_ms(request_timeout))}
+
+        return self._futures([""], list_all())[""]
+
+    def describe_consumer_groups(
+        self, group_ids: Iterable[str], *, request_timeout: float | None = None
+    ) -> dict[str, Future[ConsumerGroupDescription]]:
+        """Describe groups of both protocols: state, coordinator, assignor and members with their partitions.
+
+        Futures fail with KafkaException: GROUP_ID_NOT_FOUND (KIP-1043); _INVALID_ARG, the group is not of consumers;
+        COORDINATOR_NOT_AVAILABLE and the like when none could be asked in time.
+
+        Raises:
+            TypeError, ValueError: ``group_ids`` is one text in place of several, or empty, or one of them is.
+        """
+        ids = _group_ids(group_ids)
+
+        async def describe() -> Outcomes[str, ConsumerGroupDescription]:
+            return await describe_groups(self._cluster, self._coordinators, ids, self._request_ms(request_timeout))
+
+        return self._futures(ids, describe())
+
+    def delete_consumer_groups(
+        self, group_ids: Iterable[str], *, request_timeout: float | None = None
+    ) -> dict[str, Future[None]]:
+        """Delete groups that have no members, with their offsets.
+
+        Futures fail with KafkaException: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. Raises as
+        :meth:`describe_consumer_groups`.
+        """
+        ids = _group_ids(group_ids)
+
+        async def delete() -> Outcomes[str, None]:
+            return await delete_groups(self._cluster, self._coordinators, ids, self._request_ms(request_timeout))
+
+        return self._futures(ids, delete())
+
+    def list_consumer_group_offsets(
+        self,
+        list_consumer_group_offsets_request: Sequence[ConsumerGroupTopicPartitions],
+        *,
+        require_stable: bool = False,
+        request_timeout: float | None = None,
+    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
+        """Return the committed offsets of groups: of the partitions that are named, or of all that have one (None).
+
+        OFFSET_INVALID stands where none is committed. ``require_stable`` waits for transactions that may change an
+        offset (KIP-447).
+
+        Raises:
+            TypeError, ValueError: a group without an id or named twice; a partition that cannot be, or with an offset.
+        """
+        groups = _checked(list_consumer_group_offsets_request)
+        for partition in (p for group in groups for p in group.topic_partitions or ()):
+            if partition.offset >= 0:
+                raise ValueError(f"{partition!r} must not have an offset: it is asked for")
+
+        async def fetch() -> Outcomes[str, ConsumerGroupTopicPartitions]:
+            return await self._offsets(request_timeout).fetch(groups, require_stable)
+
+        return self._futures([group.group_id for group in groups], fetch())
+
+    def alter_consumer_group_offsets(
+        self,
+        alter_consumer_group_offsets_request: Sequence[ConsumerGroupTopicPartitions],
+        *,
+        request_timeout: float | None = None,
+    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
+        """Set offsets of groups that have no members; a group that is not there comes into being.
+
+        A result has the partitions, with ``error`` set where one was refused. A future fails with KafkaException where
+        the whole group was: UNKNOWN_MEMBER_ID, it has members.
+
+        Raises:
+            TypeError, ValueError: as :meth:`list_consumer_group_offsets`; a partition without an offset.
+        """
+        groups = _checked(alter_consumer_group_offsets_request)
+        for group in groups:
+            _check_named(group)
+            for partition in group.topic_partitions or ():
+                if partition.offset < 0:
+                    raise ValueError(f"{partition!r} has no offset to set: it must be at least 0")
+
+        async def commit() -> Outcomes[str, ConsumerGroupTopicPartitions]:
+            return await self._offsets(request_timeout).commit(groups)
+
+        return self._futures([group.group_id for group in groups], commit())
+
+    def delete_consumer_group_offsets(
+        self,
+        delete_consumer_group_offsets_request: Sequence[ConsumerGroupTopicPartitions],
+        *,
+        request_timeout: float | None = None,
+    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
+        """Delete the offsets that groups have of partitions (KIP-496).
+
+        A result has the partitions, with ``error`` set where one was refused: GROUP_SUBSCRIBED_TO_TOPIC, a member
+        reads the topic. A future fails with KafkaException where the whole group was: GROUP_ID_NOT_FOUND.
+
+        Raises:
+            TypeError, ValueError: as :meth:`list_consumer_group_offsets`; no partition is named.
+        """
+        groups = _checked(delete_consumer_group_offsets_request)
+        for group in groups:
+            _check_named(group)
+
+        async def delete() -> Outcomes[str, ConsumerGroupTopicPartitions]:
+            return await self._offsets(request_timeout).delete(groups)
+
+        return self._futures([group.group_id for group in groups], delete())
+
+    def remove_members_from_consumer_group(
+        self,
+        group_id: str,
+        members: Iterable[MemberToRemove] | None = None,
+        *,
+        reason: str = "",
+        request_timeout: float | None = None,
+    ) -> Future[dict[MemberToRemove, TidelogError | None]]:
+        """Take members out of a group of the classic protocol, all that it has if None (KIP-345, KIP-800).
+
+        The result has each member with None, or with why it is still there: UNKNOWN_MEMBER_ID. The future fails with
+        KafkaException where the whole group was refused. A member that lives joins again.
+
+        Raises:
+            ValueError: ``group_id`` is empty, or a member has neither an instance id nor a member id.
+        """
+        _group_ids([group_id])
+        leaving = None if members is None else list(members)
+        for member in leaving or ():
+            if not member.group_instance_id and not member.member_id:
+                raise ValueError("a member to remove must have a group_instance_id or a member_id")
+
+        async def remove() -> Outcomes[str, dict[MemberToRemove, TidelogError | None]]:
+            timeout_ms = self._request_ms(request_timeout)
+            text = reason or "member was removed by the admin client"
+            return {"": await remove_members(self._cluster, self._coordinators, group_id, leaving, text, timeout_ms)}
+
+        return self._futures([""], remove())[""]
+
+    def consumer_group_lags(
+        self,
+        group_ids: Iterable[str],
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        request_timeout: float | None = None,
+    ) -> dict[str, Future[list[PartitionLag]]]:
+        """Return for each group how far it is with its partitions: those with an offset, and those a member owns.
+
+        Futures fail as those of :meth:`describe_consumer_groups`; an error of one partition is in its place.
+        """
+        ids = _group_ids(group_ids)
+
+        async def find() -> Outcomes[str, list[PartitionLag]]:
+            timeout_ms = self._request_ms(request_timeout)
+            return await group_lags(self._cluster, self._coordinators, ids, isolation_level, timeout_ms)
+
+        return self._futures(ids, find())
+
+    def _offsets(self, request_timeout: float | None) -> GroupOffsets:
+        return GroupOffsets(self._cluster, self._coordinators, self._request_ms(request_timeout))
+
+
+def _group_ids(group_ids: Iterable[str]) -> list[str]:
+    if isinstance(group_ids, str):
+        raise TypeError(f"group_ids must be several ids, not the one text {group_ids!r}")
+    ids = list(dict.fromkeys(group_ids))
+    _check_all("group_ids", ids, str)
+    if not ids:
+        raise ValueError("group_ids must name at least one group")
+    if "" in ids:
+        raise ValueError("a group id must not be empty")
+    return ids
+
+
+def _check_all(name: str, values: Iterable[object], kind: type) -> None:
+    for value in values:
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be of {kind.__name__}, {value!r} is not")
+
+
+def _checked(groups: Sequence[ConsumerGroupTopicPartitions]) -> list[ConsumerGroupTopicPartitions]:
+    found = list(groups)
+    _check_all("the request", found, ConsumerGroupTopicPartitions)
+    if len(_group_ids([group.group_id for group in found])) < len(found):
+        raise ValueError("a group must not be named twice")
+    for group in found:
+        partitions = group.topic_partitions
+        if partitions is None:
+            continue
+        _check_all("topic_partitions", partitions, TopicPartition)
+        if not partitions:
+            raise ValueError(f'topic_partitions of group "{group.group_id}" must not be empty')
+        for partition in partitions:
+            if not partition.topic or partition.partition < 0:
+                raise ValueError(f"{partition!r} is no partition: it must have a topic and be at least 0")
+    return found
+
+
+def _check_named(group: ConsumerGroupTopicPartitions) -> None:
+    if group.topic_partitions is None:
+        raise ValueError(f'topic_partitions of group "{group.group_id}" must name partitions')

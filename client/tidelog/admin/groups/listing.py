@@ -1,0 +1,77 @@
+"""Lists the groups of a cluster: every node is asked for those that it coordinates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tidelog.admin.attempts import now_ms
+from tidelog.admin.groups.model import (
+    ConsumerGroupListing,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ListConsumerGroupsResult,
+)
+from tidelog.cluster import ClusterClient, Connection
+from tidelog.consumer.assignors.protocol import PROTOCOL_TYPE
+from tidelog.errors import TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+
+_ATTEMPT_MS = 5_000
+"""A node may take so long; then it is asked again."""
+
+
+async def list_groups(
+    cluster: ClusterClient,
+    states: Iterable[ConsumerGroupState] | None,
+    types: Iterable[ConsumerGroupType] | None,
+    timeout_ms: float,
+) -> ListConsumerGroupsResult:
+    """Ask every node, one that is loading or cannot be reached again until the deadline.
+
+    Raises:
+        TidelogError: no node answered who the nodes are.
+    """
+    deadline_ms = now_ms() + timeout_ms
+    request = pb.ListGroupsRequest(
+        states_filter=sorted({state.kafka_name for state in states or ()}),
+        types_filter=sorted({kind.kafka_name for kind in types or ()}),
+    )
+    metadata = await cluster.refresh([], timeout_ms=timeout_ms)
+    answers = await asyncio.gather(*(_ask(cluster, node, request, deadline_ms) for node in sorted(metadata.brokers)))
+    groups = {g.group_id: g for found, _ in answers for g in found}
+    errors = [error for _, error in answers if error is not None]
+    return ListConsumerGroupsResult([groups[g] for g in sorted(groups)], errors)
+
+
+async def _ask(
+    cluster: ClusterClient, node_id: int, request: pb.ListGroupsRequest, deadline_ms: float
+) -> tuple[list[ConsumerGroupListing], TidelogError | None]:
+    async def call(connection: Connection) -> pb.ListGroupsResponse:
+        timeout_s = max(min(deadline_ms - now_ms(), _ATTEMPT_MS), 1) / 1000
+        return await connection.groups.ListGroups(request, timeout=timeout_s)
+
+    attempt = 0
+    found: list[ConsumerGroupListing] = []
+    while True:
+        try:
+            response = await cluster.connection(node_id).call(call)
+        except TidelogError as failure:
+            error: TidelogError | None = failure
+        else:
+            found = [_listing(g) for g in response.groups if g.protocol_type in ("", PROTOCOL_TYPE)]
+            error = error_for(response.error.code, response.error.message) if response.HasField("error") else None
+        attempt += 1
+        wait_ms = cluster.backoff.wait_ms(attempt)
+        if error is None or not error.code.retriable or now_ms() + wait_ms >= deadline_ms:
+            return found, error
+        await asyncio.sleep(wait_ms / 1000)
+
+
+def _listing(group: pb.GroupListing) -> ConsumerGroupListing:
+    return ConsumerGroupListing(
+        group.group_id,
+        not group.protocol_type,
+        ConsumerGroupState.parse(group.group_state),
+        ConsumerGroupType.parse(group.group_type),
+    )

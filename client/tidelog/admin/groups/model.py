@@ -1,0 +1,167 @@
+"""What the admin client says of consumer groups, with confluent-kafka's names."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tidelog.admin.topics import Node
+from tidelog.errors import TidelogError
+from tidelog.message import TopicPartition
+
+
+class ConsumerGroupState(enum.Enum):
+    """What a group is doing. ASSIGNING and RECONCILING are of KIP-848's protocol."""
+
+    UNKNOWN = 0
+    PREPARING_REBALANCING = 1
+    COMPLETING_REBALANCING = 2
+    STABLE = 3
+    DEAD = 4
+    EMPTY = 5
+    ASSIGNING = 6
+    RECONCILING = 7
+
+    @classmethod
+    def parse(cls, name: str) -> ConsumerGroupState:
+        """Return the state of Kafka's name for it, e.g. ``PreparingRebalance``; UNKNOWN for any other."""
+        return _STATES.get(name.lower(), cls.UNKNOWN)
+
+    @property
+    def kafka_name(self) -> str:
+        """Kafka's name for it."""
+        return _STATE_NAMES[self]
+
+    def __lt__(self, other: object) -> bool:
+        return self.value < other.value if isinstance(other, ConsumerGroupState) else NotImplemented
+
+
+_STATE_NAMES = {
+    ConsumerGroupState.UNKNOWN: "Unknown",
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.DEAD: "Dead",
+    ConsumerGroupState.EMPTY: "Empty",
+    ConsumerGroupState.ASSIGNING: "Assigning",
+    ConsumerGroupState.RECONCILING: "Reconciling",
+}
+_STATES = {name.lower(): state for state, name in _STATE_NAMES.items()}
+
+
+class ConsumerGroupType(enum.Enum):
+    """By which protocol a group's members share their partitions."""
+
+    UNKNOWN = 0
+    CONSUMER = 1
+    CLASSIC = 2
+
+    @classmethod
+    def parse(cls, name: str) -> ConsumerGroupType:
+        """Return the type of Kafka's name for it, ``consumer`` or ``classic``; UNKNOWN for any other."""
+        return cls.__members__.get(name.upper(), cls.UNKNOWN)
+
+    @property
+    def kafka_name(self) -> str:
+        """Kafka's name for it."""
+        return self.name.lower()
+
+    def __lt__(self, other: object) -> bool:
+        return self.value < other.value if isinstance(other, ConsumerGroupType) else NotImplemented
+
+
+@dataclass(slots=True)
+class ConsumerGroupTopicPartitions:
+    """A group with partitions: those to ask about (None: all that have an offset), or with offsets and errors."""
+
+    group_id: str
+    topic_partitions: Sequence[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupListing:
+    """A group in a list. A simple group has offsets and never had members."""
+
+    group_id: str
+    is_simple_consumer_group: bool
+    state: ConsumerGroupState = ConsumerGroupState.UNKNOWN
+    type: ConsumerGroupType = ConsumerGroupType.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ListConsumerGroupsResult:
+    """The groups that were found, by id, and why some nodes could not be asked for theirs."""
+
+    valid: list[ConsumerGroupListing] = field(default_factory=list)
+    errors: list[TidelogError] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssignment:
+    """The partitions that a member owns, or is to own."""
+
+    topic_partitions: list[TopicPartition] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group. ``target_assignment`` is what it is to own (KIP-848), None in a classic group."""
+
+    member_id: str
+    client_id: str
+    host: str
+    assignment: MemberAssignment
+    group_instance_id: str | None = None
+    target_assignment: MemberAssignment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescription:
+    """A group with its members. ``partition_assignor`` is empty while there is none.
+
+    ``group_epoch`` and ``assignment_epoch`` are of KIP-848's protocol, None in a classic group.
+    """
+
+    group_id: str
+    is_simple_consumer_group: bool
+    members: list[MemberDescription]
+    partition_assignor: str
+    state: ConsumerGroupState
+    coordinator: Node
+    type: ConsumerGroupType = ConsumerGroupType.UNKNOWN
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberToRemove:
+    """A member that is to leave its group: a static one by its instance id, any by its member id."""
+
+    group_instance_id: str | None = None
+    member_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group is with a partition that it has an offset of, or that a member owns.
+
+    ``committed_offset`` is None when nothing is committed, ``log_end_offset`` when the partition cannot be asked, for
+    which ``error`` says why. ``lag`` is the difference, None when one of both is, and never below 0.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int | None
+    log_end_offset: int | None
+    leader_epoch: int | None = None
+    metadata: str = ""
+    member: MemberDescription | None = None
+    error: TidelogError | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """The records that are not consumed yet."""
+        if self.committed_offset is None or self.log_end_offset is None:
+            return None
+        return max(self.log_end_offset - self.committed_offset, 0)

@@ -1,0 +1,170 @@
+"""Reads, sets and deletes the committed offsets of groups from outside of them (KIP-396, KIP-496)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from tidelog.admin.attempts import settle_each
+from tidelog.admin.groups.coordinators import ask_coordinators
+from tidelog.admin.groups.model import ConsumerGroupTopicPartitions
+from tidelog.admin.operations import Outcomes
+from tidelog.cluster import ClusterClient, Connection, Coordinators
+from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog.message import OFFSET_INVALID, TopicPartition
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog.v1.common_pb2 import Error
+
+_ATTEMPT_MS = 5_000
+"""A coordinator may take so long; then it is found anew: it may be paused, and replaced."""
+_OF_GROUP = frozenset(
+    (
+        *(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        *(ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID, ErrorCode.NON_EMPTY_GROUP),
+        *(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
+        *(ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REQUEST_TIMED_OUT),
+    )
+)
+"""Errors that a response repeats at each partition though they are the group's."""
+
+
+class GroupOffsets:
+    """The requests for offsets of groups; on the network thread."""
+
+    def __init__(self, cluster: ClusterClient, coordinators: Coordinators, timeout_ms: float) -> None:
+        self._cluster = cluster
+        self._coordinators = coordinators
+        self._timeout_ms = timeout_ms
+
+    async def fetch(
+        self, groups: Sequence[ConsumerGroupTopicPartitions], require_stable: bool
+    ) -> Outcomes[str, ConsumerGroupTopicPartitions]:
+        """Return the committed offsets of the named partitions, or of all that have one; OFFSET_INVALID for none."""
+        wanted = {group.group_id: _fetch_group(group) for group in groups}
+
+        async def ask(
+            connection: Connection, group_ids: list[str], timeout_s: float
+        ) -> Outcomes[str, ConsumerGroupTopicPartitions]:
+            request = pb.OffsetFetchRequest(groups=[wanted[g] for g in group_ids], require_stable=require_stable)
+            response = await connection.groups.OffsetFetch(request, timeout=timeout_s)
+            return {group.group_id: _fetched(group) for group in response.groups}
+
+        return await ask_coordinators(
+            self._coordinators, wanted, ask, backoff=self._cluster.backoff, timeout_ms=self._timeout_ms
+        )
+
+    async def commit(
+        self, groups: Sequence[ConsumerGroupTopicPartitions]
+    ) -> Outcomes[str, ConsumerGroupTopicPartitions]:
+        """Set offsets of groups without members; a partition's own error is with the partition."""
+        by_id = {group.group_id: group for group in groups}
+
+        async def commit_one(group_id: str) -> ConsumerGroupTopicPartitions:
+            request = _commit_request(by_id[group_id])
+            response = await self._coordinators.ask(
+                group_id,
+                lambda c, t: c.groups.OffsetCommit(request, timeout=t),
+                lambda r: _errors(r.topics),
+                timeout_ms=self._timeout_ms,
+                attempt_ms=_ATTEMPT_MS,
+            )
+            return _answer(by_id[group_id], response.topics)
+
+        return await settle_each(by_id, commit_one)
+
+    async def delete(
+        self, groups: Sequence[ConsumerGroupTopicPartitions]
+    ) -> Outcomes[str, ConsumerGroupTopicPartitions]:
+        """Delete offsets; a partition's own error is with the partition."""
+        by_id = {group.group_id: group for group in groups}
+
+        async def delete_one(group_id: str) -> ConsumerGroupTopicPartitions:
+            request = pb.OffsetDeleteRequest(group_id=group_id, topics=_topics(by_id[group_id]))
+            response = await self._coordinators.ask(
+                group_id,
+                lambda c, t: c.groups.OffsetDelete(request, timeout=t),
+                lambda r: (*_errors(r.topics), r.error) if r.HasField("error") else _errors(r.topics),
+                timeout_ms=self._timeout_ms,
+                attempt_ms=_ATTEMPT_MS,
+            )
+            if response.HasField("error"):
+                raise error_for(response.error.code, response.error.message)
+            return _answer(by_id[group_id], response.topics)
+
+        return await settle_each(by_id, delete_one)
+
+
+def _topics(group: ConsumerGroupTopicPartitions) -> list[pb.OffsetFetchTopic]:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for item in group.topic_partitions or ():
+        by_topic[item.topic].append(item.partition)
+    return [pb.OffsetFetchTopic(name=name, partitions=indexes) for name, indexes in by_topic.items()]
+
+
+def _fetch_group(group: ConsumerGroupTopicPartitions) -> pb.OffsetFetchGroup:
+    is_all = group.topic_partitions is None
+    return pb.OffsetFetchGroup(group_id=group.group_id, topics=_topics(group), all_topics=is_all)
+
+
+def _fetched(group: pb.OffsetFetchGroupResult) -> ConsumerGroupTopicPartitions | TidelogError:
+    if group.HasField("error"):
+        return error_for(group.error.code, group.error.message)
+    results = [(topic.name, result) for topic in group.topics for result in topic.partitions]
+    for _, result in results:
+        # The offset may be known soon: the whole is asked for again.
+        if result.error.code == ErrorCode.UNSTABLE_OFFSET_COMMIT.code:
+            return error_for(result.error.code, result.error.message)
+    partitions = sorted(_offset_of(topic, result) for topic, result in results)
+    return ConsumerGroupTopicPartitions(group.group_id, partitions)
+
+
+def _offset_of(topic: str, result: pb.OffsetFetchPartitionResult) -> TopicPartition:
+    offset = result.committed_offset if result.committed_offset >= 0 else OFFSET_INVALID
+    epoch = result.committed_leader_epoch if result.committed_leader_epoch >= 0 else None
+    found = TopicPartition(topic, result.index, offset, result.metadata or None, epoch)
+    found.error = KafkaError(result.error.code, result.error.message) if result.HasField("error") else None
+    return found
+
+
+def _commit_request(group: ConsumerGroupTopicPartitions) -> pb.OffsetCommitRequest:
+    by_topic: defaultdict[str, list[pb.OffsetCommitPartition]] = defaultdict(list)
+    for item in group.topic_partitions or ():
+        partition = pb.OffsetCommitPartition(
+            index=item.partition,
+            committed_offset=item.offset,
+            committed_leader_epoch=item.leader_epoch,
+            committed_metadata=item.metadata or "",
+        )
+        by_topic[item.topic].append(partition)
+    return pb.OffsetCommitRequest(
+        group_id=group.group_id,
+        generation_id_or_member_epoch=-1,
+        topics=[pb.OffsetCommitTopic(name=name, partitions=items) for name, items in by_topic.items()],
+    )
+
+
+def _errors(topics: Iterable[pb.OffsetCommitTopicResult]) -> Iterator[Error]:
+    return (p.error for topic in topics for p in topic.partitions if p.HasField("error"))
+
+
+def _answer(
+    group: ConsumerGroupTopicPartitions, topics: Iterable[pb.OffsetCommitTopicResult]
+) -> ConsumerGroupTopicPartitions:
+    """Return the partitions as they were given, with their errors.
+
+    Raises:
+        TidelogError: an error that is the group's.
+    """
+    results = {(topic.name, p.index): p for topic in topics for p in topic.partitions}
+    answered: list[TopicPartition] = []
+    for given in group.topic_partitions or ():
+        item = TopicPartition(given.topic, given.partition, given.offset, given.metadata, given.leader_epoch)
+        result = results.get((given.topic, given.partition))
+        if result is None:
+            item.error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator's answer leaves it out")
+        elif result.HasField("error"):
+            item.error = KafkaError(result.error.code, result.error.message)
+            if item.error.error_code() in _OF_GROUP:
+                raise error_for(result.error.code, result.error.message)
+        answered.append(item)
+    return ConsumerGroupTopicPartitions(group.group_id, answered)

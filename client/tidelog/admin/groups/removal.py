@@ -1,0 +1,102 @@
+"""Deletes groups, and takes members out of them (KIP-345)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidelog.admin.groups.coordinators import ask_coordinators
+from tidelog.admin.groups.descriptions import describe_groups
+from tidelog.admin.groups.model import MemberToRemove
+from tidelog.admin.operations import Outcomes
+from tidelog.cluster import ClusterClient, Connection, Coordinators
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog.v1.common_pb2 import Error
+
+_ATTEMPT_MS = 5_000
+"""A coordinator may take so long; then it is found anew: it may be paused, and replaced."""
+
+
+async def delete_groups(
+    cluster: ClusterClient, coordinators: Coordinators, group_ids: Iterable[str], timeout_ms: float
+) -> Outcomes[str, None]:
+    """Delete groups that have no members, with their offsets.
+
+    An answer may be lost: that there is no such group is then what was asked for.
+    """
+    unanswered: set[str] = set()
+
+    async def ask(connection: Connection, group_ids: list[str], timeout_s: float) -> Outcomes[str, None]:
+        before = unanswered & set(group_ids)
+        unanswered.update(group_ids)
+        request = pb.DeleteGroupsRequest(group_ids=group_ids)
+        response = await connection.groups.DeleteGroups(request, timeout=timeout_s)
+        unanswered.difference_update(group_ids)
+        outcomes = {g.group_id: _error(g) for g in response.groups}
+        return {g: None if g in before and _is_not_found(e) else e for g, e in outcomes.items()}
+
+    return await ask_coordinators(coordinators, group_ids, ask, backoff=cluster.backoff, timeout_ms=timeout_ms)
+
+
+def _error(group: pb.DeletedGroup) -> TidelogError | None:
+    return error_for(group.error.code, group.error.message) if group.HasField("error") else None
+
+
+def _is_not_found(error: TidelogError | None) -> bool:
+    return error is not None and error.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def remove_members(
+    cluster: ClusterClient,
+    coordinators: Coordinators,
+    group_id: str,
+    members: Sequence[MemberToRemove] | None,
+    reason: str,
+    timeout_ms: float,
+) -> dict[MemberToRemove, TidelogError | None]:
+    """Let members leave (None: all that there are), as ``KafkaAdminClient.removeMembersFromConsumerGroup``.
+
+    Raises:
+        TidelogError: the group's error, as GROUP_ID_NOT_FOUND.
+    """
+    leaving = await _all_members(cluster, coordinators, group_id, timeout_ms) if members is None else members
+    if not leaving:
+        return {}
+    request = pb.LeaveGroupRequest(
+        group_id=group_id,
+        members=[
+            pb.LeavingMember(member_id=m.member_id, group_instance_id=m.group_instance_id, reason=reason)
+            for m in leaving
+        ],
+    )
+    response = await coordinators.ask(
+        group_id,
+        lambda c, t: c.groups.LeaveGroup(request, timeout=t),
+        _errors,
+        timeout_ms=timeout_ms,
+        attempt_ms=_ATTEMPT_MS,
+    )
+    if response.HasField("error"):
+        raise error_for(response.error.code, response.error.message)
+    # The members are answered in the order in which they were named; one that is named by instance gets its id there.
+    silent = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator's answer leaves it out")
+    outcomes: dict[MemberToRemove, TidelogError | None] = dict.fromkeys(leaving, silent)
+    for member, left in zip(leaving, response.members, strict=False):
+        outcomes[member] = error_for(left.error.code, left.error.message) if left.HasField("error") else None
+    return outcomes
+
+
+async def _all_members(
+    cluster: ClusterClient, coordinators: Coordinators, group_id: str, timeout_ms: float
+) -> list[MemberToRemove]:
+    found = (await describe_groups(cluster, coordinators, [group_id], timeout_ms))[group_id]
+    if isinstance(found, TidelogError):
+        raise found
+    return [
+        MemberToRemove(m.group_instance_id) if m.group_instance_id else MemberToRemove(member_id=m.member_id)
+        for m in found.members
+    ]
+
+
+def _errors(response: pb.LeaveGroupResponse) -> Iterable[Error]:
+    return [response.error] if response.HasField("error") else []

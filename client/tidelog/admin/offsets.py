@@ -1,0 +1,160 @@
+"""Finds offsets of partitions, with confluent-kafka's names (KIP-396, KIP-734)."""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.admin.leaders import ask_leaders
+from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.cluster import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ClusterClient,
+    Connection,
+    OffsetAndTimestamp,
+    TopicPartitionKey,
+)
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.message import TopicPartition
+from tidelog.v1 import log_service_pb2 as pb
+
+_ATTEMPT_MS = 5_000
+"""A leader may take so long; then the metadata is asked for again: it may be paused, and replaced."""
+
+
+class IsolationLevel(enum.Enum):
+    """Up to where a partition is looked at: the high watermark, or the first record of an open transaction."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetSpec:
+    """Which offset is wanted. Made by the class methods."""
+
+    timestamp_ms: int
+
+    @classmethod
+    def earliest(cls) -> OffsetSpec:
+        """Return the spec of the first offset of the log."""
+        return cls(EARLIEST_TIMESTAMP)
+
+    @classmethod
+    def latest(cls) -> OffsetSpec:
+        """Return the spec of the log's end, as far as it is committed."""
+        return cls(LATEST_TIMESTAMP)
+
+    @classmethod
+    def max_timestamp(cls) -> OffsetSpec:
+        """Return the spec of the record with the largest timestamp (KIP-734)."""
+        return cls(MAX_TIMESTAMP)
+
+    @classmethod
+    def for_timestamp(cls, timestamp: int) -> OffsetSpec:
+        """Return the spec of the first record whose timestamp is not below this one, in ms since the epoch.
+
+        Raises:
+            KafkaException: _INVALID_ARG: the timestamp is below 0.
+        """
+        if timestamp < 0:
+            raise error_for(ErrorCode._INVALID_ARG, f"timestamp {timestamp} is not valid: must be at least 0")
+        return cls(timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsResultInfo:
+    """An offset: -1 when no record is as late as asked. ``timestamp`` in ms, -1 for the log's ends."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+
+class OffsetAdmin(Operations):
+    """Operations on the offsets of partitions."""
+
+    def list_offsets(
+        self,
+        topic_partition_offsets: Mapping[TopicPartition, OffsetSpec],
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        request_timeout: float | None = None,
+    ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
+        """Find the first or last offset of partitions, or one by timestamp.
+
+        ``request_timeout`` in seconds (default: request.timeout.ms).
+
+        Raises:
+            TypeError: a value is no OffsetSpec.
+        """
+        for partition, spec in topic_partition_offsets.items():
+            if not isinstance(spec, OffsetSpec):
+                raise TypeError(f"what is wanted of {partition!r} must be an OffsetSpec, not {spec!r}")
+        wanted = {(p.topic, p.partition): spec.timestamp_ms for p, spec in topic_partition_offsets.items()}
+
+        async def find() -> Outcomes[TopicPartition, ListOffsetsResultInfo]:
+            timeout_ms = self._request_ms(request_timeout)
+            found = await search_offsets(self._cluster, wanted, isolation_level=isolation_level, timeout_ms=timeout_ms)
+            return {TopicPartition(*key): _info(outcome) for key, outcome in found.items()}
+
+        return self._futures(list(topic_partition_offsets), find())
+
+
+async def search_offsets(
+    cluster: ClusterClient,
+    timestamps_ms: Mapping[TopicPartitionKey, int],
+    *,
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    timeout_ms: float,
+) -> dict[TopicPartitionKey, OffsetAndTimestamp | TidelogError]:
+    """Find an offset of each partition by timestamp, as ``ClusterClient.list_offsets``, with an outcome for each."""
+
+    async def ask(
+        connection: Connection, keys: list[TopicPartitionKey], left_ms: float
+    ) -> Outcomes[TopicPartitionKey, OffsetAndTimestamp]:
+        request = _request(cluster, {key: timestamps_ms[key] for key in keys}, isolation_level)
+        timeout_s = min(left_ms, cluster.request_timeout_ms, _ATTEMPT_MS) / 1000
+        response = await connection.call(lambda c: c.log.ListOffsets(request, timeout=timeout_s))
+        return {(topic.name, r.index): _outcome(r) for topic in response.topics for r in topic.partitions}
+
+    return await ask_leaders(cluster, timestamps_ms, ask, timeout_ms=timeout_ms)
+
+
+def _request(
+    cluster: ClusterClient, timestamps_ms: Mapping[TopicPartitionKey, int], isolation_level: IsolationLevel
+) -> pb.ListOffsetsRequest:
+    by_topic: defaultdict[str, list[pb.ListOffsetsPartition]] = defaultdict(list)
+    for (topic, partition), timestamp_ms in timestamps_ms.items():
+        item = pb.ListOffsetsPartition(index=partition, timestamp_ms=timestamp_ms)
+        known = cluster.metadata.partition(topic, partition)
+        if known is not None and known.leader_epoch >= 0:
+            item.current_leader_epoch = known.leader_epoch
+        by_topic[topic].append(item)
+    return pb.ListOffsetsRequest(
+        isolation_level=_ISOLATION_LEVELS[isolation_level],
+        topics=[pb.ListOffsetsTopic(name=name, partitions=items) for name, items in by_topic.items()],
+    )
+
+
+_ISOLATION_LEVELS = {
+    IsolationLevel.READ_UNCOMMITTED: pb.ISOLATION_LEVEL_READ_UNCOMMITTED,
+    IsolationLevel.READ_COMMITTED: pb.ISOLATION_LEVEL_READ_COMMITTED,
+}
+
+
+def _outcome(result: pb.ListOffsetsPartitionResult) -> OffsetAndTimestamp | TidelogError:
+    if result.HasField("error"):
+        return error_for(result.error.code, result.error.message)
+    return OffsetAndTimestamp(result.offset, result.timestamp_ms, result.leader_epoch)
+
+
+def _info(outcome: OffsetAndTimestamp | TidelogError) -> ListOffsetsResultInfo | TidelogError:
+    if isinstance(outcome, TidelogError):
+        return outcome
+    epoch = outcome.leader_epoch if outcome.leader_epoch >= 0 else None
+    return ListOffsetsResultInfo(outcome.offset, outcome.timestamp_ms, epoch)

@@ -1,0 +1,240 @@
+"""Talks to the controllers: what the quorum is, and changes of it that its leader makes (KIP-836, KIP-853, KIP-919)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc.aio
+
+from tidelog.cluster import ClusterClient
+from tidelog.config.endpoints import format_address
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import error_from_rpc, open_channel
+from tidelog.transport.status import trailing_value
+from tidelog.v1 import admin_service_pb2, common_pb2
+from tidelog.v1 import quorum_service_pb2 as pb
+from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
+
+if TYPE_CHECKING:
+    from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceAsyncStub
+
+T = TypeVar("T")
+
+_READ_ATTEMPT_S = 3.0
+_PAUSE_S = 0.1
+_ANSWER_SLACK_S = 1.0
+"""The leader is let say itself that the time of a change is over: it knows what became of it."""
+_TRY_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplicaState:
+    """A controller that has the metadata log, as the leader sees it; times are milliseconds since 1970, None for never.
+
+    ``directory_id`` tells its log from one that began anew under the same id; empty while it is not known.
+    """
+
+    replica_id: int
+    directory_id: bytes
+    log_end_offset: int
+    last_fetch_timestamp: int | None
+    last_caught_up_timestamp: int | None
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumInfo:
+    """The quorum; ``high_watermark`` is the last committed offset, ``snapshot_offset`` -1 without a snapshot."""
+
+    cluster_id: str
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplicaState, ...]
+    observers: tuple[QuorumReplicaState, ...]
+    snapshot_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """A snapshot of one controller: the last offset in it, and the first that is still in the log."""
+
+    snapshot_offset: int
+    log_start_offset: int
+
+
+class Quorum:
+    """The calls; on the network thread. Finds the controllers and, among them, the leader."""
+
+    def __init__(self, nodes: ClusterClient | None, bootstrap: Iterable[str], client_id: str) -> None:
+        """Find the controllers by ``nodes``, which :meth:`close` closes, or at the ``bootstrap`` addresses."""
+        self._client_id = client_id
+        self._nodes = nodes
+        self._bootstrap = list(bootstrap)
+        self._controllers: list[str] = []
+        self._leader: str | None = None
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def close(self) -> None:
+        """Close the channels to controllers, and the connections to nodes."""
+        channels, self._channels = list(self._channels.values()), {}
+        await asyncio.gather(*(channel.close() for channel in channels))
+        if self._nodes is not None:
+            await self._nodes.close()
+
+    async def describe(self, timeout_s: float) -> QuorumInfo:
+        """Ask one controller after the other until the leader answers."""
+        deadline = time.monotonic() + timeout_s
+        reason = "no time was left"
+        attempt = 0
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            if not self._controllers:
+                self._controllers = await self._find_controllers(remaining_s)
+            address = self._leader or self._controllers[attempt % len(self._controllers)]
+            try:
+                response = await self._stub(address).DescribeQuorum(
+                    pb.DescribeQuorumRequest(), timeout=min(_READ_ATTEMPT_S, remaining_s)
+                )
+            except grpc.aio.AioRpcError as rpc_error:
+                error = self._note_failure(rpc_error, address)
+                if error.code not in (*_TRY_ANOTHER, ErrorCode.REQUEST_TIMED_OUT):
+                    raise error from rpc_error
+                reason = f"{address}: {error.message}"
+                attempt += 1
+                if attempt % len(self._controllers) == 0:
+                    await asyncio.sleep(min(_PAUSE_S, remaining_s))
+            else:
+                return self._take(response, address)
+        raise error_for(
+            ErrorCode.REQUEST_TIMED_OUT, f"no leading controller answered within {timeout_s:g} s ({reason})"
+        )
+
+    async def change(
+        self,
+        call: Callable[[QuorumServiceAsyncStub, float], Awaitable[T]],
+        timeout_s: float,
+        done: ErrorCode | None = None,
+    ) -> T | None:
+        """Ask the leader for a change; again when it ceased to lead, whereupon ``done`` means that it had been made."""
+        deadline = time.monotonic() + timeout_s
+        attempt = 0
+        lost = ""
+        while True:
+            # Who leads is asked first: a controller that is paused must not take the time of the change.
+            try:
+                await self.describe(max(0.0, deadline - time.monotonic()))
+            except TidelogError as failure:
+                raise error_for(failure.code, failure.message + lost) from failure
+            assert self._leader is not None
+            address = self._leader
+            try:
+                return await call(self._stub(address), max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S)
+            except grpc.aio.AioRpcError as rpc_error:
+                error = self._note_failure(rpc_error, address)
+                if attempt and error.code is done:
+                    return None
+                if error.code not in _TRY_ANOTHER:
+                    raise error from rpc_error
+                lost = f"; the change may have been made before, by the leader at {address}: {error.message}"
+            attempt += 1
+
+    async def add_voter(self, voter_id: int, voter_directory_id: bytes, host: str, port: int, timeout_s: float) -> None:
+        """Give a controller a vote."""
+        request = pb.AddRaftVoterRequest(
+            voter_id=voter_id,
+            directory_id=voter_directory_id,
+            endpoint=common_pb2.Endpoint(host=host, port=port),
+            timeout_ms=int(timeout_s * 1000),
+        )
+        await self.change(lambda s, t: s.AddRaftVoter(request, timeout=t), timeout_s, ErrorCode.DUPLICATE_VOTER)
+
+    async def remove_voter(self, voter_id: int, voter_directory_id: bytes, timeout_s: float) -> None:
+        """Take a controller's vote."""
+        request = pb.RemoveRaftVoterRequest(
+            voter_id=voter_id, directory_id=voter_directory_id, timeout_ms=int(timeout_s * 1000)
+        )
+        await self.change(lambda s, t: s.RemoveRaftVoter(request, timeout=t), timeout_s, ErrorCode.VOTER_NOT_FOUND)
+
+    async def take_snapshot(self, controller_id: int | None, timeout_s: float) -> pb.TakeSnapshotResponse:
+        """Ask one controller, which need not lead."""
+        quorum = await self.describe(timeout_s)
+        wanted = quorum.leader_id if controller_id is None else controller_id
+        replica = next((r for r in (*quorum.voters, *quorum.observers) if r.replica_id == wanted), None)
+        if replica is None:
+            known = sorted(r.replica_id for r in (*quorum.voters, *quorum.observers))
+            raise error_for(ErrorCode.VOTER_NOT_FOUND, f"controller {wanted} is none of {known}")
+        address = format_address(replica.host, replica.port)
+        try:
+            return await self._stub(address).TakeSnapshot(pb.TakeSnapshotRequest(), timeout=timeout_s)
+        except grpc.aio.AioRpcError as rpc_error:
+            error = error_from_rpc(rpc_error)
+            raise error_for(error.code, f"controller {wanted} at {address}: {error.message}") from rpc_error
+
+    async def _find_controllers(self, timeout_s: float) -> list[str]:
+        if self._nodes is None:
+            return self._bootstrap
+        request = admin_service_pb2.DescribeClusterRequest()
+        response = await self._nodes.ask_any(
+            lambda c, t: c.admin.DescribeCluster(request, timeout=t),
+            timeout_ms=timeout_s * 1000,
+            attempt_ms=_READ_ATTEMPT_S * 1000,
+        )
+        addresses = {v.voter_id: format_address(v.endpoint.host, v.endpoint.port) for v in response.voters}
+        self._leader = addresses.get(response.controller_id)
+        if not addresses:
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "the node that answered knows no controller")
+        return list(addresses.values())
+
+    def _note_failure(self, rpc_error: grpc.aio.AioRpcError, address: str) -> TidelogError:
+        error = error_from_rpc(rpc_error)
+        hint = trailing_value(rpc_error, "tidelog-leader-endpoint")
+        self._leader = hint if error.code is ErrorCode.NOT_CONTROLLER and hint != address else None
+        return error
+
+    def _take(self, response: pb.DescribeQuorumResponse, address: str) -> QuorumInfo:
+        self._leader = address
+        quorum = _quorum_info(response)
+        # Later questions go to who has a vote then, also when those that were named first are gone.
+        voters = [format_address(v.host, v.port) for v in quorum.voters]
+        self._controllers = [*voters, *(a for a in self._bootstrap if a not in voters)]
+        return quorum
+
+    def _stub(self, address: str) -> QuorumServiceAsyncStub:
+        if address not in self._channels:
+            self._channels[address] = open_channel(address, self._client_id)
+        return QuorumServiceStub(self._channels[address])
+
+
+def _quorum_info(response: pb.DescribeQuorumResponse) -> QuorumInfo:
+    now_ms = int(time.time() * 1000)
+    return QuorumInfo(
+        response.cluster_id,
+        response.leader_id,
+        response.leader_epoch,
+        response.high_watermark,
+        tuple(_replica(r, now_ms) for r in response.voters),
+        tuple(_replica(r, now_ms) for r in response.observers),
+        response.snapshot_offset,
+        response.log_start_offset,
+    )
+
+
+def _replica(message: pb.QuorumReplica, now_ms: int) -> QuorumReplicaState:
+    def time_of(age_ms: int) -> int | None:
+        return None if age_ms < 0 else now_ms - age_ms
+
+    return QuorumReplicaState(
+        message.replica_id,
+        message.directory_id,
+        message.log_end_offset,
+        time_of(message.last_fetch_age_ms),
+        time_of(message.last_caught_up_age_ms),
+        message.endpoint.host,
+        message.endpoint.port,
+    )

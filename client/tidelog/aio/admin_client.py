@@ -1,0 +1,55 @@
+"""The admin client for asyncio."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from tidelog.admin.admin_client import AdminOperations
+from tidelog.admin.groups import GroupMetadata, group_metadata
+from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
+from tidelog.transport import run_on_network
+
+
+class AdminClient(AdminOperations):
+    """Administers a cluster from an event loop. Close it, or use it as an async context manager.
+
+    ::
+
+        async with AdminClient({"bootstrap.servers": "127.0.0.1:9094"}) as admin:
+            await admin.create_topics([NewTopic("flights", 12, 3)])["flights"]
+            cluster = await admin.describe_cluster()
+
+    The operations are those of :class:`tidelog.AdminClient`: they return at once, with the same futures, and each
+    future may be awaited. Who gives up waiting leaves the operation to itself. ``future.result()`` would block the loop
+    until the future is done.
+    """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; operations under way fail with _DESTROY. A second call does nothing."""
+        if not self._lifetime.is_over:
+            self._lifetime.end()
+            await self._lifetime.stop_awaited()
+
+    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
+        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        self._lifetime.check()
+        return await run_on_network(list_topics(self._cluster, topic, timeout))
+
+    async def cluster_id(self, timeout: float = -1) -> str:  # noqa: ASYNC109
+        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        self._lifetime.check()
+        return await run_on_network(cluster_id(self._cluster, timeout))
+
+    async def list_groups(self, group: str | None = None, timeout: float = -1) -> list[GroupMetadata]:  # noqa: ASYNC109
+        """Return the groups of all kinds, or one; raises KafkaException when a node does not answer in time."""
+        self._lifetime.check()
+        return await run_on_network(group_metadata(self._cluster, group, timeout))

@@ -1,0 +1,139 @@
+"""What a consumer for asyncio reads, and where it stands: assignments, positions, look-ups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
+from tidelog.aio.bell import Bell
+from tidelog.aio.callbacks import Callbacks
+from tidelog.aio.done import DONE, Done
+from tidelog.consumer import Consumer as BlockingConsumer
+from tidelog.consumer.assigned import timeout_in_ms, times_of, watermarks
+from tidelog.consumer.config import CALLBACKS
+from tidelog.consumer.partitions import key_of
+from tidelog.message import TopicPartition
+from tidelog.transport import run_on_network
+
+
+class AssignedConsumer:
+    """Base of :class:`tidelog.aio.Consumer`: all but reading and the group.
+
+    Methods that need no answer of the cluster take effect when they are called: they need not be awaited, and a
+    callback that is a plain function may call them.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Read the settings, as :class:`tidelog.Consumer`; ``on_commit`` may be a coroutine function.
+
+        Raises:
+            KafkaException: INVALID_CONFIG.
+            RuntimeError: there is no running event loop.
+            TypeError: ``on_commit`` cannot be called.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._callbacks = Callbacks(self._loop, "consumer")
+        settings = dict(config)
+        for key in settings.keys() & set(CALLBACKS):
+            settings[key] = self._callbacks.wrap(settings[key])
+        self._consumer = BlockingConsumer(settings)
+        self._bell = Bell(self._loop)
+        self._consumer._monitor.announce_to(self._bell.ring)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop reading; see :meth:`tidelog.aio.Consumer.close`."""
+        if not self._is_over:
+            self._consumer._lifetime.end()
+            self._consumer._queue.close()
+            await self._consumer._lifetime.stop_awaited()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
+        """Read these partitions and no others; as :meth:`tidelog.Consumer.assign`."""
+        self._consumer.assign(partitions)
+        return DONE
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
+        """Read these partitions too; as :meth:`tidelog.Consumer.incremental_assign`."""
+        self._consumer.incremental_assign(partitions)
+        return DONE
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
+        """Read these partitions no longer; as :meth:`tidelog.Consumer.incremental_unassign`."""
+        self._consumer.incremental_unassign(partitions)
+        return DONE
+
+    def unassign(self) -> Awaitable[None]:
+        """Read nothing."""
+        self._consumer.unassign()
+        return DONE
+
+    def assignment(self) -> Awaitable[list[TopicPartition]]:
+        """Return the partitions that are read."""
+        return Done(self._consumer.assignment())
+
+    def seek(self, partition: TopicPartition) -> Awaitable[None]:
+        """Go on from another offset; as :meth:`tidelog.Consumer.seek`."""
+        self._consumer.seek(partition)
+        return DONE
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
+        """Deliver nothing of these partitions until :meth:`resume`; as :meth:`tidelog.Consumer.pause`."""
+        self._consumer.pause(partitions)
+        return DONE
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
+        """Go on with these partitions; as :meth:`tidelog.Consumer.resume`."""
+        self._consumer.resume(partitions)
+        return DONE
+
+    def position(self, partitions: Iterable[TopicPartition]) -> Awaitable[list[TopicPartition]]:
+        """Return for each partition the offset after the last record that was returned, else OFFSET_INVALID."""
+        return Done(self._consumer.position(partitions))
+
+    async def get_watermark_offsets(
+        self,
+        partition: TopicPartition,
+        timeout: float | None = None,  # noqa: ASYNC109
+        cached: bool = False,
+    ) -> tuple[int, int]:
+        """Return a partition's first offset and high watermark; as :meth:`tidelog.Consumer.get_watermark_offsets`."""
+        if cached:
+            return self._consumer.get_watermark_offsets(partition, timeout, cached)
+        self._consumer._check_open()
+        return await run_on_network(watermarks(self._consumer._cluster, key_of(partition), timeout_in_ms(timeout)))
+
+    async def offsets_for_times(
+        self,
+        partitions: Iterable[TopicPartition],
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> list[TopicPartition]:
+        """Return the first offsets of times; as :meth:`tidelog.Consumer.offsets_for_times`."""
+        self._consumer._check_open()
+        wanted = times_of(partitions)
+        found = await run_on_network(self._consumer._cluster.list_offsets(wanted, timeout_ms=timeout_in_ms(timeout)))
+        return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
+
+    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
+        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        self._consumer._check_open()
+        return await run_on_network(list_topics(self._consumer._cluster, topic, timeout))
+
+    async def cluster_id(self, timeout: float = -1) -> str:  # noqa: ASYNC109
+        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        self._consumer._check_open()
+        return await run_on_network(cluster_id(self._consumer._cluster, timeout))
+
+    @property
+    def _is_over(self) -> bool:
+        return self._consumer._lifetime.is_over

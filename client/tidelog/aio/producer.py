@@ -1,0 +1,260 @@
+"""The producer for asyncio: the blocking one's core and sender, with the event loop's futures and waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from tidelog.admin.metadata import ClusterMetadata, list_topics
+from tidelog.aio.bell import Bell
+from tidelog.aio.callbacks import Callbacks
+from tidelog.errors import ConfigError, KafkaError, KafkaException
+from tidelog.message import Message
+from tidelog.producer import Producer as BlockingProducer
+from tidelog.producer.calls import HeadersArgument
+from tidelog.producer.written import WrittenRows
+from tidelog.transport import run_on_network
+
+_CALLBACKS = frozenset(("error_cb", "stats_cb"))
+_MOST_AT_ONCE = 500
+"""So many reports are served before the loop gets its turn again."""
+
+DeliveryCallback = Callable[[KafkaError | None, Message], object]
+"""A function or a coroutine function."""
+
+
+class Producer:
+    """Sends records from an event loop, the one that it is made in. Close it, or use it as an async context manager.
+
+    ::
+
+        async with Producer({"bootstrap.servers": "127.0.0.1:9094"}) as producer:
+            delivery = await producer.produce("flights", value=b"...", key=b"UA")
+            message = await delivery
+
+    Callbacks and futures are served in the loop as records are acknowledged: there is no need to poll. Otherwise it
+    does what :class:`tidelog.Producer` does, with the same settings.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Read the settings, as :class:`tidelog.Producer`; callbacks may be coroutine functions.
+
+        ``max.block.ms`` says how long :meth:`produce` waits for room; without it, it waits without end.
+
+        Raises:
+            KafkaException: INVALID_CONFIG.
+            RuntimeError: there is no running event loop.
+            TypeError: ``on_delivery`` cannot be called.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._callbacks = Callbacks(self._loop, "producer")
+        settings = dict(config)
+        self._on_delivery: DeliveryCallback | None = settings.pop("on_delivery", None)
+        if self._on_delivery is not None and not callable(self._on_delivery):
+            raise TypeError(f"on_delivery must be callable, not {type(self._on_delivery).__name__}")
+        if "delivery.report.only.error" in settings:
+            text = 'configuration "delivery.report.only.error" is not supported here: every record has a future'
+            raise ConfigError(text)
+        for key in _CALLBACKS & settings.keys():
+            settings[key] = self._callbacks.wrap(settings[key])
+        self._producer = BlockingProducer(settings)
+        # To wait for room is for the loop: the blocking producer is to say at once that there is none.
+        self._max_block_s = self._producer._config.max_block_ms / 1000 if "max.block.ms" in settings else None
+        self._producer._config = replace(self._producer._config, max_block_ms=0)
+        # Callbacks are for the loop: no other thread that waits may serve them.
+        self._producer._wait_for = self._producer._reports.wait_unserved
+        self._bell = Bell(self._loop, self._serve)
+        self._producer._monitor.announce_to(self._bell.ring)
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._served = 0
+        self._unpolled = 0
+        self._since_turn = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; cancellation and Ctrl-C give up what is not acknowledged instead of waiting for it."""
+        is_interrupted = kind is not None and not issubclass(kind, Exception)
+        await self.close(0 if is_interrupted else -1)
+
+    def __len__(self) -> int:
+        """Return how many records are not acknowledged, plus the callbacks not yet served."""
+        return len(self._producer)
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        on_delivery: DeliveryCallback | None = None,
+        timestamp: int = 0,
+        headers: HeadersArgument | None = None,
+        *,
+        callback: DeliveryCallback | None = None,
+    ) -> asyncio.Future[Message]:
+        """Take one record for sending, when there is room for it; returns the future of its delivery.
+
+        The future has the delivered message or fails with KafkaException; it need not be awaited. Arguments and
+        callbacks are as in :meth:`tidelog.Producer.produce`. Where the queue is full, callers wait for room in the
+        order in which they came; one that is cancelled there has sent nothing.
+
+        Raises:
+            BufferError: there is no room, after ``max.block.ms`` too.
+            KafkaException, TypeError: as :meth:`tidelog.Producer.produce`.
+        """
+        report = on_delivery or callback or self._on_delivery
+        delivery = _Delivery(self._loop.create_future(), report, self._callbacks)
+        record = (topic, value, key, partition, delivery, timestamp, headers)
+        self._since_turn += 1
+        if self._since_turn > _MOST_AT_ONCE or self._waiting or not self._take(*record):
+            await self._take_in_turn(*record)
+        return delivery.future
+
+    async def produce_batch(
+        self,
+        topic: str,
+        data: Any,
+        key: Any = None,
+        partition: Any = -1,
+        timestamp: Any = None,
+        headers: Any = None,
+    ) -> WrittenRows:
+        """Send many records by one call and wait for them; as :meth:`tidelog.Producer.produce_batch`.
+
+        A thread of the loop's default executor reads the columns meanwhile. Cancelled, it waits no longer, but the rows
+        are sent all the same.
+        """
+        columns = (data, key, partition, timestamp, headers)
+        return await asyncio.to_thread(self._producer.produce_batch, topic, *columns)
+
+    async def poll(self, timeout: float = 0) -> int:  # noqa: ASYNC109
+        """Return how many callbacks were served since the last poll; waits up to ``timeout`` s for one (-1: for ever).
+
+        They are served without it, too.
+        """
+        self._producer._lifetime.check()
+        await self._bell.wait_until(lambda: self._unpolled > 0 or self._is_over, _timeout_s(timeout))
+        served, self._unpolled = self._unpolled, 0
+        return served
+
+    async def flush(self, timeout: float = -1) -> int:  # noqa: ASYNC109
+        """Send everything now and wait for all reports; returns how many records are left after ``timeout`` seconds.
+
+        0 within ``message.timeout.ms`` at the latest: what is not acknowledged by then is reported as failed.
+        """
+        self._producer._lifetime.check()
+        reports = self._producer._reports
+        with self._producer._flushing():
+            await self._bell.wait_until(lambda: not reports.left or self._is_over, _timeout_s(timeout))
+        return reports.left
+
+    async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """Give up records: their futures fail with _PURGE_QUEUE or _PURGE_INFLIGHT. It never waits."""
+        self._producer.purge(in_queue, in_flight, blocking)
+
+    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
+        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        self._producer._lifetime.check()
+        return await run_on_network(list_topics(self._producer._cluster, topic, timeout))
+
+    async def close(self, timeout: float = -1) -> int:  # noqa: ASYNC109
+        """Flush, then stop; returns how many records were left, which are reported as purged.
+
+        Cancelled, it waits no longer but stops all the same. Coroutines of callbacks have ended when it returns, but
+        the one that calls it. A second call does nothing more.
+        """
+        left = 0
+        if not self._is_over:
+            try:
+                left = await self.flush(timeout)
+            finally:
+                await self._stop()
+        await self._callbacks.ended()
+        return left
+
+    async def _stop(self) -> None:
+        if self._is_over:
+            return
+        self._producer._end()
+        while self._serve():
+            pass
+        await self._producer._lifetime.stop_awaited()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._producer._lifetime.is_over
+
+    def _serve(self) -> int:
+        served = self._producer._reports.serve(_MOST_AT_ONCE)
+        self._served += served
+        self._unpolled += served
+        if served >= _MOST_AT_ONCE:
+            self._bell.ring()
+        return served
+
+    async def _take_in_turn(self, *record: Any) -> None:
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._max_block_s), self._turn:
+                if self._since_turn > _MOST_AT_ONCE:
+                    # Where there is always room, nothing else would ever run.
+                    self._since_turn = 0
+                    await asyncio.sleep(0)
+                while not self._take(*record):
+                    await self._more_served()
+        except TimeoutError as error:
+            text = f"the queue is full, after {self._max_block_s} seconds of waiting too (max.block.ms)"
+            raise BufferError(text) from error
+        finally:
+            self._waiting -= 1
+
+    async def _more_served(self) -> None:
+        # Each record has a report, and with its report its room is free.
+        before = self._served
+        await self._bell.wait_until(lambda: self._served != before or self._is_over, None)
+
+    def _take(self, *record: Any) -> bool:
+        try:
+            self._producer.produce(*record)
+        except BufferError:
+            return False
+        return True
+
+
+class _Delivery:
+    """The callback of one record."""
+
+    __slots__ = ("_callbacks", "_report", "future")
+
+    def __init__(self, future: asyncio.Future[Message], report: DeliveryCallback | None, callbacks: Callbacks) -> None:
+        self.future = future
+        self._report = report
+        self._callbacks = callbacks
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        future = self.future
+        if not future.done():
+            if error is None:
+                future.set_result(message)
+            else:
+                future.set_exception(KafkaException(error))
+        if self._report is not None:
+            if error is not None and not future.cancelled():
+                # The application is told: asyncio need not say that nobody has looked.
+                future.exception()
+            self._callbacks.call(self._report, error, message)
+
+
+def _timeout_s(timeout: float) -> float | None:
+    return None if timeout < 0 else timeout
