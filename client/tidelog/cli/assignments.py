@@ -101,8 +101,8 @@ def read_partitions(path: Path) -> list[TopicPartition]:
     return partitions
 
 
-def to_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """Return an assignment as the line of JSON that ``--reassignment-json-file`` reads."""
+def to_document(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str, object]:
+    """Return an assignment as the object that ``--reassignment-json-file`` reads."""
     partitions = [
         {
             "topic": key.topic,
@@ -112,7 +112,12 @@ def to_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
         }
         for key in sorted(assignment, key=lambda k: (k.topic, k.partition))
     ]
-    return json.dumps({"version": _VERSION, "partitions": partitions}, separators=(",", ":"))
+    return {"version": _VERSION, "partitions": partitions}
+
+
+def to_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
+    """Return an assignment as the line of JSON that ``--reassignment-json-file`` reads."""
+    return json.dumps(to_document(assignment), separators=(",", ":"))
 
 
 def _object(path: Path) -> dict[str, object]:

@@ -30,7 +30,12 @@ Pairs = list[str] | None
 
 def run(
     ctx: typer.Context,
-    workload: Annotated[str, typer.Option("--workload", help="What the clients do: queue.")] = "queue",
+    workload: Annotated[
+        str,
+        typer.Option(
+            "--workload", help="What the consumers do: queue, each reads all partitions; subscribe, they are a group."
+        ),
+    ] = "queue",
     faults: Annotated[
         str,
         typer.Option(
@@ -73,8 +78,9 @@ def run(
         int, typer.Option("--producers", min=1, max=64, help="Producers, each with eight sends under way.")
     ] = 2,
     consumers: Annotated[
-        int, typer.Option("--consumers", min=1, max=64, help="Consumers; each reads all partitions.")
-    ] = 2,
+        int | None,
+        typer.Option("--consumers", min=1, max=64, help="Consumers. Default: 2, as members of a group 4."),
+    ] = None,
     crash_interval: Annotated[
         str, typer.Option("--crash-interval", metavar="TIME", help="A client crashes about so often; 0s: never.")
     ] = "30s",
@@ -126,6 +132,8 @@ def run(
     tidelog chaos run --faults kill,pause,clock --duration 5m
 
     tidelog chaos run --driver netns --faults kill,partition,disk --duration 30m
+
+    tidelog chaos run --workload subscribe --consumer group.protocol=consumer
 
     tidelog chaos run --driver kubernetes -b tidelog:9094 --faults kill
     """

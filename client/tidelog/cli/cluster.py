@@ -1,44 +1,146 @@
-"""``tidelog cluster``: what the cluster is made of."""
+"""``tidelog cluster``: what the cluster is made of, and the features that it uses."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Annotated, Any
+
 import typer
 
-from tidelog.admin import AdminClient
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, BootstrapServers, Timeout
-from tidelog.cli.output import CommandGroup, counted, print_table
+from tidelog.admin import DescribeClusterResult, FeatureUpdate, UpgradeType
+from tidelog.cli.options import Session, ValidateOnly, Yes, connected
+from tidelog.cli.output import CommandGroup, confirm, counted, print_json, print_records
 
-app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Show the controllers and the nodes of a cluster.")
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Show the controllers, the nodes and the features.")
+features = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Show and change the levels of features.")
+app.add_typer(features, name="features")
 
+_NODE_COLUMNS = ("node", "address", "rack", "state", "leads")
+_CONTROLLER_COLUMNS = ("controller", "address", "role")
 
-@app.callback()
-def _cluster() -> None:
-    """Show the controllers and the nodes of a cluster."""
+Levels = Annotated[
+    list[str], typer.Argument(metavar="FEATURE=LEVEL", help="The levels, such as metadata.version=3; 0: not used.")
+]
 
 
 @app.command()
-def info(bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS, timeout: Timeout = DEFAULT_TIMEOUT_S) -> None:
+@connected
+def describe(session: Session) -> None:
     """Show the cluster's id, the controllers and the nodes.
 
-    Example: tidelog cluster info --bootstrap-servers node1:9094,node2:9094
+    Example: tidelog cluster describe --bootstrap-servers node1:9094,node2:9094
     """
-    with AdminClient({"bootstrap.servers": bootstrap_servers, "client.id": "tidelog-cli"}) as admin:
-        cluster = admin.describe_cluster(request_timeout=timeout).result()
-        topics = admin.list_topics(timeout=timeout).topics.values()
-    leading = cluster.controller.id if cluster.controller else None
+    with session.admin() as admin:
+        cluster = admin.describe_cluster(request_timeout=session.timeout_s).result()
+        topics = admin.list_topics(timeout=session.timeout_s).topics.values()
     led = [p.leader for t in topics for p in t.partitions.values()]
+    document = _document(cluster, led) | {"topics": len(topics), "partitions": len(led)}
+    if session.as_json:
+        print_json(document)
+        return
     typer.echo(f"cluster {cluster.cluster_id}: {counted(len(topics), 'topic')}, {counted(len(led), 'partition')}\n")
-    voters = [(v.id, f"{v.host}:{v.port}", "leader" if v.id == leading else "follower") for v in cluster.voters]
-    print_table(("CONTROLLER", "ADDRESS", "ROLE"), voters)
+    print_records(document["controllers"], _CONTROLLER_COLUMNS)
     typer.echo()
-    nodes = [
-        (
-            n.id,
-            f"{n.host}:{n.port}",
-            n.rack or "-",
-            "fenced" if n.id in cluster.fenced_ids else "ready",
-            led.count(n.id),
-        )
-        for n in cluster.nodes
+    print_records(document["nodes"], _NODE_COLUMNS)
+
+
+app.command("info", hidden=True)(describe)
+
+
+@features.command("describe")
+@connected
+def describe_features(session: Session) -> None:
+    """Show which levels of features the cluster uses, and which it could use.
+
+    Example: tidelog cluster features describe
+    """
+    with session.admin() as admin:
+        found = admin.describe_features(request_timeout=session.timeout_s).result()
+    records = [
+        {
+            "feature": name,
+            "level": found.finalized_features.get(name, 0),
+            "min_level": levels.min_version,
+            "max_level": levels.max_version,
+        }
+        for name, levels in sorted(found.supported_features.items())
     ]
-    print_table(("NODE", "ADDRESS", "RACK", "STATE", "LEADS"), nodes)
+    session.show("features", records, ("feature", "level", "min_level", "max_level"))
+
+
+@features.command()
+@connected
+def upgrade(session: Session, levels: Levels, validate_only: ValidateOnly = False) -> None:
+    """Raise the levels of features, all or none.
+
+    Example: tidelog cluster features upgrade metadata.version=3
+    """
+    _update(session, _parse_levels(levels), UpgradeType.UPGRADE, validate_only)
+
+
+@features.command()
+@connected
+def downgrade(
+    session: Session,
+    levels: Levels,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Also where metadata is lost by it.")] = False,
+    validate_only: ValidateOnly = False,
+    yes: Yes = False,
+) -> None:
+    """Lower the levels of features, all or none; level 0 is for "not used".
+
+    Example: tidelog cluster features downgrade metadata.version=2
+    """
+    wanted = _parse_levels(levels)
+    if unsafe and not validate_only:
+        confirm(f"Lower {', '.join(levels)}, and lose the metadata that needs more?", yes)
+    _update(session, wanted, UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE, validate_only)
+
+
+def _update(session: Session, levels: Mapping[str, int], kind: UpgradeType, validate_only: bool) -> None:
+    updates = {name: FeatureUpdate(level, kind) for name, level in levels.items()}
+    timeout = session.timeout_s
+    with session.admin() as admin:
+        futures = admin.update_features(
+            updates, validate_only=validate_only, operation_timeout=timeout, request_timeout=timeout
+        )
+        for future in futures.values():
+            future.result()
+    verb = "can have" if validate_only else "has"
+    document = {"features": dict(levels), "changed": not validate_only}
+    session.done(document, *(f"{name} {verb} level {level}" for name, level in levels.items()))
+
+
+def _parse_levels(texts: list[str]) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for text in texts:
+        name, separator, level = text.partition("=")
+        if not (name and separator and level.isascii() and level.isdigit()):
+            raise typer.BadParameter(f'"{text}" is not FEATURE=LEVEL', param_hint="FEATURE=LEVEL")
+        levels[name] = int(level)
+    return levels
+
+
+def _document(cluster: DescribeClusterResult, led: list[int]) -> dict[str, Any]:
+    leading = cluster.controller.id if cluster.controller else None
+    return {
+        "cluster_id": cluster.cluster_id,
+        "controllers": [
+            {
+                "controller": v.id,
+                "address": f"{v.host}:{v.port}",
+                "role": "leader" if v.id == leading else "follower",
+            }
+            for v in cluster.voters
+        ],
+        "nodes": [
+            {
+                "node": n.id,
+                "address": f"{n.host}:{n.port}",
+                "rack": n.rack or None,
+                "state": "fenced" if n.id in cluster.fenced_ids else "ready",
+                "leads": led.count(n.id),
+            }
+            for n in cluster.nodes
+        ],
+    }

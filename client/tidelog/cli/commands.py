@@ -1,36 +1,95 @@
-"""The ``tidelog`` command: its subcommands and what they have in common. The ``log`` command comes with the node."""
+"""The ``tidelog`` command: its subcommands, each imported when it is asked for, and what they have in common.
+
+The ``log`` command comes with the node.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import typer
+from typer.main import get_command
 
-from tidelog.cli import chaos, cluster, log_dirs, partition, quorum, topic
-from tidelog.cli.consume import consume
-from tidelog.cli.dev import dev
 from tidelog.cli.extensions import ExtensibleGroup
-from tidelog.cli.produce import produce
+
+_RECORDS, _TOPICS, _CLUSTER, _TOOLS = "Records", "Topics and groups", "The cluster", "Around it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """Where a command is: a module, in it an application or a function, and the heading that it stands under."""
+
+    module: str
+    panel: str
+    name: str = "app"
+
+
+_HOMES = {
+    "produce": _Home("tidelog.cli.produce", _RECORDS, "produce"),
+    "consume": _Home("tidelog.cli.consume", _RECORDS, "consume"),
+    "topic": _Home("tidelog.cli.topic", _TOPICS),
+    "group": _Home("tidelog.cli.group", _TOPICS),
+    "config": _Home("tidelog.cli.config", _TOPICS),
+    "partition": _Home("tidelog.cli.partition", _TOPICS),
+    "cluster": _Home("tidelog.cli.cluster", _CLUSTER),
+    "quorum": _Home("tidelog.cli.quorum", _CLUSTER),
+    "log-dirs": _Home("tidelog.cli.log_dirs", _CLUSTER),
+    "verify": _Home("tidelog.cli.verify", _CLUSTER),
+    "profile": _Home("tidelog.cli.profile", _TOOLS),
+    "dev": _Home("tidelog.cli.dev", _TOOLS, "dev"),
+    "bench": _Home("tidelog.cli.bench", _TOOLS),
+    "chaos": _Home("tidelog.cli.chaos", _TOOLS),
+}
+
+
+class _Root(ExtensibleGroup):
+    panel_order: ClassVar[Sequence[str]] = (_RECORDS, _TOPICS, _CLUSTER, _TOOLS)
+    panels: ClassVar[Mapping[str, str]] = {"log": _CLUSTER} | {name: home.panel for name, home in _HOMES.items()}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return list(dict.fromkeys([*_HOMES, *super().list_commands(ctx)]))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None."""
+        return _load(cmd_name) if cmd_name in _HOMES else super().get_command(ctx, cmd_name)
+
+    def panel_of(self, name: str, command: Any) -> str:
+        """Return the heading that a command stands under."""
+        return self.panels.get(name) or super().panel_of(name, command)
+
+
+@functools.cache
+def _load(name: str) -> Any:
+    home = _HOMES[name]
+    found = getattr(importlib.import_module(home.module), home.name)
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer()
+        found.command(name)(function)
+    # Completion is the root's, and its text is plain.
+    found._add_completion, found.rich_markup_mode = False, None
+    command = get_command(found)
+    command.name = name
+    return command
+
 
 app = typer.Typer(
     name="tidelog",
-    cls=ExtensibleGroup,
+    cls=_Root,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     # Rich's boxes cut long names off, and leave little room for what is said of them.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Produce to, consume from and administer a Tidelog cluster.",
+    epilog="The cluster is named by -b, by TIDELOG_BOOTSTRAP_SERVERS or by a profile; tidelog dev starts one on this "
+    "machine. Exit codes: 0 done, 1 an error or a finding, 2 wrong usage, 130 Ctrl-C.",
 )
-app.add_typer(chaos.app, name="chaos")
-app.add_typer(topic.app, name="topic")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(log_dirs.app, name="log-dirs")
-app.add_typer(partition.app, name="partition")
-app.add_typer(quorum.app, name="quorum")
-app.command()(dev)
-app.command()(produce)
-app.command()(consume)
 
 
 @app.callback()

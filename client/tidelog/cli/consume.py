@@ -3,89 +3,185 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Annotated
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
-from tidelog.cli.message_format import message_formatter
-from tidelog.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    DEFAULT_TIMEOUT_S,
-    BootstrapServers,
-    Settings,
-    TopicTimeout,
-    parse_pairs,
-)
+from tidelog.cli.completion import complete_group, complete_topic
+from tidelog.cli.message_format import ToLine, message_formatter, parts_formatter
+from tidelog.cli.options import Session, connected
+from tidelog.cli.times import parse_duration_ms, parse_time
 from tidelog.cluster.client import unknown_partition
 from tidelog.consumer import Consumer
 from tidelog.errors import ErrorCode, KafkaError, error_for
 from tidelog.message import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartition
 
 _BATCH = 500
+_WAIT_S = 0.5
 _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)  # type: ignore[attr-defined]
 
 
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=complete_topic)]
+_FromBeginning = Annotated[
+    bool, typer.Option("--from-beginning", help="Start with the first record. Default: with the next that comes.")
+]
+_Offset = Annotated[
+    int | None,
+    typer.Option(
+        "--offset",
+        "-o",
+        metavar="OFFSET",
+        help="Start with this offset in each partition; -N: with the last N records of each.",
+    ),
+]
+_FromTime = Annotated[
+    str | None,
+    typer.Option(
+        "--from-time",
+        "--timestamp",
+        metavar="TIME",
+        help="Start with the first record of this time or later: 2026-01-17T12:00:00, ms since 1970, or "
+        "-1h for an hour ago.",
+    ),
+]
+_Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        help="Share the partitions with the members of this group, and commit what was printed; start where the "
+        "group is.",
+        autocompletion=complete_group,
+    ),
+]
+_Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, metavar="N", help="Read only this one. May be repeated. Default: all."),
+]
+_MaxMessages = Annotated[
+    int | None, typer.Option("--max-messages", "-n", min=1, metavar="N", help="Exit after so many records.")
+]
+_ExitAtEnd = Annotated[
+    bool, typer.Option("--exit-at-end", "-e", help="Exit when the end of every partition is reached.")
+]
+_IdleTimeout = Annotated[
+    float | None,
+    typer.Option("--idle-timeout", min=0, metavar="SECONDS", help="Exit when no record has come for so long."),
+]
+_Template = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        help="json, or text in which %t is the topic, %p the partition, %o the offset, %e the leader epoch, %k the "
+        "key, %v the value, %K and %V how many bytes they have, %T the time in ms, %d the time as text, %h the "
+        "headers, %H how many there are, %% a %, \\n, \\t and \\xhh as ever.",
+    ),
+]
+_PrintKey = Annotated[bool, typer.Option("--print-key", help="Print the key before the value.")]
+_PrintHeaders = Annotated[bool, typer.Option("--print-headers", help="Print the headers before them.")]
+_PrintOffset = Annotated[bool, typer.Option("--print-offset", help="Print the offset before them.")]
+_PrintPartition = Annotated[bool, typer.Option("--print-partition", help="Print the partition before them.")]
+_PrintTimestamp = Annotated[bool, typer.Option("--print-timestamp", help="Print the time before them.")]
+_Separator = Annotated[
+    str, typer.Option("--separator", metavar="TEXT", help="What stands between these. Default: a tab.")
+]
+
+
+@connected
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
-    from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start with the first record. Default: with the next that comes.")
-    ] = False,
-    offset: Annotated[
-        int | None,
-        typer.Option("--offset", "-o", min=0, metavar="OFFSET", help="Start with this offset in each partition."),
-    ] = None,
-    partitions: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", "-p", min=0, metavar="N", help="Read only this one. May be repeated. Default: all."
-        ),
-    ] = None,
-    max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, metavar="N", help="Exit after so many records.")
-    ] = None,
-    exit_at_end: Annotated[
-        bool, typer.Option("--exit-at-end", "-e", help="Exit when the end of every partition is reached.")
-    ] = False,
-    template: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="FORMAT",
-            help="json, or text in which %t is the topic, %p the partition, %o the offset, %k the key, %v the value, "
-            "%T the time in ms, %h the headers, %% a %, \\n and \\t as ever.",
-        ),
-    ] = "%v",
-    settings: Settings = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: TopicTimeout = DEFAULT_TIMEOUT_S,
+    session: Session,
+    topic: _Topic,
+    from_beginning: _FromBeginning = False,
+    offset: _Offset = None,
+    from_time: _FromTime = None,
+    group: _Group = None,
+    partitions: _Partitions = None,
+    max_messages: _MaxMessages = None,
+    exit_at_end: _ExitAtEnd = False,
+    idle_timeout: _IdleTimeout = None,
+    template: _Template = "%v",
+    print_key: _PrintKey = False,
+    print_headers: _PrintHeaders = False,
+    print_offset: _PrintOffset = False,
+    print_partition: _PrintPartition = False,
+    print_timestamp: _PrintTimestamp = False,
+    separator: _Separator = "\t",
 ) -> None:
-    """Print records as they come, one per line, until Ctrl-C.
+    """Print records as they come, one per line, until Ctrl-C; with --json one JSON object per line.
 
     \b
     Examples:
       tidelog consume flights --from-beginning --exit-at-end --format json
       tidelog consume flights -p 3 --offset 100 -n 10 --format '%p:%o %k %v'
+      tidelog consume flights --from-time -15m --print-key --print-headers
+      tidelog consume flights --group audit --from-beginning
     """
-    if from_beginning and offset is not None:
-        raise typer.BadParameter("--from-beginning and --offset exclude each other", param_hint="--offset")
+    if group is not None and (partitions or offset is not None or from_time):
+        text = "a group says itself what is read from where; only --from-beginning goes with it, for the first time"
+        raise typer.BadParameter(text, param_hint="--group")
+    _one_at_most({"--from-beginning": from_beginning, "--offset": offset is not None, "--from-time": bool(from_time)})
+    asked = {
+        "key": print_key,
+        "headers": print_headers,
+        "offset": print_offset,
+        "partition": print_partition,
+        "timestamp": print_timestamp,
+    }
+    to_line = _formatter(session, template, [name for name, is_asked in asked.items() if is_asked], separator)
+    started_at_ms = None if from_time is None else _since(from_time)
+    config: dict[str, Any] = {"auto.offset.reset": "error", "enable.partition.eof": exit_at_end}
+    if group is not None:
+        reset = "earliest" if from_beginning else "latest"
+        config |= {"group.id": group, "auto.offset.reset": reset, "enable.auto.offset.store": False}
+    with session.consumer(config) as consumer:
+        copy = _Copy(consumer, to_line, max_messages, idle_timeout, exit_at_end=exit_at_end, stores=group is not None)
+        if group is not None:
+            _partitions(consumer, topic, None, session.timeout_s)
+            consumer.subscribe([topic])
+            copy.run()
+            return
+        keys = [TopicPartition(topic, index) for index in _partitions(consumer, topic, partitions, session.timeout_s)]
+        if started_at_ms is not None:
+            keys = _at_time(consumer, keys, started_at_ms, session.timeout_s)
+        elif offset is not None and offset < 0:
+            keys = list(_last(consumer, keys, -offset, session.timeout_s))
+        else:
+            start = offset if offset is not None else OFFSET_BEGINNING if from_beginning else OFFSET_END
+            keys = [TopicPartition(key.topic, key.partition, start) for key in keys]
+        consumer.assign(keys)
+        copy.run()
+
+
+def _one_at_most(given: dict[str, bool]) -> None:
+    chosen = [option for option, is_given in given.items() if is_given]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"{' and '.join(chosen)} exclude each other", param_hint=chosen[-1])
+
+
+def _formatter(session: Session, template: str, shown: list[str], separator: str) -> ToLine:
+    if shown and (session.as_json or template != "%v"):
+        text = f"a format says itself what is printed, and goes without --print-{shown[0]}"
+        raise typer.BadParameter(text, param_hint="--format")
+    if shown:
+        return parts_formatter(shown, separator)
     try:
-        to_line = message_formatter(template)
+        return message_formatter("json" if session.as_json else template)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--format") from error
-    start = offset if offset is not None else OFFSET_BEGINNING if from_beginning else OFFSET_END
-    config = {
-        "bootstrap.servers": bootstrap_servers,
-        "client.id": "tidelog-cli",
-        "auto.offset.reset": "error",
-        "enable.partition.eof": exit_at_end,
-        **parse_pairs(settings, "--set"),
-    }
-    with Consumer(config) as consumer:
-        chosen = _partitions(consumer, topic, partitions, timeout)
-        consumer.assign([TopicPartition(topic, index, start) for index in chosen])
-        _copy(consumer, to_line, len(chosen), max_messages)
+
+
+def _since(text: str) -> int:
+    try:
+        if text.startswith("-"):
+            return int(time.time() * 1000) - parse_duration_ms(text[1:])
+        return parse_time(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--from-time") from error
 
 
 def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None, timeout: float) -> list[int]:
@@ -98,24 +194,99 @@ def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None, timeou
     return sorted(set(wanted)) if wanted else sorted(known.partitions)
 
 
-def _copy(consumer: Consumer, to_line: Callable[[Message], bytes], partitions: int, limit: int | None) -> None:
-    out = sys.stdout.buffer
-    ended: set[int | None] = set()
-    written = 0
-    while len(ended) < partitions and (limit is None or written < limit):
-        room = _BATCH if limit is None else min(_BATCH, limit - written)
-        messages = consumer.consume(room, 0) or consumer.consume(1, 0.5)
-        for message in messages:
+def _at_time(
+    consumer: Consumer, keys: list[TopicPartition], timestamp_ms: int, timeout_s: float
+) -> list[TopicPartition]:
+    wanted = [TopicPartition(key.topic, key.partition, timestamp_ms) for key in keys]
+    return consumer.offsets_for_times(wanted, timeout_s)
+
+
+def _last(consumer: Consumer, keys: list[TopicPartition], count: int, timeout_s: float) -> Iterator[TopicPartition]:
+    for key in keys:
+        low, high = consumer.get_watermark_offsets(key, timeout_s)
+        yield TopicPartition(key.topic, key.partition, max(low, high - count))
+
+
+class _Copy:
+    """Copies what a consumer reads to the standard output, up to a number of records or a time without any.
+
+    With ``stores`` the offsets of what was printed, and of nothing else, are stored for the next commit.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        to_line: ToLine,
+        limit: int | None,
+        idle_s: float | None,
+        *,
+        exit_at_end: bool,
+        stores: bool,
+    ) -> None:
+        self._consumer = consumer
+        self._to_line = to_line
+        self._limit = limit
+        self._idle_s = idle_s
+        self._exit_at_end = exit_at_end
+        self._stores = stores
+        self._ended: set[TopicPartition] = set()
+        self._next: dict[TopicPartition, int] = {}
+        self._written = 0
+
+    def run(self) -> None:
+        """Copy until the limit, the ends of all partitions, or the silence that ends it."""
+        out = sys.stdout.buffer
+        last_s = time.monotonic()
+        while not self._is_over:
+            room = _BATCH if self._limit is None else min(_BATCH, self._limit - self._written)
+            lines = self._read(room)
+            for line in lines:
+                out.write(line)
+            self._written += len(lines)
+            if self._stores or len(lines) < room:
+                out.flush()
+            self._store()
+            now_s = time.monotonic()
+            last_s = now_s if lines else last_s
+            if self._idle_s is not None and now_s - last_s >= self._idle_s:
+                break
+        out.flush()
+
+    @property
+    def _is_over(self) -> bool:
+        if self._limit is not None and self._written >= self._limit:
+            return True
+        if not (self._exit_at_end and self._ended):
+            return False
+        owned = self._consumer.assignment()
+        return bool(owned) and self._ended.issuperset(owned)
+
+    def _read(self, room: int) -> list[bytes]:
+        wait_s = _WAIT_S if self._idle_s is None else min(_WAIT_S, self._idle_s)
+        lines = []
+        for message in self._consumer.consume(room, 0) or self._consumer.consume(1, wait_s):
             error = message.error()
             if error is None:
-                out.write(to_line(message))
-                written += 1
+                lines.append(self._to_line(message))
+                if self._stores:
+                    self._next[_place(message)] = (message.offset() or 0) + 1
+                if self._ended:
+                    self._ended.discard(_place(message))
             elif error == ErrorCode._PARTITION_EOF.code:
-                ended.add(message.partition())
+                self._ended.add(_place(message))
             elif error.code() in _PASSING:
                 typer.echo(f"warning: {error.name()}: {error.str()}", err=True)
             else:
                 raise error_for(error.error_code(), error.str())
-        if len(messages) < room:
-            out.flush()
-    out.flush()
+        return lines
+
+    def _store(self) -> None:
+        owned = self._consumer.assignment() if self._stores and self._next else ()
+        offsets = [TopicPartition(p.topic, p.partition, self._next[p]) for p in owned if p in self._next]
+        if offsets:
+            self._consumer.store_offsets(offsets=offsets)
+        self._next.clear()
+
+
+def _place(message: Message) -> TopicPartition:
+    return TopicPartition(message.topic() or "", message.partition() or 0)

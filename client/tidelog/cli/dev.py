@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, parse_pairs
-from tidelog.cli.output import counted
+from tidelog.cli.output import counted, print_json
 from tidelog.errors import ErrorCode, error_for
 
 _HOST = "127.0.0.1"
@@ -47,6 +47,9 @@ def dev(
             help="A setting of the servers, such as num.partitions=6. May be repeated.",
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print where it is as one JSON document; messages go to the standard error.")
+    ] = False,
 ) -> None:
     """Run a cluster of real processes on this machine until Ctrl-C.
 
@@ -62,10 +65,13 @@ def dev(
     with _stop_on_signal() as stop:
         try:
             with LocalCluster(controllers, nodes, data_dir, config, node_ports=[] if busy else wanted) as cluster:
-                _explain(cluster.bootstrap_servers, controllers, nodes, data_dir)
+                if as_json:
+                    print_json({"bootstrap_servers": cluster.bootstrap_servers, "data_dir": str(cluster.data_dir)})
+                else:
+                    _explain(cluster.bootstrap_servers, controllers, nodes, data_dir)
                 while not stop.wait(0.5):
                     pass
-                typer.echo("stopping")
+                typer.echo("stopping", err=as_json)
         except ModuleNotFoundError as error:
             raise error_for(ErrorCode._STATE, f"{error.name} is not installed: pip install 'tidelog[all]'") from error
         except (RuntimeError, TimeoutError) as error:

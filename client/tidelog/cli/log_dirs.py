@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated
+from collections.abc import Collection
+from typing import Annotated, Any
 
 import typer
 
-from tidelog.admin import AdminClient, LogDirDescription, TopicPartitionReplica
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, BootstrapServers, Timeout
-from tidelog.cli.output import CommandGroup, counted, print_table
+from tidelog.admin import LogDirDescription, TopicPartitionReplica
+from tidelog.cli.options import Session, connected
+from tidelog.cli.output import CommandGroup, counted, error_document, fail, print_json, print_table, settle
 from tidelog.errors import TidelogError, error_for
 
 app = typer.Typer(
@@ -22,13 +22,13 @@ Topics = Annotated[
 
 
 @app.command()
+@connected
 def describe(
+    session: Session,
     nodes: Annotated[
         list[int] | None, typer.Option("--node", "-n", metavar="ID", help="Only this node. May be repeated.")
     ] = None,
     topics: Topics = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show each log directory with its replicas, their bytes and how many offsets they are behind.
 
@@ -36,32 +36,33 @@ def describe(
 
     Example: tidelog log-dirs describe --node 1 --topic flights
     """
-    failed: list[TidelogError] = []
-    with _admin(bootstrap_servers) as admin:
+    timeout = session.timeout_s
+    with session.admin() as admin:
         ids = nodes or [node.id for node in admin.describe_cluster(request_timeout=timeout).result().nodes]
-        futures = admin.describe_log_dirs(sorted(set(ids)), request_timeout=timeout)
-        for index, (node_id, future) in enumerate(futures.items()):
-            try:
-                directories = future.result()
-            except TidelogError as error:
-                failed.append(error_for(error.code, f"node {node_id}: {error.message}"))
-                continue
+        found, errors = settle(admin.describe_log_dirs(sorted(set(ids)), request_timeout=timeout))
+    documents = [
+        {"node": node_id, "log_dirs": [_document(path, d, topics) for path, d in sorted(directories.items())]}
+        for node_id, directories in found.items()
+    ]
+    if session.as_json:
+        print_json({"nodes": documents + [{"node": n, "error": error_document(e)} for n, e in errors.items()]})
+    else:
+        for index, document in enumerate(documents):
             if index:
                 typer.echo()
-            _print_node(node_id, directories, topics)
-    if failed:
-        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+            _print_node(document)
+    fail(_of(f"node {node_id}", error) for node_id, error in errors.items())
 
 
 @app.command()
+@connected
 def move(
+    session: Session,
     path: Annotated[str, typer.Argument(metavar="PATH", help="Where to: one of the node's log.dirs.")],
     node: Annotated[int, typer.Option("--node", "-n", metavar="ID", help="The node that has the replicas.")],
     replicas: Annotated[
         list[str], typer.Argument(metavar="TOPIC-PARTITION", help="The replicas, such as flights-0 flights-3.")
     ],
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Begin to move replicas of a node to another of its log directories.
 
@@ -70,18 +71,21 @@ def move(
     Example: tidelog log-dirs move /disk2/tidelog flights-0 flights-3 --node 1
     """
     targets = {_replica(text, node): path for text in replicas}
-    failed: list[TidelogError] = []
-    with _admin(bootstrap_servers) as admin:
-        for replica, future in admin.alter_replica_log_dirs(targets, request_timeout=timeout).items():
-            name = f"{replica.topic}-{replica.partition}"
-            try:
-                future.result()
-            except TidelogError as error:
-                failed.append(error_for(error.code, f"{name}: {error.message}"))
-            else:
-                typer.echo(f"moving {name} of node {node} to {path}")
-    if failed:
-        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+    with session.admin() as admin:
+        begun, errors = settle(admin.alter_replica_log_dirs(targets, request_timeout=session.timeout_s))
+    documents: list[dict[str, Any]] = [{"replica": _name(r), "moving": True} for r in begun]
+    documents += [{"replica": _name(r), "moving": False, "error": error_document(e)} for r, e in errors.items()]
+    texts = [f"moving {_name(replica)} of node {node} to {path}" for replica in begun]
+    session.done({"node": node, "log_dir": path, "replicas": documents}, *texts)
+    fail(_of(_name(replica), error) for replica, error in errors.items())
+
+
+def _of(what: str, error: TidelogError) -> TidelogError:
+    return error_for(error.code, f"{what}: {error.message}")
+
+
+def _name(replica: TopicPartitionReplica) -> str:
+    return f"{replica.topic}-{replica.partition}"
 
 
 def _replica(text: str, node_id: int) -> TopicPartitionReplica:
@@ -91,30 +95,40 @@ def _replica(text: str, node_id: int) -> TopicPartitionReplica:
     return TopicPartitionReplica(topic, int(partition), node_id)
 
 
-def _print_node(node_id: int, directories: dict[str, LogDirDescription], topics: Sequence[str] | None) -> None:
-    for path, directory in sorted(directories.items()):
-        if directory.error is not None:
-            typer.echo(f"node {node_id} {path}: offline, {directory.error}")
+def _document(path: str, directory: LogDirDescription, topics: Collection[str] | None) -> dict[str, Any]:
+    if directory.error is not None:
+        return {"path": path, "error": str(directory.error)}
+    return {
+        "path": path,
+        "replica_count": len(directory.replica_infos),
+        "bytes": sum(replica.size for replica in directory.replica_infos.values()),
+        "usable_bytes": directory.usable_bytes,
+        "total_bytes": directory.total_bytes,
+        "replicas": [
+            {
+                "topic": key.topic,
+                "partition": key.partition,
+                "bytes": info.size,
+                "lag": info.offset_lag,
+                "future": info.is_future,
+            }
+            for key, info in sorted(directory.replica_infos.items())
+            if not topics or key.topic in topics
+        ],
+    }
+
+
+def _print_node(document: dict[str, Any]) -> None:
+    for directory in document["log_dirs"]:
+        place = f"node {document['node']} {directory['path']}"
+        if "error" in directory:
+            typer.echo(f"{place}: offline, {directory['error']}")
             continue
-        size = sum(replica.size for replica in directory.replica_infos.values())
-        space = f"{directory.usable_bytes:,} of {directory.total_bytes:,} bytes free"
-        replicas = counted(len(directory.replica_infos), "replica")
-        typer.echo(f"node {node_id} {path}: {replicas}, {size:,} bytes, {space}")
-        rows = list(_rows(directory, topics))
+        space = f"{directory['usable_bytes']:,} of {directory['total_bytes']:,} bytes free"
+        typer.echo(f"{place}: {counted(directory['replica_count'], 'replica')}, {directory['bytes']:,} bytes, {space}")
+        rows = [
+            (f"  {r['topic']}-{r['partition']}", r["bytes"], r["lag"], "future" if r["future"] else "current")
+            for r in directory["replicas"]
+        ]
         if rows:
             print_table(("  REPLICA", "BYTES", "LAG", "STATE"), rows)
-
-
-def _rows(directory: LogDirDescription, topics: Sequence[str] | None) -> Iterable[tuple[str, int, int, str]]:
-    for key, info in sorted(directory.replica_infos.items()):
-        if not topics or key.topic in topics:
-            yield (
-                f"  {key.topic}-{key.partition}",
-                info.size,
-                info.offset_lag,
-                "future" if info.is_future else "current",
-            )
-
-
-def _admin(bootstrap_servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "client.id": "tidelog-cli"})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 
 def main() -> None:
     """Run the command line; exit code 1 is an error of the cluster, 2 one of usage, 130 an interruption."""
     # Loading takes a moment, in which Ctrl-C has nothing to tidy up: it ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from tidelog.cli.commands import app
-
+    try:
+        from tidelog.cli.commands import app
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: {error.name} is not installed: pip install 'tidelog[cli]'")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     app()

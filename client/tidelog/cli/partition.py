@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from tidelog.admin import AdminClient, ElectionType
+from tidelog.admin import ElectionType
 from tidelog.cli.assignments import ReassignmentFile, read_partitions, read_reassignment, read_topics
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, BootstrapServers, Timeout
-from tidelog.cli.output import CommandGroup, print_table
+from tidelog.cli.options import Session, Yes, connected
+from tidelog.cli.output import CommandGroup, confirm, error_document, fail, print_json, print_records
 from tidelog.cli.reassign import (
     Limits,
     cancel_assignment,
@@ -21,7 +21,7 @@ from tidelog.cli.reassign import (
     list_ongoing,
     verify_assignment,
 )
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.message import TopicPartition
 
 app = typer.Typer(
@@ -101,7 +101,9 @@ class _Election(enum.StrEnum):
 
 
 @app.command()
+@connected
 def reassign(
+    session: Session,
     generate: _Generate = False,
     execute: _Execute = False,
     verify: _Verify = False,
@@ -118,8 +120,6 @@ def reassign(
     additional: _Additional = False,
     preserve_throttles: _PreserveThrottles = False,
     wait: _Wait = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Move partitions to other nodes, or change how many replicas they have.
 
@@ -156,29 +156,28 @@ def reassign(
             "--wait": (wait or None, ("--verify",)),
         },
     )
-    with _admin(bootstrap_servers) as admin:
+    with session.admin() as admin:
         if list_:
-            list_ongoing(admin, timeout)
+            list_ongoing(session, admin)
         elif generate:
             names, brokers = _topics(topics, topics_to_move_json_file), _brokers(broker_list)
-            racks = not disable_rack_aware
-            generate_assignment(admin, names, brokers, replication_factor, rack_aware=racks, timeout_s=timeout)
+            generate_assignment(session, admin, names, brokers, replication_factor, rack_aware=not disable_rack_aware)
         elif execute:
             limits, wanted = Limits(throttle, log_dirs_throttle), _wanted(action, reassignment_json_file)
-            execute_assignment(admin, wanted, limits, additional=additional, timeout_s=timeout)
+            execute_assignment(session, admin, wanted, limits, additional=additional)
         elif cancel:
             wanted = _wanted(action, reassignment_json_file)
-            cancel_assignment(admin, wanted, preserve_throttles=preserve_throttles, timeout_s=timeout)
+            cancel_assignment(session, admin, wanted, preserve_throttles=preserve_throttles)
         else:
             wanted = _wanted(action, reassignment_json_file)
-            is_fine = verify_assignment(
-                admin, wanted, preserve_throttles=preserve_throttles, wait=wait, timeout_s=timeout
-            )
+            is_fine = verify_assignment(session, admin, wanted, preserve_throttles=preserve_throttles, wait=wait)
             raise typer.Exit(0 if is_fine else 1)
 
 
 @app.command("elect-leaders")
+@connected
 def elect_leaders(
+    session: Session,
     election_type: Annotated[
         _Election,
         typer.Option(
@@ -206,8 +205,7 @@ def elect_leaders(
             help='For these: {"partitions":[{"topic":"t", "partition":0}]}.',
         ),
     ] = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    yes: Yes = False,
 ) -> None:
     """Return leaderships to the preferred replicas, or give leaders to partitions that have none.
 
@@ -215,7 +213,7 @@ def elect_leaders(
     Examples:
       tidelog partition elect-leaders --election-type preferred \\
           --all-topic-partitions
-      tidelog partition elect-leaders --election-type unclean --topic flights -p 0
+      tidelog partition elect-leaders --election-type unclean -y -t flights -p 0
     """
     _one_of(
         {
@@ -231,28 +229,33 @@ def elect_leaders(
         wanted = read_partitions(path_to_json_file)
     elif topic is not None:
         wanted = [TopicPartition(topic, index) for index in dict.fromkeys(partitions or ())]
-    with _admin(bootstrap_servers) as admin:
+    if election_type is _Election.UNCLEAN:
+        confirm("Let replicas lead that may lack committed records, which are then lost?", yes)
+    timeout = session.timeout_s
+    with session.admin() as admin:
         kind = ElectionType[election_type.name]
         outcomes = admin.elect_leaders(kind, wanted, operation_timeout=timeout, request_timeout=timeout).result()
-    _print_elections(outcomes)
+    _print_elections(session, outcomes)
 
 
-def _print_elections(outcomes: Mapping[TopicPartition, TidelogError | None]) -> None:
-    if not outcomes:
-        typer.echo("No partition needs an election.")
-        return
-    rows = []
+def _print_elections(session: Session, outcomes: Mapping[TopicPartition, TidelogError | None]) -> None:
+    records: list[dict[str, object]] = []
     failed: list[TidelogError] = []
     for key, error in sorted(outcomes.items(), key=lambda item: (item[0].topic, item[0].partition)):
-        result = "elected" if error is None else error.code.name
+        record: dict[str, object] = {"partition": f"{key.topic}-{key.partition}", "election": "elected"}
         if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
-            result = "not needed"
+            record["election"] = "not needed"
         elif error is not None:
             failed.append(error)
-        rows.append((f"{key.topic}-{key.partition}", result))
-    print_table(("PARTITION", "ELECTION"), rows)
-    if failed:
-        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+            record |= {"election": error.code.name, "error": error_document(error)}
+        records.append(record)
+    if session.as_json:
+        print_json({"partitions": records})
+    elif records:
+        print_records(records, ("partition", "election"))
+    else:
+        typer.echo("No partition needs an election.")
+    fail(failed)
 
 
 def _one_of(given: Mapping[str, bool]) -> str:
@@ -295,7 +298,3 @@ def _brokers(text: str | None) -> list[int]:
     if not brokers or len(set(brokers)) != len(brokers):
         raise typer.BadParameter(f'"{text}" is no list of different node ids', param_hint="--broker-list")
     return brokers
-
-
-def _admin(bootstrap_servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "client.id": "tidelog-cli"})

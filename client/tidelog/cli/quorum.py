@@ -6,17 +6,16 @@ import base64
 import binascii
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
 import typer
 
-from tidelog.admin import QuorumAdmin, QuorumInfo, QuorumReplicaState
+from tidelog.admin import QuorumAdmin, QuorumInfo, QuorumReplicaState, SnapshotInfo
 from tidelog.cli.extensions import ExtensibleGroup
-from tidelog.cli.options import BOOTSTRAP_SERVERS_VARIABLE, DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, Timeout
-from tidelog.cli.output import print_table
+from tidelog.cli.options import Session, connected
+from tidelog.cli.output import error_document, fail, print_json, print_table
 from tidelog.config.endpoints import format_address, parse_address
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import uuid_text
@@ -35,17 +34,6 @@ _DIRECTORY_ID_SIZE = 16
 _LABEL_WIDTH = 24
 _PAUSE_S = 0.1
 
-Servers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        "--bootstrap-server",
-        "-b",
-        metavar="HOST:PORT,...",
-        help="Nodes to ask for the controllers. "
-        f"Default: what {BOOTSTRAP_SERVERS_VARIABLE} says, else {DEFAULT_BOOTSTRAP_SERVERS}.",
-    ),
-]
 Controllers = Annotated[
     str | None,
     typer.Option(
@@ -62,26 +50,25 @@ DirectoryId = Annotated[
 
 
 @app.command()
+@connected
 def describe(
+    session: Session,
     replication: Annotated[
         bool, typer.Option("--replication", "-r", help="Show how far the log of each controller is.")
     ] = False,
     human_readable: Annotated[
         bool, typer.Option("--human-readable", "-H", help="With --replication: show how long ago a time was.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
-    bootstrap_server: Servers = None,
     bootstrap_controller: Controllers = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show who leads, who votes and how far the others are behind.
 
     Example: tidelog quorum describe --replication
     """
-    with _admin(bootstrap_server, bootstrap_controller) as admin:
-        quorum = admin.describe_metadata_quorum(request_timeout=timeout)
-    if as_json:
-        typer.echo(json.dumps(_as_dict(quorum), indent=2))
+    with session.quorum_admin(bootstrap_controller) as admin:
+        quorum = admin.describe_metadata_quorum(request_timeout=session.timeout_s)
+    if session.as_json:
+        print_json(_as_dict(quorum))
     elif replication:
         _print_replication(quorum, human_readable)
     else:
@@ -89,34 +76,36 @@ def describe(
 
 
 @app.command("add-voter")
+@connected
 def add_voter(
+    session: Session,
     controller: Annotated[int, typer.Argument(metavar="ID", help="A controller that follows the log.")],
     endpoint: Annotated[
         str | None,
         typer.Option("--endpoint", metavar="HOST:PORT", help="Where others reach it. Default: what it says itself."),
     ] = None,
     directory_id: DirectoryId = "",
-    bootstrap_server: Servers = None,
     bootstrap_controller: Controllers = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Give a controller that follows the log a vote, once it has caught up.
 
     Example: tidelog quorum add-voter 4
     """
-    with _admin(bootstrap_server, bootstrap_controller) as admin:
-        host, port = _endpoint(endpoint) if endpoint else _endpoint_of_observer(admin, controller, timeout)
-        admin.add_raft_voter(controller, _directory_id(directory_id), host, port, request_timeout=timeout)
-    typer.echo(f"controller {controller} at {format_address(host, port)} has a vote")
+    with session.quorum_admin(bootstrap_controller) as admin:
+        host, port = _endpoint(endpoint) if endpoint else _endpoint_of_observer(admin, controller, session.timeout_s)
+        admin.add_raft_voter(controller, _directory_id(directory_id), host, port, request_timeout=session.timeout_s)
+    address = format_address(host, port)
+    document = {"controller": controller, "address": address, "voter": True}
+    session.done(document, f"controller {controller} at {address} has a vote")
 
 
 @app.command("remove-voter")
+@connected
 def remove_voter(
+    session: Session,
     controller: Annotated[int, typer.Argument(metavar="ID", help="The controller. It may be the one that leads.")],
     directory_id: DirectoryId = "",
-    bootstrap_server: Servers = None,
     bootstrap_controller: Controllers = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Take the vote from a controller.
 
@@ -124,68 +113,63 @@ def remove_voter(
 
     Example: tidelog quorum remove-voter 3
     """
-    with _admin(bootstrap_server, bootstrap_controller) as admin:
-        admin.remove_raft_voter(controller, _directory_id(directory_id), request_timeout=timeout)
-    typer.echo(f"controller {controller} has no vote any more")
+    with session.quorum_admin(bootstrap_controller) as admin:
+        admin.remove_raft_voter(controller, _directory_id(directory_id), request_timeout=session.timeout_s)
+    document = {"controller": controller, "voter": False}
+    session.done(document, f"controller {controller} has no vote any more")
 
 
 @app.command()
+@connected
 def transfer(
+    session: Session,
     controller: Annotated[
         int | None, typer.Argument(metavar="ID", help="Who shall lead. Default: the voter that has most of the log.")
     ] = None,
-    bootstrap_server: Servers = None,
     bootstrap_controller: Controllers = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Let another controller lead.
 
     Example: tidelog quorum transfer 2
     """
-    with _admin(bootstrap_server, bootstrap_controller) as admin:
-        leader_id = admin.transfer_leadership(controller, request_timeout=timeout)
-    typer.echo(f"controller {leader_id} leads")
+    with session.quorum_admin(bootstrap_controller) as admin:
+        leader_id = admin.transfer_leadership(controller, request_timeout=session.timeout_s)
+    session.done({"leader": leader_id}, f"controller {leader_id} leads")
 
 
 @app.command()
+@connected
 def snapshot(
+    session: Session,
     controllers: Annotated[
         list[int] | None,
         typer.Option("--controller", "-c", metavar="ID", help="Only this one. May be repeated. Default: all voters."),
     ] = None,
-    bootstrap_server: Servers = None,
     bootstrap_controller: Controllers = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Let controllers take a snapshot of their state and drop the log before it.
 
     Example: tidelog quorum snapshot --controller 1
     """
-    rows = []
-    failed: list[TidelogError] = []
-    with _admin(bootstrap_server, bootstrap_controller) as admin:
-        quorum = admin.describe_metadata_quorum(request_timeout=timeout)
+    taken: dict[int, SnapshotInfo] = {}
+    errors: dict[int, TidelogError] = {}
+    with session.quorum_admin(bootstrap_controller) as admin:
+        quorum = admin.describe_metadata_quorum(request_timeout=session.timeout_s)
         for controller in controllers or [voter.replica_id for voter in quorum.voters]:
             try:
-                taken = admin.take_snapshot(controller, request_timeout=timeout)
+                taken[controller] = admin.take_snapshot(controller, request_timeout=session.timeout_s)
             except TidelogError as error:
-                failed.append(error)
-            else:
-                rows.append((controller, taken.snapshot_offset, taken.log_start_offset))
-    if rows:
-        print_table(("CONTROLLER", "SNAPSHOT OFFSET", "LOG START OFFSET"), rows)
-    if failed:
-        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
-
-
-def _admin(servers: str | None, controllers: str | None) -> QuorumAdmin:
-    if servers and controllers:
-        text = "it and --bootstrap-servers exclude each other"
-        raise typer.BadParameter(text, param_hint="--bootstrap-controllers")
-    if controllers:
-        return QuorumAdmin({"bootstrap.controllers": controllers, "client.id": "tidelog-cli"})
-    servers = servers or os.environ.get(BOOTSTRAP_SERVERS_VARIABLE) or DEFAULT_BOOTSTRAP_SERVERS
-    return QuorumAdmin({"bootstrap.servers": servers, "client.id": "tidelog-cli"})
+                errors[controller] = error
+    records = [
+        {"controller": c, "snapshot_offset": s.snapshot_offset, "log_start_offset": s.log_start_offset}
+        for c, s in taken.items()
+    ]
+    if session.as_json:
+        failed = [{"controller": c, "error": error_document(e)} for c, e in errors.items()]
+        print_json({"controllers": [*records, *failed]})
+    elif records:
+        session.show("controllers", records, ("controller", "snapshot_offset", "log_start_offset"))
+    fail(errors.values())
 
 
 def _endpoint(text: str) -> tuple[str, int]:

@@ -11,8 +11,9 @@ import typer
 
 from tidelog.admin import AdminClient, NewPartitionReassignment, PartitionReassignment, TopicPartitionReplica
 from tidelog.cli import throttles
-from tidelog.cli.assignments import Assignment, ReassignmentFile, to_json
-from tidelog.cli.output import print_table
+from tidelog.cli.assignments import Assignment, ReassignmentFile, to_document, to_json
+from tidelog.cli.options import Session
+from tidelog.cli.output import fail, print_json, print_table, settle
 from tidelog.cli.proposal import propose
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
@@ -55,31 +56,35 @@ class PartitionStatus:
 
 
 def generate_assignment(
+    session: Session,
     admin: AdminClient,
     topics: Sequence[str],
     brokers: Sequence[int],
     replication_factor: int | None,
     *,
     rack_aware: bool,
-    timeout_s: float,
 ) -> None:
     """Print where the partitions of ``topics`` are, and where they could be on ``brokers``; changes nothing.
 
     Raises:
         TidelogError: no such topic or node; only some of the nodes have a rack.
     """
-    current = _current(admin, topics, timeout_s)
-    racks = _racks(admin, brokers, rack_aware, timeout_s)
+    current = _current(admin, topics, session.timeout_s)
+    racks = _racks(admin, brokers, rack_aware, session.timeout_s)
     indexes = {topic: [key.partition for key in current if key.topic == topic] for topic in sorted(topics)}
     factors = {
         topic: replication_factor or len(current[TopicPartition(topic, min(indexes[topic]))]) for topic in indexes
     }
-    typer.echo(f"Current partition replica assignment\n{to_json(current)}\n")
-    typer.echo(f"Proposed partition reassignment configuration\n{to_json(propose(indexes, factors, racks))}")
+    proposed = propose(indexes, factors, racks)
+    session.done(
+        {"current": to_document(current), "proposed": to_document(proposed)},
+        f"Current partition replica assignment\n{to_json(current)}\n",
+        f"Proposed partition reassignment configuration\n{to_json(proposed)}",
+    )
 
 
 def execute_assignment(
-    admin: AdminClient, wanted: ReassignmentFile, limits: Limits, *, additional: bool, timeout_s: float
+    session: Session, admin: AdminClient, wanted: ReassignmentFile, limits: Limits, *, additional: bool
 ) -> None:
     """Begin the reassignment, limited if asked for; returns when it has begun.
 
@@ -87,6 +92,7 @@ def execute_assignment(
         TidelogError: another one is under way and this is not ``additional``; an unknown partition or node; a partition
             was refused, which are all named; a log directory was.
     """
+    timeout_s = session.timeout_s
     ongoing = admin.list_partition_reassignments(request_timeout=timeout_s).result()
     if ongoing and not additional:
         text = f"{len(ongoing)} reassignments are in progress; --additional begins this one beside them"
@@ -96,75 +102,87 @@ def execute_assignment(
         text = f"there are no nodes {sorted(set(wanted.brokers) - known)}, only {sorted(known)}"
         raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     current = _current_of(admin, wanted.assignment, timeout_s)
-    typer.echo(f"Current partition replica assignment\n\n{to_json(current)}\n")
-    typer.echo("Save this to use as the --reassignment-json-file option during rollback")
-    _limit(admin, wanted, throttles.moves_of(wanted.assignment, current, ongoing), limits, timeout_s)
+    session.say(f"Current partition replica assignment\n\n{to_json(current)}\n")
+    session.say("Save this to use as the --reassignment-json-file option during rollback")
+    _limit(session, admin, wanted, throttles.moves_of(wanted.assignment, current, ongoing), limits)
     if wanted.log_dirs:
         # A replica that is not there yet is then created in its directory, where it would be moved to otherwise.
         _begin_log_dir_moves(admin, wanted.log_dirs, timeout_s)
     targets = {key: NewPartitionReassignment(replicas) for key, replicas in wanted.assignment.items()}
     _alter(admin, targets, timeout_s)
-    typer.echo(f"Successfully started partition reassignment{_plural(targets)} for {_names(targets)}")
-    _move_log_dirs(admin, wanted.log_dirs, timeout_s)
+    session.say(f"Successfully started partition reassignment{_plural(targets)} for {_names(targets)}")
+    _move_log_dirs(session, admin, wanted.log_dirs)
+    if session.as_json:
+        moved = [{"replica": str(replica), "log_dir": path} for replica, path in sorted(wanted.log_dirs.items())]
+        print_json({"started": _documents(targets), "previous": to_document(current), "log_dirs": moved})
 
 
 def verify_assignment(
-    admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool, wait: bool, timeout_s: float
+    session: Session, admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool, wait: bool
 ) -> bool:
     """Print how far the reassignment is and, when nothing is under way any more, take its limits away.
 
     With ``wait`` that is when everything is over. Returns whether all is as asked for, or will be.
     """
+    timeout_s = session.timeout_s
     statuses, log_dirs = _statuses(admin, wanted, timeout_s), _log_dir_statuses(admin, wanted, timeout_s)
     told = ""
     while wait and (_any_under_way(statuses) or UNDER_WAY in log_dirs.values()):
         progress = _progress(statuses, log_dirs)
         if progress != told:
-            typer.echo(told := progress)
+            session.say(told := progress)
         time.sleep(_POLL_S)
         statuses, log_dirs = _statuses(admin, wanted, timeout_s), _log_dir_statuses(admin, wanted, timeout_s)
     statuses = _confirmed(admin, wanted, statuses, timeout_s)
-    _print_statuses(statuses, log_dirs)
+    _print_statuses(session, statuses, log_dirs)
     others = admin.list_partition_reassignments(request_timeout=timeout_s).result()
     if not others and UNDER_WAY not in log_dirs.values() and not preserve_throttles:
-        _clear(admin, wanted.topics, timeout_s)
+        _clear(session, admin, wanted.topics)
     fine = (COMPLETED, UNDER_WAY)
     return all(s.text in fine for s in statuses) and all(text in fine for text in log_dirs.values())
 
 
 def cancel_assignment(
-    admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool, timeout_s: float
+    session: Session, admin: AdminClient, wanted: ReassignmentFile, *, preserve_throttles: bool
 ) -> None:
     """Cancel what is under way of the partitions that are named, and take its limits away.
 
     Raises:
         TidelogError: a cancellation was refused.
     """
+    timeout_s = session.timeout_s
     ongoing = admin.list_partition_reassignments(wanted.assignment, request_timeout=timeout_s).result()
     if ongoing:
         _alter(admin, dict.fromkeys(ongoing), timeout_s)
-        typer.echo(f"Successfully cancelled partition reassignment{_plural(ongoing)} for {_names(ongoing)}")
+        session.say(f"Successfully cancelled partition reassignment{_plural(ongoing)} for {_names(ongoing)}")
     else:
-        typer.echo("None of the specified partition reassignments are active.")
+        session.say("None of the specified partition reassignments are active.")
     places = _places(admin, wanted, timeout_s)
     back = {r: places[r][0] for r in wanted.log_dirs if r in places and places[r][0] and places[r][1]}
     if back:
-        _move_log_dirs(admin, {replica: str(path) for replica, path in back.items()}, timeout_s)
+        _move_log_dirs(session, admin, {replica: str(path) for replica, path in back.items()})
     if not preserve_throttles:
-        _clear(admin, wanted.topics, timeout_s)
+        _clear(session, admin, wanted.topics)
+    if session.as_json:
+        print_json({"cancelled": _documents(ongoing)})
 
 
-def list_ongoing(admin: AdminClient, timeout_s: float) -> None:
+def list_ongoing(session: Session, admin: AdminClient) -> None:
     """Print the reassignments under way."""
-    ongoing = admin.list_partition_reassignments(request_timeout=timeout_s).result()
-    if not ongoing:
+    ongoing = admin.list_partition_reassignments(request_timeout=session.timeout_s).result()
+    if not ongoing and not session.as_json:
         typer.echo("No partition reassignments found.")
         return
-    rows = [
-        (_name(key), _ids(r.replicas), _ids(r.adding_replicas), _ids(r.removing_replicas))
+    records = [
+        {
+            "partition": _name(key),
+            "replicas": list(r.replicas),
+            "adding": list(r.adding_replicas),
+            "removing": list(r.removing_replicas),
+        }
         for key, r in _in_order(ongoing)
     ]
-    print_table(("PARTITION", "REPLICAS", "ADDING", "REMOVING"), rows)
+    session.show("reassignments", records, ("partition", "replicas", "adding", "removing"))
 
 
 def _current(admin: AdminClient, topics: Iterable[str], timeout_s: float) -> Assignment:
@@ -198,41 +216,35 @@ def _racks(admin: AdminClient, brokers: Sequence[int], rack_aware: bool, timeout
 
 
 def _limit(
+    session: Session,
     admin: AdminClient,
     wanted: ReassignmentFile,
     moves: Mapping[TopicPartition, throttles.Move],
     limits: Limits,
-    timeout_s: float,
 ) -> None:
     if limits == Limits():
         return
-    typer.echo("Warning: run --verify until the reassignment is complete: it takes the throttle away.")
+    session.say("Warning: run --verify until the reassignment is complete: it takes the throttle away.")
     if limits.between_nodes is not None:
-        throttles.set_throttle(admin, moves, limits.between_nodes, timeout_s)
-        typer.echo(f"The inter-broker throttle limit was set to {limits.between_nodes} B/s")
+        throttles.set_throttle(admin, moves, limits.between_nodes, session.timeout_s)
+        session.say(f"The inter-broker throttle limit was set to {limits.between_nodes} B/s")
     if limits.between_log_dirs is not None:
         brokers = {replica.broker_id for replica in wanted.log_dirs}
-        throttles.set_log_dir_throttle(admin, brokers, limits.between_log_dirs, timeout_s)
-        typer.echo(f"The replica-alter-dir throttle limit was set to {limits.between_log_dirs} B/s")
+        throttles.set_log_dir_throttle(admin, brokers, limits.between_log_dirs, session.timeout_s)
+        session.say(f"The replica-alter-dir throttle limit was set to {limits.between_log_dirs} B/s")
 
 
-def _clear(admin: AdminClient, topics: Sequence[str], timeout_s: float) -> None:
-    brokers = [node.id for node in admin.describe_cluster(request_timeout=timeout_s).result().nodes]
-    throttles.clear_throttles(admin, brokers, topics, timeout_s)
-    typer.echo(f"Cleared broker-level throttles on {_ids(brokers)}, topic-level throttles on {','.join(topics)}")
+def _clear(session: Session, admin: AdminClient, topics: Sequence[str]) -> None:
+    brokers = [node.id for node in admin.describe_cluster(request_timeout=session.timeout_s).result().nodes]
+    throttles.clear_throttles(admin, brokers, topics, session.timeout_s)
+    session.say(f"Cleared broker-level throttles on {_ids(brokers)}, topic-level throttles on {','.join(topics)}")
 
 
 def _alter(
     admin: AdminClient, targets: Mapping[TopicPartition, NewPartitionReassignment | None], timeout_s: float
 ) -> None:
-    failed: list[TidelogError] = []
-    for future in admin.alter_partition_reassignments(targets, request_timeout=timeout_s).values():
-        try:
-            future.result()
-        except TidelogError as error:
-            failed.append(error)
-    if failed:
-        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+    _, errors = settle(admin.alter_partition_reassignments(targets, request_timeout=timeout_s))
+    fail(errors.values())
 
 
 def _begin_log_dir_moves(
@@ -250,13 +262,14 @@ def _begin_log_dir_moves(
     return waiting
 
 
-def _move_log_dirs(admin: AdminClient, targets: Mapping[TopicPartitionReplica, str], timeout_s: float) -> None:
+def _move_log_dirs(session: Session, admin: AdminClient, targets: Mapping[TopicPartitionReplica, str]) -> None:
+    timeout_s = session.timeout_s
     deadline_s = time.monotonic() + timeout_s
     waiting = dict(targets)
     while waiting:
         late = _begin_log_dir_moves(admin, waiting, timeout_s)
         for replica in sorted(waiting.keys() - late.keys()):
-            typer.echo(f"Successfully started moving log directory to {waiting[replica]} for replica {replica}")
+            session.say(f"Successfully started moving log directory to {waiting[replica]} for replica {replica}")
         waiting = late
         if waiting and time.monotonic() > deadline_s:
             names = ", ".join(map(str, sorted(waiting)))
@@ -335,12 +348,33 @@ def _progress(statuses: Sequence[PartitionStatus], log_dirs: Mapping[TopicPartit
     return f"{texts.count(COMPLETED)} of {len(texts)} completed"
 
 
-def _print_statuses(statuses: Sequence[PartitionStatus], log_dirs: Mapping[TopicPartitionReplica, str]) -> None:
+def _print_statuses(
+    session: Session, statuses: Sequence[PartitionStatus], log_dirs: Mapping[TopicPartitionReplica, str]
+) -> None:
+    if session.as_json:
+        partitions = [
+            {
+                "topic": s.key.topic,
+                "partition": s.key.partition,
+                "status": s.text,
+                "replicas": None if s.replicas is None else list(s.replicas),
+                "target": list(s.target),
+            }
+            for s in statuses
+        ]
+        moves = [{"replica": str(replica), "status": text} for replica, text in sorted(log_dirs.items())]
+        print_json({"partitions": partitions, "log_dirs": moves})
+        return
     rows = [(_name(s.key), s.text, _ids(s.replicas or ()), _ids(s.target)) for s in statuses]
     print_table(("PARTITION", "STATUS", "REPLICAS", "TARGET"), rows)
     if log_dirs:
         typer.echo()
         print_table(("REPLICA", "LOG DIRECTORY"), [(str(r), text) for r, text in sorted(log_dirs.items())])
+
+
+def _documents(keys: Iterable[TopicPartition]) -> list[dict[str, object]]:
+    ordered = sorted(keys, key=lambda k: (k.topic, k.partition))
+    return [{"topic": key.topic, "partition": key.partition} for key in ordered]
 
 
 def _in_order(items: Mapping[TopicPartition, V]) -> list[tuple[TopicPartition, V]]:

@@ -1,36 +1,51 @@
-"""``tidelog topic``: create, list, describe, delete, delete-records."""
+"""``tidelog topic``: create, list, describe, alter, add-partitions, offsets, delete, delete-records."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from tidelog.admin import AdminClient, NewTopic, TopicDescription
-from tidelog.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    DEFAULT_TIMEOUT_S,
-    BootstrapServers,
-    Timeout,
-    parse_pairs,
+from tidelog.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
 )
-from tidelog.cli.output import CommandGroup, counted, print_table
+from tidelog.cli.completion import complete_topic
+from tidelog.cli.options import Session, Topic, Topics, ValidateOnly, Yes, connected, parse_pairs
+from tidelog.cli.output import CommandGroup, confirm, counted, error_document, fail, settle
+from tidelog.cli.topic_describe import TopicFilter, describe_topics, internal_topics
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
 
 app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Create, list, describe and delete topics, and delete records of them."
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="Create, list, describe, change and delete topics, and delete records of them.",
 )
 
 _DELETION = re.compile(r"(\d+|all):(-1|\d+)", re.ASCII)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics' names.")]
+ExcludeInternal = Annotated[
+    bool, typer.Option("--exclude-internal", help="Leave out the topics of the cluster itself.")
+]
+Config = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the topic. May be repeated."),
+]
 
 
 @app.command()
+@connected
 def create(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    session: Session,
+    name: Topic,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", metavar="N", help="How many partitions; -1 takes num.partitions.")
     ] = -1,
@@ -40,13 +55,9 @@ def create(
             "--replication-factor", "-r", metavar="N", help="Replicas of each; -1 takes default.replication.factor."
         ),
     ] = -1,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the topic. May be repeated."),
-    ] = None,
+    config: Config = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    validate_only: ValidateOnly = False,
 ) -> None:
     """Create a topic.
 
@@ -55,78 +66,195 @@ def create(
       tidelog topic create flights -p 12 -r 3 --config retention.ms=604800000
     """
     topic = NewTopic(name, partitions, replication_factor, config=parse_pairs(config, "--config"))
-    with _admin(bootstrap_servers) as admin:
+    timeout = session.timeout_s
+    text = f"{name} can be created" if validate_only else f"created {name}"
+    with session.admin() as admin:
+        futures = admin.create_topics(
+            [topic], operation_timeout=timeout, request_timeout=timeout, validate_only=validate_only
+        )
         try:
-            admin.create_topics([topic], operation_timeout=timeout, request_timeout=timeout)[name].result()
+            futures[name].result()
         except TidelogError as error:
             if not if_not_exists or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-            typer.echo(f"{name} exists already")
-        else:
-            typer.echo(f"created {name}")
+            text = f"{name} exists already"
+    session.done({"topic": name, "created": text.startswith("created")}, text)
 
 
 @app.command("list")
-def list_topics(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS, timeout: Timeout = DEFAULT_TIMEOUT_S
-) -> None:
+@connected
+def list_topics(session: Session, exclude_internal: ExcludeInternal = False) -> None:
     """List the topics with their numbers of partitions and replicas.
 
     Example: tidelog topic list
     """
-    with _admin(bootstrap_servers) as admin:
-        topics = admin.list_topics(timeout=timeout).topics.values()
-    rows = [
-        (t.topic, len(t.partitions), max((len(p.replicas) for p in t.partitions.values()), default=0)) for t in topics
+    with session.admin() as admin:
+        topics = admin.list_topics(timeout=session.timeout_s).topics.values()
+    records = [
+        {
+            "topic": t.topic,
+            "partitions": len(t.partitions),
+            "replication": max((len(p.replicas) for p in t.partitions.values()), default=0),
+        }
+        for t in topics
+        if not (exclude_internal and t.topic in internal_topics())
     ]
-    print_table(("TOPIC", "PARTITIONS", "REPLICATION"), rows)
+    session.show("topics", records, ("topic", "partitions", "replication"))
 
 
 @app.command()
+@connected
 def describe(
-    names: Names,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    session: Session,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC", help="The topics' names. Default: all topics.", autocompletion=complete_topic),
+    ] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only partitions with fewer in-sync replicas than replicas.")
+    ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr", help="Only partitions with just min.insync.replicas in sync.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr", help="Only partitions with fewer than min.insync.replicas in sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable", help="Only partitions that nobody leads, or whose leader does not serve.")
+    ] = False,
+    with_overrides: Annotated[
+        bool, typer.Option("--with-overrides", help="Only topics that have settings of their own, and those.")
+    ] = False,
+    exclude_internal: ExcludeInternal = False,
 ) -> None:
-    """Show the leader, replicas and in-sync replicas of each partition, and the topic's settings.
+    """Show the leader, replicas and in-sync replicas of partitions, and the topics' settings.
 
-    Example: tidelog topic describe flights
+    Options that choose partitions show those that any of them chooses.
+
+    \b
+    Examples:
+      tidelog topic describe flights
+      tidelog topic describe --under-replicated --unavailable
     """
-    with _admin(bootstrap_servers) as admin:
-        futures = admin.describe_topics(names, request_timeout=timeout)
-        for index, name in enumerate(names):
-            if index:
-                typer.echo()
-            _print_description(futures[name].result())
+    wanted = TopicFilter(under_replicated, at_min_isr, under_min_isr, unavailable, with_overrides, exclude_internal)
+    if with_overrides and wanted.chooses_partitions:
+        text = "shows topics, and goes with no option that chooses partitions"
+        raise typer.BadParameter(text, param_hint="--with-overrides")
+    describe_topics(session, names or None, wanted)
 
 
 @app.command()
-def delete(
-    names: Names,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+@connected
+def alter(
+    session: Session,
+    name: Topic,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="KEY", help="Take a setting back to its default. May be repeated."),
+    ] = None,
+    validate_only: ValidateOnly = False,
 ) -> None:
+    """Change settings of a topic.
+
+    Example: tidelog topic alter flights -c retention.ms=-1 --delete-config segment.bytes
+    """
+    entries = [_entry(key, value) for key, value in parse_pairs(config, "--config").items()]
+    entries += [_entry(key, None) for key in delete_config or ()]
+    if not entries:
+        raise typer.BadParameter("there is nothing to change without it, or --delete-config", param_hint="--config")
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    with session.admin() as admin:
+        futures = admin.incremental_alter_configs(
+            [resource], request_timeout=session.timeout_s, validate_only=validate_only
+        )
+        futures[resource].result()
+    changed = [entry.name for entry in entries]
+    verb = "can change" if validate_only else "changed"
+    session.done(
+        {"topic": name, "changed": not validate_only, "configs": changed}, f"{verb} {', '.join(changed)} of {name}"
+    )
+
+
+@app.command("add-partitions")
+@connected
+def add_partitions(
+    session: Session,
+    name: Topic,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, metavar="N", help="How many the topic is to have in all.")
+    ],
+    validate_only: ValidateOnly = False,
+) -> None:
+    """Add partitions to a topic.
+
+    Keys go to other partitions from then on: records of one key may then be in two.
+
+    Example: tidelog topic add-partitions flights --partitions 24
+    """
+    timeout = session.timeout_s
+    with session.admin() as admin:
+        futures = admin.create_partitions(
+            [NewPartitions(name, partitions)],
+            operation_timeout=timeout,
+            request_timeout=timeout,
+            validate_only=validate_only,
+        )
+        futures[name].result()
+    verb = "can have" if validate_only else "has"
+    document = {"topic": name, "partitions": partitions, "changed": not validate_only}
+    session.done(document, f"{name} {verb} {counted(partitions, 'partition')}")
+
+
+@app.command()
+@connected
+def offsets(
+    session: Session,
+    names: Topics,
+) -> None:
+    """Show where the log of each partition begins and ends, and how many offsets are between.
+
+    Example: tidelog topic offsets flights
+    """
+    with session.admin() as admin, session.consumer({}) as consumer:
+        keys = [key for name in names for key in _partitions_of(admin, name, session.timeout_s)]
+        records = []
+        for key in keys:
+            low, high = consumer.get_watermark_offsets(key, session.timeout_s)
+            records.append(
+                {
+                    "topic": key.topic,
+                    "partition": key.partition,
+                    "log_start_offset": low,
+                    "high_watermark": high,
+                    "offsets": high - low,
+                }
+            )
+    session.show("partitions", records, ("topic", "partition", "log_start_offset", "high_watermark", "offsets"))
+
+
+@app.command()
+@connected
+def delete(session: Session, names: Topics, yes: Yes = False) -> None:
     """Delete topics and all their records.
 
-    Example: tidelog topic delete flights
+    Example: tidelog topic delete flights --yes
     """
-    with _admin(bootstrap_servers) as admin:
-        futures = admin.delete_topics(names, operation_timeout=timeout, request_timeout=timeout)
-        failed: list[TidelogError] = []
-        for name in names:
-            try:
-                futures[name].result()
-            except TidelogError as error:
-                failed.append(error)
-            else:
-                typer.echo(f"deleted {name}")
-    if failed:
-        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+    confirm(f"Delete {', '.join(names)} and all records?", yes)
+    timeout = session.timeout_s
+    with session.admin() as admin:
+        deleted, errors = settle(admin.delete_topics(names, operation_timeout=timeout, request_timeout=timeout))
+    documents = [{"topic": name, "deleted": True} for name in deleted]
+    documents += [{"topic": name, "deleted": False, "error": error_document(e)} for name, e in errors.items()]
+    session.done({"topics": documents}, *(f"deleted {name}" for name in deleted))
+    fail(errors.values())
 
 
 @app.command("delete-records")
+@connected
 def delete_records(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    session: Session,
+    name: Topic,
     offsets: Annotated[
         list[str],
         typer.Argument(
@@ -134,66 +262,55 @@ def delete_records(
             help="Delete what is below the offset; -1: all that are committed. all:-1 empties the topic.",
         ),
     ],
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    yes: Yes = False,
 ) -> None:
     """Delete the records below an offset, for good.
 
     The offsets of later records stay as they are.
 
-    Example: tidelog topic delete-records flights 0:1500 1:-1
+    Example: tidelog topic delete-records flights 0:1500 1:-1 --yes
     """
-    with _admin(bootstrap_servers) as admin:
+    timeout = session.timeout_s
+    _check_deletions(offsets)
+    confirm(f"Delete records of {name} for good: {' '.join(offsets)}?", yes)
+    with session.admin() as admin:
         partitions = _deletions(admin, name, offsets, timeout)
-        futures = admin.delete_records(partitions, operation_timeout=timeout, request_timeout=timeout)
-        rows = []
-        failed: list[TidelogError] = []
-        for partition in sorted(futures):
-            try:
-                rows.append((partition.partition, futures[partition].result().low_watermark))
-            except TidelogError as error:
-                failed.append(error)
-    if rows:
-        print_table(("PARTITION", "LOW WATERMARK"), rows)
-    if failed:
-        raise error_for(failed[0].code, "; ".join(error.message for error in failed))
+        deleted, errors = settle(admin.delete_records(partitions, operation_timeout=timeout, request_timeout=timeout))
+    records: list[dict[str, object]] = [
+        {"partition": key.partition, "low_watermark": deleted[key].low_watermark} for key in sorted(deleted)
+    ]
+    if session.as_json:
+        records += [{"partition": key.partition, "error": error_document(errors[key])} for key in sorted(errors)]
+    if records or session.as_json:
+        session.show("partitions", records, ("partition", "low_watermark"))
+    fail(errors.values())
+
+
+def _entry(key: str, value: str | None) -> ConfigEntry:
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    return ConfigEntry(key, value, incremental_operation=operation)
+
+
+def _partitions_of(admin: AdminClient, topic: str, timeout_s: float) -> list[TopicPartition]:
+    known = admin.list_topics(topic, timeout=timeout_s).topics[topic]
+    if known.error is not None:
+        raise error_for(known.error.error_code(), known.error.str())
+    return [TopicPartition(topic, partition) for partition in sorted(known.partitions)]
+
+
+def _check_deletions(offsets: Iterable[str]) -> None:
+    for text in offsets:
+        if _DELETION.fullmatch(text) is None:
+            raise typer.BadParameter(f'"{text}" is not PARTITION:OFFSET', param_hint="PARTITION:OFFSET")
 
 
 def _deletions(admin: AdminClient, topic: str, offsets: list[str], timeout_s: float) -> list[TopicPartition]:
     """Return what the arguments name; ``all`` stands for all partitions that the topic has."""
     wanted: dict[int, int] = {}
     for text in offsets:
-        match = _DELETION.fullmatch(text)
-        if match is None:
-            raise typer.BadParameter(f'"{text}" is not PARTITION:OFFSET', param_hint="PARTITION:OFFSET")
-        partition, offset = match.groups()
+        partition, _, offset = text.partition(":")
         if partition == "all":
-            known = admin.list_topics(topic, timeout=timeout_s).topics[topic]
-            if known.error is not None:
-                raise error_for(known.error.error_code(), known.error.str())
-            wanted |= dict.fromkeys(known.partitions, int(offset))
+            wanted |= {key.partition: int(offset) for key in _partitions_of(admin, topic, timeout_s)}
         else:
             wanted[int(partition)] = int(offset)
     return [TopicPartition(topic, partition, offset) for partition, offset in wanted.items()]
-
-
-def _admin(bootstrap_servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "client.id": "tidelog-cli"})
-
-
-def _print_description(topic: TopicDescription) -> None:
-    replicas = max((len(p.replicas) for p in topic.partitions), default=0)
-    typer.echo(f"{topic.name}: {counted(len(topic.partitions), 'partition')}, replication factor {replicas}")
-    for key, value in sorted(topic.config.items()):
-        typer.echo(f"  {key}={value}")
-    rows = [
-        (
-            p.id,
-            "none" if p.leader is None else p.leader.id,
-            p.leader_epoch,
-            ",".join(str(n.id) for n in p.replicas),
-            ",".join(str(n.id) for n in p.isr),
-        )
-        for p in topic.partitions
-    ]
-    print_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR"), rows)

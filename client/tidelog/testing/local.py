@@ -36,8 +36,10 @@ _QUICK = {
     "broker.session.timeout.ms": 2_000,
     "controller.quorum.election.timeout.ms": 500,
     "replica.lag.time.max.ms": 3_000,
+    "group.initial.rebalance.delay.ms": 0,
 }
 """A cluster on one machine notices a crash sooner than Kafka's defaults (9 s) would; ``config`` overrides them."""
+_OFFSETS_FACTOR, _MOST_OFFSETS_REPLICAS = "offsets.topic.replication.factor", 3
 
 
 class LocalCluster:
@@ -68,7 +70,8 @@ class LocalCluster:
         if controllers < 1 or nodes < 0:
             raise ConfigError(f"a cluster needs at least 1 controller and 0 nodes, got {controllers} and {nodes}")
         self.cluster_id = f"local-{uuid.uuid4().hex[:12]}"
-        self._config = dict(config or {})
+        # A smaller cluster could not create the topic of the groups.
+        self._config = {_OFFSETS_FACTOR: max(1, min(_MOST_OFFSETS_REPLICAS, nodes)), **(config or {})}
         self._keep_data = data_dir is not None
         self._data_dir = data_dir
         self._counts = (controllers, nodes)

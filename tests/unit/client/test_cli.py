@@ -47,29 +47,29 @@ def test_cli_creates_lists_describes_and_deletes_topics(cluster: FakeCluster) ->
     assert run(cluster, "topic", "describe", "flights").stdout == (
         "flights: 3 partitions, replication factor 1\n"
         "  max.message.bytes=2000\n"
-        "PARTITION  LEADER  EPOCH  REPLICAS  ISR\n"
-        "        0       1      0  1         1\n"
-        "        1       1      0  1         1\n"
-        "        2       1      0  1         1\n"
+        "PARTITION  LEADER  LEADER EPOCH  REPLICAS  ISR\n"
+        "        0       1             0  1         1\n"
+        "        1       1             0  1         1\n"
+        "        2       1             0  1         1\n"
     )
-    assert run(cluster, "topic", "delete", "flights").stdout == "deleted flights\n"
+    assert run(cluster, "topic", "delete", "flights", "--yes").stdout == "deleted flights\n"
 
 
 def test_cli_deletes_records_below_offsets(cluster: FakeCluster) -> None:
     run(cluster, "topic", "create", "t", "-p", "2", "-r", "1")
     run(cluster, "produce", "t", "-p", "0", stdin="a\nb\nc\n")
     run(cluster, "produce", "t", "-p", "1", stdin="d\n")
-    deleted = run(cluster, "topic", "delete-records", "t", "0:2", "1:-1")
+    deleted = run(cluster, "topic", "delete-records", "t", "0:2", "1:-1", "-y")
     assert (deleted.exit_code, deleted.stdout) == (
         0,
         "PARTITION  LOW WATERMARK\n        0              2\n        1              1\n",
     )
     left = run(cluster, "consume", "t", "--from-beginning", "--exit-at-end")
     assert left.stdout == "c\n"
-    failed = run(cluster, "topic", "delete-records", "t", "0:9", "1:1")
+    failed = run(cluster, "topic", "delete-records", "t", "0:9", "1:1", "-y")
     assert (failed.exit_code, failed.stdout) == (1, "PARTITION  LOW WATERMARK\n        1              1\n")
     assert failed.stderr.startswith("error: OFFSET_OUT_OF_RANGE: ")
-    assert run(cluster, "topic", "delete-records", "t", "all:-1").stdout.count("\n") == 3
+    assert run(cluster, "topic", "delete-records", "t", "all:-1", "-y").stdout.count("\n") == 3
     wrong = run(cluster, "topic", "delete-records", "t", "0")
     assert (wrong.exit_code, "PARTITION:OFFSET" in wrong.stderr) == (2, True)
 
@@ -98,7 +98,7 @@ def test_cli_shows_log_dirs_and_moves_replicas(cluster: FakeCluster) -> None:
     ("args", "text"),
     [
         (("topic", "describe", "nope"), "error: UNKNOWN_TOPIC_OR_PARTITION: "),
-        (("topic", "delete", "nope"), "error: UNKNOWN_TOPIC_OR_PARTITION: "),
+        (("topic", "delete", "nope", "--yes"), "error: UNKNOWN_TOPIC_OR_PARTITION: "),
         (("topic", "create", "a b"), "error: INVALID_TOPIC_EXCEPTION: "),
         (("topic", "create", "x", "-r", "3"), "error: INVALID_REPLICATION_FACTOR: "),
         (("produce", "nope"), "error: UNKNOWN_TOPIC_OR_PARTITION: "),
@@ -197,7 +197,7 @@ def test_cli_refuses_a_partition_that_the_topic_does_not_have(cluster: FakeClust
 
 def test_cli_shows_the_cluster(cluster: FakeCluster) -> None:
     cluster.create_topic("t", 2)
-    result = run(cluster, "cluster", "info")
+    result = run(cluster, "cluster", "describe")
     address = cluster.bootstrap_servers
     assert result.exit_code == 0
     assert f"cluster {cluster.cluster_id}: 1 topic, 2 partitions" in result.stdout
@@ -283,13 +283,13 @@ def test_cli_ends_quietly_at_ctrl_c_while_it_is_loaded() -> None:
 
 
 def test_message_format_knows_every_field_and_escape() -> None:
-    message = Message("t", 1, 2, b"k", b"v", [("h", b"x"), ("n", None)], (1, 99))
+    message = Message("t", 1, 2, b"k", b"v", [("h", b"x"), ("n", None)], timestamp=(1, 99))
     line = message_formatter(r"%t\t%p %o %k %v %T %h %%\\")(message)
     assert line == b"t\t1 2 k v 99 h=x,n=None %\\\n"
 
 
 def test_message_format_json_keeps_null_and_shows_bytes_that_are_no_text() -> None:
-    line = message_formatter("json")(Message("t", 1, 2, None, b"\xff\xc3\xa9", None, (1, 99)))
+    line = message_formatter("json")(Message("t", 1, 2, None, b"\xff\xc3\xa9", None, timestamp=(1, 99)))
     assert json.loads(line) == {
         "topic": "t",
         "partition": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -23,12 +24,13 @@ COMMAND = [sys.executable, "-c", "from tidelog.cli.main import main; main()"]
 
 @contextmanager
 def running_dev(output: Path, *args: str) -> Iterator[str]:
-    """Run ``tidelog dev`` until its how-to is there; yields what it has printed."""
+    """Run ``tidelog dev`` until it says that it is ready; yields what it has printed."""
+    ready = "}\n" if "--json" in args else "Ctrl-C stops the cluster"
     with output.open("wb") as file:
         dev = subprocess.Popen([*COMMAND, "dev", *args], stdout=file, stderr=subprocess.STDOUT)
     try:
         deadline = time.monotonic() + 40
-        while "Ctrl-C stops the cluster" not in output.read_text():
+        while ready not in output.read_text():
             assert dev.poll() is None, output.read_text()
             assert time.monotonic() < deadline, output.read_text()
             time.sleep(0.05)
@@ -66,10 +68,12 @@ def test_dev_goes_elsewhere_when_its_port_is_in_use_and_says_so(tmp_path: Path) 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with running_dev(tmp_path / "out", "--controllers", "1", "--nodes", "1", "--port", str(port)) as printed:
+        sizes = ("--controllers", "1", "--nodes", "1")
+        with running_dev(tmp_path / "out", *sizes, "--port", str(port), "--json") as printed:
             assert f"port {port} is in use" in printed
-            [other] = re.findall(r"BOOTSTRAP_SERVERS=127\.0\.0\.1:(\d+)", printed)
-            assert int(other) != port
+            document = json.loads(printed[printed.index("{") :])
+            assert document["bootstrap_servers"].startswith("127.0.0.1:")
+            assert document["bootstrap_servers"] != f"127.0.0.1:{port}"
 
 
 def test_dev_starts_again_with_the_data_that_it_kept(tmp_path: Path) -> None:

@@ -80,6 +80,19 @@ def test_execute_verify_list_and_cancel_say_what_they_did(cluster: FakeCluster, 
     assert cancelled.stdout == "None of the specified partition reassignments are active.\n"
 
 
+def test_reassignment_is_json_with_messages_elsewhere(cluster: FakeCluster, move: Path) -> None:
+    named = ("--reassignment-json-file", str(move), "--json")
+    executed = run(cluster, "reassign", "--execute", *named)
+    document = json.loads(executed.stdout)
+    assert document["started"] == [{"topic": "a", "partition": 0}, {"topic": "a", "partition": 1}]
+    assert [p["replicas"] for p in document["previous"]["partitions"]] == [[1], [1]]
+    assert "Successfully started partition reassignments for a-0,a-1" in executed.stderr
+    verified = run(cluster, "reassign", "--verify", "--preserve-throttles", *named)
+    assert [p["status"] for p in json.loads(verified.stdout)["partitions"]] == ["completed", "completed"]
+    cancelled = run(cluster, "reassign", "--cancel", "--preserve-throttles", *named)
+    assert json.loads(cancelled.stdout) == {"cancelled": []}
+
+
 def test_verify_names_what_is_not_as_asked_and_fails(cluster: FakeCluster, tmp_path: Path) -> None:
     items = [{"topic": "a", "partition": 0, "replicas": [2]}, {"topic": "gone", "partition": 0, "replicas": [1]}]
     file = tmp_path / "move.json"
@@ -153,7 +166,7 @@ def test_reassign_options_that_do_not_go_together_are_a_usage_error(
 def test_elect_leaders_says_what_became_of_each_partition(cluster: FakeCluster, tmp_path: Path) -> None:
     found = run(cluster, "elect-leaders", "--election-type", "preferred", "--topic", "a", "-p", "1", "-p", "0")
     assert (found.exit_code, found.stdout) == (0, "PARTITION  ELECTION\na-0        not needed\na-1        not needed\n")
-    found = run(cluster, "elect-leaders", "--election-type", "unclean", "--all-topic-partitions")
+    found = run(cluster, "elect-leaders", "--election-type", "unclean", "--all-topic-partitions", "-y")
     assert (found.exit_code, found.stdout) == (0, "No partition needs an election.\n")
     file = tmp_path / "partitions.json"
     file.write_text('{"partitions":[{"topic":"b","partition":0},{"topic":"b","partition":4}]}')

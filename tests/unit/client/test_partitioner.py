@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.producer.core.partitioner import PARTITIONERS, TopicPartitioner, murmur2, murmur2_positive
+from tidelog.producer.core.hashes import murmur2, murmur2_positive
+from tidelog.producer.core.partitioner import PARTITIONERS, TopicPartitioner
 
 
 def make(partitioner: str, count: int = 6, available: tuple[int, ...] | None = None) -> TopicPartitioner:

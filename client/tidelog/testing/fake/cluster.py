@@ -13,10 +13,12 @@ from tidelog.errors import ErrorCode
 from tidelog.records import Record
 from tidelog.testing.fake.admin_service import AdminServicer
 from tidelog.testing.fake.faults import Fault, Gate
+from tidelog.testing.fake.group_service import GroupServicer
+from tidelog.testing.fake.groups import FakeGroups
 from tidelog.testing.fake.log_service import LogServicer, NodeInfo
 from tidelog.testing.fake.topics import TopicTable
 from tidelog.transport import server_options
-from tidelog.v1 import admin_service_pb2_grpc, log_service_pb2_grpc
+from tidelog.v1 import admin_service_pb2_grpc, group_service_pb2_grpc, log_service_pb2_grpc
 
 _HOST = "127.0.0.1"
 _MAX_CALLS = 64
@@ -44,8 +46,10 @@ class FakeCluster:
         self._auto_create_topics = auto_create_topics
         self._table = TopicTable(default_partitions)
         self._gate = Gate()
+        self._groups = FakeGroups(self._table)
         self._server: grpc.Server | None = None
         self._log_servicer: LogServicer | None = None
+        self._group_servicer: GroupServicer | None = None
         self._port = 0
 
     def __enter__(self) -> Self:
@@ -69,6 +73,8 @@ class FakeCluster:
         info = NodeInfo(self.cluster_id, _HOST, self._port, self._auto_create_topics)
         self._log_servicer = LogServicer(self._table, self._gate, info)
         log_service_pb2_grpc.add_LogServiceServicer_to_server(self._log_servicer, server)
+        self._group_servicer = GroupServicer(self._table, self._groups, self._gate, info)
+        group_service_pb2_grpc.add_GroupServiceServicer_to_server(self._group_servicer, server)
         # What one node in memory has no use for, as elections, it answers with UNIMPLEMENTED.
         admin = AdminServicer(self._table, self._gate, info)  # type: ignore[abstract]
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
@@ -78,12 +84,15 @@ class FakeCluster:
     def stop(self) -> None:
         """Break every connection, as a killed process does. Does nothing when stopped."""
         server, self._server = self._server, None
-        if server is None or self._log_servicer is None:
+        if server is None or self._log_servicer is None or self._group_servicer is None:
             return
         done = server.stop(grace=None)
         self._gate.resume()
         self._log_servicer.stop()
+        self._group_servicer.stop()
         done.wait()
+        with self._table.changed:
+            self._groups.restart()
 
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1

@@ -21,6 +21,9 @@ APIS = (
     *("DeleteRecords", "DescribeLogDirs", "AlterReplicaLogDirs"),
     *("CreateTopics", "DeleteTopics", "ListTopics", "DescribeTopics", "DescribeCluster"),
     *("CreatePartitions", "DescribeConfigs", "IncrementalAlterConfigs", "InitProducerId"),
+    *("FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat"),
+    *("OffsetCommit", "OffsetFetch", "OffsetDelete"),
+    *("ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups"),
 )
 _WITHOUT_ITEMS = ("ListTopics", "DescribeCluster", "DescribeLogDirs", "AlterReplicaLogDirs", "InitProducerId")
 

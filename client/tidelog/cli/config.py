@@ -1,0 +1,248 @@
+"""``tidelog config``: the settings of topics, of a node, of all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from tidelog.cli.options import Session, ValidateOnly, connected, parse_pairs
+from tidelog.cli.output import CommandGroup, error_document, fail, print_json, print_records, settle
+from tidelog.config import TopicConfig
+from tidelog.config import describe as describe_settings
+
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Show and change the settings of topics and nodes while they run."
+)
+
+TopicNames = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Of this topic. May be repeated.")
+]
+Nodes = Annotated[list[int] | None, typer.Option("--node", "-n", metavar="ID", help="Of this node. May be repeated.")]
+AllNodes = Annotated[bool, typer.Option("--all-nodes", help="Of all nodes, where they have nothing of their own.")]
+Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="The settings.")]
+
+_TOPIC_DEFAULTS = {info.key: info.default_text for info in describe_settings(TopicConfig)}
+_COLUMNS = ("setting", "value", "source", "default")
+_SOURCES = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "node",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all nodes",
+    ConfigSource.STATIC_BROKER_CONFIG: "file",
+    ConfigSource.DEFAULT_CONFIG: "default",
+    ConfigSource.UNKNOWN_CONFIG: None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is described or changed, and how a sentence names it."""
+
+    resource: ConfigResource
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether it is a topic."""
+        return self.resource.restype is ResourceType.TOPIC
+
+    @property
+    def name(self) -> str:
+        """The resource in words."""
+        if self.is_topic:
+            return f"topic {self.resource.name}"
+        return f"node {self.resource.name}" if self.resource.name else "all nodes"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The resource as JSON has it."""
+        return {"type": self.resource.restype.name.lower(), "name": self.resource.name}
+
+
+@app.command()
+@connected
+def describe(
+    session: Session,
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also what is as by default.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Only this setting. May be repeated.")
+    ] = None,
+) -> None:
+    """Show settings, where each value comes from, and the default.
+
+    The source "file" is the properties file of the node, "all nodes" what was set for all of them.
+
+    \b
+    Examples:
+      tidelog config describe --topic flights --all
+      tidelog config describe --node 1 --key log.retention.ms
+    """
+    targets = _targets(topics, nodes, all_nodes)
+    with session.admin() as admin:
+        futures = admin.describe_configs([t.resource for t in targets], request_timeout=session.timeout_s)
+        found, errors = settle(futures)
+    documents = []
+    for target in targets:
+        if target.resource in found:
+            entries = _chosen(found[target.resource].values(), everything, names)
+            documents.append(target.document | {"configs": [_entry_document(e, target.is_topic) for e in entries]})
+        else:
+            documents.append(target.document | {"error": error_document(errors[target.resource])})
+    if session.as_json:
+        print_json({"resources": documents})
+    else:
+        _print(targets, documents)
+    fail(errors.values())
+
+
+@app.command("set")
+@connected
+def set_configs(
+    session: Session,
+    pairs: Pairs,
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    validate_only: ValidateOnly = False,
+) -> None:
+    """Set values.
+
+    Example: tidelog config set retention.ms=604800000 --topic flights --topic orders
+    """
+    entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SET)
+    _change(session, _targets(topics, nodes, all_nodes), entries, validate_only)
+
+
+@app.command()
+@connected
+def delete(
+    session: Session,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The settings.")],
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    validate_only: ValidateOnly = False,
+) -> None:
+    """Take settings back to what holds without them.
+
+    Example: tidelog config delete log.retention.ms --all-nodes
+    """
+    entries = _entries(dict.fromkeys(keys), AlterConfigOpType.DELETE)
+    _change(session, _targets(topics, nodes, all_nodes), entries, validate_only)
+
+
+@app.command()
+@connected
+def append(
+    session: Session,
+    pairs: Pairs,
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    validate_only: ValidateOnly = False,
+) -> None:
+    """Add values to settings that are lists.
+
+    Example: tidelog config append cleanup.policy=compact --topic flights
+    """
+    entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.APPEND)
+    _change(session, _targets(topics, nodes, all_nodes), entries, validate_only)
+
+
+@app.command()
+@connected
+def subtract(
+    session: Session,
+    pairs: Pairs,
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    validate_only: ValidateOnly = False,
+) -> None:
+    """Take values out of settings that are lists.
+
+    Example: tidelog config subtract cleanup.policy=delete --topic flights
+    """
+    entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SUBTRACT)
+    _change(session, _targets(topics, nodes, all_nodes), entries, validate_only)
+
+
+def _targets(topics: list[str] | None, nodes: list[int] | None, all_nodes: bool) -> list[_Target]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics or ()]
+    resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes or ()]
+    if all_nodes:
+        resources.append(ConfigResource(ResourceType.BROKER, ""))
+    if not resources:
+        raise typer.BadParameter("one of --topic, --node and --all-nodes is needed", param_hint="--topic")
+    return [_Target(resource) for resource in dict.fromkeys(resources)]
+
+
+def _entries(values: dict[str, str] | dict[str, None], operation: AlterConfigOpType) -> list[ConfigEntry]:
+    return [ConfigEntry(key, value, incremental_operation=operation) for key, value in values.items()]
+
+
+def _change(session: Session, targets: list[_Target], entries: list[ConfigEntry], validate_only: bool) -> None:
+    resources = [ConfigResource(t.resource.restype, t.resource.name, incremental_configs=entries) for t in targets]
+    with session.admin() as admin:
+        futures = admin.incremental_alter_configs(
+            resources, request_timeout=session.timeout_s, validate_only=validate_only
+        )
+        _, errors = settle(futures)
+    keys = [entry.name for entry in entries]
+    documents = [
+        t.document
+        | {"configs": keys, "changed": t.resource not in errors and not validate_only}
+        | ({"error": error_document(errors[t.resource])} if t.resource in errors else {})
+        for t in targets
+    ]
+    verb = "can change" if validate_only else "changed"
+    texts = [f"{verb} {', '.join(keys)} of {t.name}" for t in targets if t.resource not in errors]
+    session.done({"resources": documents}, *texts)
+    fail(errors.values())
+
+
+def _chosen(entries: Iterable[ConfigEntry], everything: bool, names: list[str] | None) -> list[ConfigEntry]:
+    if names:
+        return [entry for entry in entries if entry.name in names]
+    return [
+        e for e in entries if everything or e.source not in (ConfigSource.DEFAULT_CONFIG, ConfigSource.UNKNOWN_CONFIG)
+    ]
+
+
+def _entry_document(entry: ConfigEntry, of_topic: bool) -> dict[str, Any]:
+    return {
+        "setting": entry.name,
+        "value": "(hidden)" if entry.is_sensitive else entry.value,
+        "source": _SOURCES[entry.source],
+        "default": _default(entry, of_topic),
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "type": entry.config_type,
+        "documentation": entry.documentation,
+    }
+
+
+def _default(entry: ConfigEntry, of_topic: bool) -> str | None:
+    """Return what holds where nothing is set; for a topic by the topic's key: a synonym may count in hours."""
+    if entry.source is ConfigSource.DEFAULT_CONFIG:
+        return entry.value
+    if of_topic and entry.name in _TOPIC_DEFAULTS:
+        return _TOPIC_DEFAULTS[entry.name]
+    return next((s.value for s in entry.synonyms if s.source is ConfigSource.DEFAULT_CONFIG), None)
+
+
+def _print(targets: list[_Target], documents: list[dict[str, Any]]) -> None:
+    shown = [(t, d) for t, d in zip(targets, documents, strict=True) if "configs" in d]
+    for index, (target, document) in enumerate(shown):
+        if index:
+            typer.echo()
+        if document["configs"]:
+            typer.echo(f"{target.name}:")
+            print_records(document["configs"], _COLUMNS)
+        else:
+            typer.echo(f"{target.name}: nothing is set; --all shows the defaults")

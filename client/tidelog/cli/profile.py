@@ -1,0 +1,132 @@
+"""``tidelog profile``: clusters by name, in a file of the user."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.options import parse_pairs
+from tidelog.cli.output import CommandGroup, print_json, print_records
+from tidelog.cli.profiles import Profile, delete_profile, profile_path, read_profiles, use_profile, write_profile
+
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Keep the addresses and settings of clusters under names."
+)
+
+
+def complete_profile(incomplete: str) -> list[str]:
+    """Return the profiles whose names begin so, for the shell's completion."""
+    try:
+        names = read_profiles().by_name
+    except Exception:  # noqa: BLE001  # a completion that fails says nothing
+        return []
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.", autocompletion=complete_profile)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@app.command()
+def create(
+    name: Name,
+    bootstrap_servers: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap-servers",
+            "--bootstrap-server",
+            "-b",
+            metavar="HOST:PORT,...",
+            help="Nodes to ask for the cluster first.",
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-X", metavar="KEY=VALUE", help="A setting of every client of the cluster. May be repeated."
+        ),
+    ] = None,
+    use: Annotated[bool, typer.Option("--use", help="Use it from now on; the first one is used anyway.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a profile, or write it anew.
+
+    Example: tidelog profile create staging -b node1:9094,node2:9094 --use
+    """
+    write_profile(name, Profile(bootstrap_servers, parse_pairs(settings, "--set")), use=use)
+    used = " and is used from now on" if read_profiles().current == name else f"; tidelog profile use {name} takes it"
+    _say(name, f"profile {name} is in {profile_path()}{used}", as_json)
+
+
+@app.command()
+def use(name: Name, as_json: Json = False) -> None:
+    """Use a profile where no option and no variable says otherwise.
+
+    Example: tidelog profile use staging
+    """
+    use_profile(name)
+    _say(name, f"profile {name} is used from now on", as_json)
+
+
+@app.command("list")
+def list_profiles(as_json: Json = False) -> None:
+    """List the profiles.
+
+    Example: tidelog profile list
+    """
+    profiles = read_profiles()
+    records = [
+        {"name": name, "bootstrap_servers": profile.bootstrap_servers, "current": name == profiles.current}
+        for name, profile in sorted(profiles.by_name.items())
+    ]
+    if as_json:
+        print_json({"profiles": records})
+    elif records:
+        print_records(records, ("name", "bootstrap_servers", "current"))
+    else:
+        typer.echo(f"there is no profile in {profile_path()}; tidelog profile create makes one", err=True)
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Default: the current one.", autocompletion=complete_profile),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the addresses and settings of a profile.
+
+    Example: tidelog profile show staging
+    """
+    profiles = read_profiles()
+    chosen = name or profiles.current
+    if chosen is None:
+        typer.echo(f"no profile of {profile_path()} is in use; tidelog profile use takes one", err=True)
+        raise typer.Exit(1)
+    settings = profiles.get(chosen).settings
+    if as_json:
+        print_json({"name": chosen, "settings": settings})
+        return
+    typer.echo(f"profile {chosen} of {profile_path()}\n")
+    print_records([{"setting": key, "value": value} for key, value in settings.items()], ("setting", "value"))
+
+
+@app.command()
+def delete(name: Name, as_json: Json = False) -> None:
+    """Delete a profile.
+
+    Example: tidelog profile delete staging
+    """
+    delete_profile(name)
+    _say(name, f"profile {name} is deleted", as_json)
+
+
+def _say(name: str, text: str, as_json: bool) -> None:
+    """Say what was done, or which profile is there and used now."""
+    if not as_json:
+        typer.echo(text)
+        return
+    profiles = read_profiles()
+    print_json({"name": name, "exists": name in profiles.by_name, "current": name == profiles.current})

@@ -1,0 +1,99 @@
+"""The command line on a cluster of three nodes: replicas compared, groups reset, features shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidelog.cli.commands import app
+from tidelog.testing import LocalCluster
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(controllers=1, nodes=3, config={"offsets.topic.num.partitions": 3}) as running:
+        yield running
+
+
+def run(cluster: LocalCluster, *args: str, stdin: str | None = None) -> Result:
+    environment = {"TIDELOG_BOOTSTRAP_SERVERS": cluster.bootstrap_servers, "COLUMNS": "200"}
+    return CliRunner().invoke(app, [*args, "--timeout", "20"], input=stdin, env=environment)
+
+
+def run_json(cluster: LocalCluster, *args: str) -> Any:
+    result = run(cluster, *args, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def only_log(cluster: LocalCluster, node: int, topic: str) -> Path:
+    [log] = (cluster.data_dir / f"node-{node}").glob(f"data/{topic}-0/*.log")
+    return log
+
+
+def test_verify_replicas_finds_the_replica_that_is_not_like_its_leaders(cluster: LocalCluster) -> None:
+    assert run(cluster, "topic", "create", "compared", "-p", "1", "-r", "3").exit_code == 0
+    assert run(cluster, "produce", "compared", "-X", "linger.ms=0", stdin="one\ntwo\nthree\n").exit_code == 0
+    [same] = run_json(cluster, "verify", "replicas", "compared")["partitions"]
+    assert (same["result"], same["to_offset"], len(same["replicas"])) == ("same", 3, 3)
+    assert same["batches"] >= 1
+
+    leader, *followers = same["replicas"]
+    log = only_log(cluster, followers[0], "compared")
+    with log.open("r+b") as file:  # As a disk does that changes its mind; the node does not notice.
+        file.seek(log.read_bytes().index(b"two"))
+        file.write(b"owt")
+    result = run(cluster, "verify", "replicas", "compared", "--json")
+    assert result.exit_code == 1
+    [found] = json.loads(result.stdout)["partitions"]
+    assert found["result"] == "different"
+    assert f"node {followers[0]} and its leader {leader} at offset " in found["detail"]
+
+    damaged = cluster.nodes[followers[0]]
+    damaged.terminate()
+    assert damaged.wait(20) == 0
+    gone = run(cluster, "verify", "replicas", "compared")
+    assert (gone.exit_code, "not compared" in gone.stdout) == (1, True), gone.output
+    # When the node starts it finds out, and fetches what it has lost.
+    damaged.start()
+    cluster.wait_ready()
+    assert run(cluster, "verify", "replicas", "compared").exit_code == 0
+
+
+def test_groups_of_a_cluster_are_described_reset_and_deleted(cluster: LocalCluster) -> None:
+    assert run(cluster, "topic", "create", "flights", "-p", "3", "-r", "1").exit_code == 0
+    assert run(cluster, "produce", "flights", stdin="".join(f"{n}\n" for n in range(30))).exit_code == 0
+    consumed = run(cluster, "consume", "flights", "-g", "audit", "--from-beginning", "-n", "30")
+    assert sorted(map(int, consumed.stdout.split())) == list(range(30)), consumed.output
+    [group] = run_json(cluster, "group", "describe", "audit")["groups"]
+    assert group["state"]["state"] == "Empty"
+    assert sum(offset["current_offset"] for offset in group["offsets"]) == 30
+    assert {offset["lag"] for offset in group["offsets"]} == {0}
+
+    executed = run(cluster, "group", "reset-offsets", "audit", "--to-earliest", "--all-topics", "--execute", "--yes")
+    assert executed.exit_code == 0, executed.output
+    [group] = run_json(cluster, "group", "describe", "audit", "--offsets")["groups"]
+    assert sum(offset["lag"] for offset in group["offsets"]) == 30
+    assert run(cluster, "group", "delete", "audit", "--yes").stdout == "deleted audit\n"
+    assert run_json(cluster, "group", "list")["groups"] == []
+
+
+def test_features_and_settings_of_nodes_are_shown_and_changed(cluster: LocalCluster) -> None:
+    levels = {
+        feature["feature"]: feature for feature in run_json(cluster, "cluster", "features", "describe")["features"]
+    }
+    assert levels["metadata.version"]["level"] >= levels["metadata.version"]["min_level"]
+    set_all = run(cluster, "config", "set", "log.retention.ms=1000000", "--all-nodes")
+    assert (set_all.exit_code, set_all.stdout) == (0, "changed log.retention.ms of all nodes\n")
+    described = run(cluster, "config", "describe", "--node", "1", "-k", "log.retention.ms").stdout
+    assert "log.retention.ms  1000000  all nodes" in described
+    assert run(cluster, "config", "delete", "log.retention.ms", "--all-nodes").exit_code == 0
+    refused = run(cluster, "config", "set", "log.retention.ms=x", "--node", "1")
+    assert (refused.exit_code, refused.stderr.startswith("error: INVALID_CONFIG: ")) == (1, True)
