@@ -25,17 +25,20 @@ def chaos(output: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.chaos
 @pytest.mark.timeout(TIMEOUT_S + 30)
 @pytest.mark.parametrize(
-    ("driver", "faults", "network"),
-    [("local", "kill,stop,pause,slow,disk,clock,reassign", False), ("netns", "kill,pause,partition,delay,disk", True)],
+    ("driver", "faults", "options"),
+    [
+        ("local", "kill,stop,pause,slow,disk,clock,reassign", []),
+        ("netns", "kill,pause,partition,delay,disk", ["--workload", "subscribe", "--crash-interval", "4s"]),
+    ],
 )
 def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(
-    tmp_path: Path, driver: str, faults: str, network: bool
+    tmp_path: Path, driver: str, faults: str, options: list[str]
 ) -> None:
-    reason = isolation.why_not(network=network)
+    reason = isolation.why_not(network=driver == "netns")
     if reason is not None:
         pytest.skip(f"needs namespaces: {reason}")
     output = tmp_path / "run"
-    done = chaos(output, "--driver", driver, "--faults", faults, "--duration", "18s", "--seed", "97")
+    done = chaos(output, "--driver", driver, "--faults", faults, "--duration", "18s", "--seed", "97", *options)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     assert {path.name for path in output.iterdir()} == FILES
     run, verdict = read(output / "run.json"), read(output / "verdict.json")
@@ -49,6 +52,8 @@ def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(
     lines = (output / "metrics.jsonl").read_text().splitlines()
     assert sum(json.loads(line)["sends"]["ok"] for line in lines) == run["outcome"]["sends"]["ok"]
     assert any(json.loads(line)["faults"] for line in lines)
+    group = verdict["statistics"]["group"]
+    assert not options or (group["drained"] and group["generations"] > 1), group
 
 
 @pytest.mark.chaos

@@ -14,6 +14,9 @@ the old operation may still take effect. Faults are notes of the process ``nemes
 keys), crash or debug-topic-partitions. Keys are strings, a partition's is ``<topic>-<number>``; the values of a key are
 unique. A send completes with ``[offset, value]``, where the offset is null when it is not known. All other members of a
 line, such as ``error`` and ``rebalance_log`` (``[{"keys": [...]}]``: what was assigned anew during a poll), are kept.
+
+What is known of a consumer group beside its members' operations are notes of the process ``group``, whose form
+:mod:`tidelog.chaos.checker.group_notes` has.
 """
 
 from __future__ import annotations
@@ -34,6 +37,10 @@ Process = int | str
 
 NEMESIS: Final = "nemesis"
 """The process of the faults; its notes are ``info``, their ``f`` is ``start-<fault>`` or ``stop-<fault>``."""
+GROUP: Final = "group"
+"""The process of what is noted of a consumer group beside its members' operations; its notes are ``info`` as well."""
+NOTES: Final = frozenset({NEMESIS, GROUP})
+"""Processes that are no clients: what they write are notes."""
 TRANSACTION_FUNCTIONS: Final = frozenset({"send", "poll", "txn"})
 """The values of ``f`` whose value is a list of micro-operations."""
 ASSIGNMENT_FUNCTIONS: Final = frozenset({"assign", "subscribe"})
@@ -155,9 +162,9 @@ class HistoryWriter:
         value = invocation.value if value is None else value
         return self._write(invocation.process, type, invocation.f, value, error, extra)
 
-    def note(self, f: str, value: Any = None, **extra: Any) -> Op:
-        """Write what the nemesis did."""
-        return self._write(NEMESIS, "info", f, value, None, extra)
+    def note(self, f: str, value: Any = None, *, process: str = NEMESIS, **extra: Any) -> Op:
+        """Write what the nemesis did, or what is known of a group."""
+        return self._write(process, "info", f, value, None, extra)
 
     def close(self) -> None:
         """Close the file; nothing can be written any more."""
@@ -232,7 +239,7 @@ def _follow(pending: dict[Process, Op], op: Op) -> None:
     Raises:
         ValueError: It does two things at a time, or completes another one than it invoked.
     """
-    if op.process == NEMESIS:
+    if op.process in NOTES:
         return
     before = pending.pop(op.process, None)
     if before is not None and op.f == "crash" != before.f:

@@ -13,7 +13,7 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -33,7 +33,7 @@ from tidelog.chaos.recorder import Recorder
 from tidelog.chaos.replicas import compare
 from tidelog.chaos.settings import RunSettings
 from tidelog.chaos.watch import Watch
-from tidelog.chaos.workload import QueueWorkload
+from tidelog.chaos.workload import QueueWorkload, SubscribeWorkload, Workload
 from tidelog.errors import ConfigError, TidelogError
 
 HISTORY, RUN, REPLICAS, METRICS = "history.jsonl", "run.json", "replicas.json", "metrics.jsonl"
@@ -41,6 +41,10 @@ HISTORY, RUN, REPLICAS, METRICS = "history.jsonl", "run.json", "replicas.json", 
 LOGS = "logs"
 """Its folder with what the processes printed."""
 
+_WORKLOADS: Mapping[str, type[QueueWorkload | SubscribeWorkload]] = {
+    "queue": QueueWorkload,
+    "subscribe": SubscribeWorkload,
+}
 _START_S = 60.0
 _RECOVERY_S = 120.0
 _CALM_S = 3.0
@@ -115,11 +119,11 @@ class _Run:
             admin = stack.enter_context(AdminClient(servers))
             meter = Meter()
             prefix = f"chaos-{self._settings.seed}-{int(time.time())}"
-            workload = QueueWorkload(
+            workload = _WORKLOADS[self._settings.workload](
                 self._settings.queue, servers["bootstrap.servers"], admin, prefix, history, meter, self._settings.seed
             )
             factor = self._settings.queue.replication_factor
-            watch = Watch(admin, lambda: workload.keys.written, lambda: workload.keys.topics, factor)
+            watch = Watch(admin, lambda: workload.keys.written, lambda: workload.topics, factor)
             moves = Moves(admin, lambda: workload.keys.written, factor)
             nemesis = Nemesis(self._driver, self._plan, watch, moves, self._noted(history))
             recorder = Recorder(
@@ -132,7 +136,7 @@ class _Run:
             self._run_phases(history, workload, watch, nemesis, recorder)
 
     def _run_phases(
-        self, history: HistoryWriter, workload: QueueWorkload, watch: Watch, nemesis: Nemesis, recorder: Recorder
+        self, history: HistoryWriter, workload: Workload, watch: Watch, nemesis: Nemesis, recorder: Recorder
     ) -> None:
         def phase(name: str, text: str) -> None:
             self._outcome.phases_s[name] = round(history.now_ns() / 1e9, 3)
@@ -152,7 +156,7 @@ class _Run:
             self._wait_recovered(watch)
             time.sleep(_CALM_S)
             phase("last-writes", "waiting for the last writes")
-            workload.stop_writing()
+            self._outcome.problems += workload.stop_writing()
             phase("final-reads", "reading everything")
             self._read_everything(workload)
         except BaseException:
@@ -175,7 +179,7 @@ class _Run:
 
         return note
 
-    def _let_it_rage(self, workload: QueueWorkload, nemesis: Nemesis, recorder: Recorder) -> None:
+    def _let_it_rage(self, workload: Workload, nemesis: Nemesis, recorder: Recorder) -> None:
         """Wait for the end of the plan's time, of a client that failed, or for Ctrl-C; then heal."""
         started_s = time.monotonic()
         nemesis.start()
@@ -198,7 +202,7 @@ class _Run:
         else:
             self._problem(f"not whole {_RECOVERY_S:.0f} s after the last fault was healed: {missing}")
 
-    def _read_everything(self, workload: QueueWorkload) -> None:
+    def _read_everything(self, workload: Workload) -> None:
         try:
             self._outcome.high_watermarks, behind = workload.finish()
         except TidelogError as error:
@@ -213,7 +217,7 @@ class _Run:
             if member not in nemesis.damaged:
                 self._problem(failure)
 
-    def _compare_replicas(self, workload: QueueWorkload) -> None:
+    def _compare_replicas(self, workload: Workload) -> None:
         ends = self._outcome.high_watermarks
         if not ends or not self._driver.replica_folders(next(iter(ends))):
             return

@@ -31,6 +31,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "nonmonotonic-send": "values that a process sent one after the other are in the wrong order",
     "G0": "transactions wrote in orders that contradict each other, or real time",
     "G1c": "information flowed in a circle between transactions, or against real time",
+    "group-unseen": "an acknowledged value was polled by no member of the group",
+    "committed-backwards": "an offset that the group had committed went back",
+    "lost-commit": "an acknowledged commit of the group is not in its log",
+    "two-owners": "a partition was two members' in one generation",
     "divergent-replicas": "replicas differ below the high watermark",
 }
 """Every name that a verdict may have, with its meaning, in the order in which they are shown."""

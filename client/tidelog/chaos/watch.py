@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from tidelog.admin import AdminClient
 from tidelog.admin.metadata import ClusterMetadata
 from tidelog.chaos.metrics import ClusterView
+from tidelog.chaos.workload import OFFSETS_TOPIC
 from tidelog.chaos.workload.keys import key_of
 from tidelog.errors import TidelogError
 
 _INTERVAL_S = 1.0
 _TIMEOUT_S = 3.0
 _LOOK_S = 0.2
+_INTERNAL = frozenset({OFFSETS_TOPIC})
 
 
 class Watch:
@@ -69,9 +71,11 @@ class Watch:
             for number, partition in known.topics[topic].partitions.items():
                 if partition.leader < 0:
                     return f"{key_of(topic, number)} has no leader"
-                if len(partition.replicas) != self._factor:
+                # How many replicas internal topics have is the cluster's affair.
+                factor = len(partition.replicas) if topic in _INTERNAL else self._factor
+                if len(partition.replicas) != factor:
                     return f"{key_of(topic, number)} has {len(partition.replicas)} replicas: {partition.replicas}"
-                if len(partition.isrs) < self._factor:
+                if len(partition.isrs) < factor:
                     return f"{key_of(topic, number)} has the ISR {partition.isrs} of {partition.replicas}"
         return None
 

@@ -86,6 +86,15 @@ def case_of(file: str, name: str) -> dict[str, Any]:
         ("int-nonmonotonic-send.invalid", "int-nonmonotonic-send", {"key": "x", "values": [1, 2], "delta": -1}),
         ("nonmonotonic-send.invalid", "nonmonotonic-send", {"key": "x", "values": [1, 2], "delta": -1}),
         (
+            "two-owners.invalid",
+            "two-owners",
+            {"key": "k0", "generation": 1, "members": [1, 2]},
+        ),
+        ("group-unseen.invalid", "group-unseen", {"key": "k0", "value": 2}),
+        ("lost-commit.invalid", "lost-commit", {"key": "k0", "offset": 1}),
+        ("committed-backwards.invalid", "committed-backwards", {"key": "k0", "offsets": [2, 1]}),
+        ("committed-backwards-to-nothing.invalid", "committed-backwards", {"key": "k0", "offsets": [2, -1]}),
+        (
             "G1c-with-ww.permitted",
             "G1c",
             {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,12 +15,14 @@ from tidelog.admin import AdminClient
 from tidelog.chaos.checker import check
 from tidelog.chaos.history import HistoryWriter, read_history
 from tidelog.chaos.metrics import Meter, latency_summary
-from tidelog.chaos.workload import QueueWorkload, WorkloadSettings
+from tidelog.chaos.workload import QueueWorkload, SubscribeWorkload, WorkloadSettings
 from tidelog.chaos.workload.keys import Keys, key_of, partition_of
+from tidelog.chaos.workload.observer import logged_offset
 from tidelog.chaos.workload.outcomes import send_outcome
-from tidelog.chaos.workload.queue import producer_config
+from tidelog.chaos.workload.settings import group_config, member_config, producer_config, without_group
 from tidelog.errors import ErrorCode, error_for
 from tidelog.testing import FakeCluster
+from tidelog_node.groups import records
 
 
 @pytest.fixture
@@ -55,6 +59,27 @@ def test_keys_stay_while_the_next_topics_cannot_be_created_and_never_give_a_valu
     keys.stop()
 
 
+def test_keys_stop_although_they_are_told_so_while_topics_are_created() -> None:
+    creating, created = threading.Event(), threading.Event()
+
+    def create(names: Sequence[str]) -> None:
+        if "t-0" not in names:
+            creating.set()
+            assert created.wait(10)
+
+    keys = Keys(create, "t", topics=1, partitions=1, writes_per_key=2)
+    keys.start()
+    keys.next_value("t-0-0")
+    assert creating.wait(10)
+    stopping = threading.Thread(target=keys.stop, daemon=True)
+    stopping.start()
+    _wait(keys._stopping.is_set)
+    _wait(keys._is_wanted.is_set)
+    created.set()
+    stopping.join(10)
+    assert not stopping.is_alive()
+
+
 def test_key_names_a_partition_of_a_topic_with_dashes() -> None:
     assert partition_of(key_of("a-b", 12)) == ("a-b", 12)
 
@@ -76,6 +101,49 @@ def test_producers_are_idempotent_unless_settings_of_the_user_are_against_it() -
     assert producer_config({})["enable.idempotence"] is True
     assert producer_config({"acks": "1"})["enable.idempotence"] is False
     assert producer_config({"message.timeout.ms": "1"})["message.timeout.ms"] == "1"
+
+
+def test_seed_draws_the_protocol_of_a_group_among_those_that_settings_of_the_user_leave() -> None:
+    def drawn(own: dict[str, str]) -> set[tuple[str, str | None]]:
+        configs = [group_config(own, "g", random.Random(seed)) for seed in range(40)]
+        return {(config["group.protocol"], config.get("partition.assignment.strategy")) for config in configs}
+
+    classic = {("classic", "range"), ("classic", "cooperative-sticky")}
+    assert drawn({}) == {*classic, ("consumer", None)}
+    assert drawn({"group.protocol": "classic"}) == classic
+    assert drawn({"session.timeout.ms": "9000"}) == classic
+    assert drawn({"group.protocol": "consumer"}) == {("consumer", None)}
+    assert drawn({"group.remote.assignor": "range"}) == {("consumer", None)}
+    assert drawn({"partition.assignment.strategy": "sticky"}) == {("classic", "sticky")}
+    assert group_config({"group.id": "mine"}, "g", random.Random(1))["group.id"] == "mine"
+
+
+def test_some_members_are_static_and_some_commit_by_themselves() -> None:
+    configs = [member_config({}, {}, f"m-{seed}", random.Random(seed)) for seed in range(40)]
+    assert {config["enable.auto.commit"] for config in configs} == {True, False}
+    instances = [config["group.instance.id"] for config in configs if "group.instance.id" in config]
+    assert 0 < len(instances) < 40
+    assert len(set(instances)) == len(instances)
+    assert member_config({}, {"enable.auto.commit": "true"}, "m", random.Random(1))["enable.auto.commit"] == "true"
+
+
+def test_who_reads_everything_at_the_end_is_in_no_group() -> None:
+    assert without_group({"group.id": "g", "group.protocol": "consumer", "check.crcs": "true"}) == {
+        "check.crcs": "true"
+    }
+
+
+def test_commits_are_found_in_the_log_of_the_groups_as_a_node_writes_it() -> None:
+    def logged(key: records.Key, value: records.Value | None) -> object:
+        record = records.encode(key, value)
+        return logged_offset(record.key, record.value, "mine")
+
+    at = records.OffsetCommitValue(7, 3, "", 1_000)
+    assert logged(records.OffsetCommitKey("mine", "t-ä", 2), at) == ("t-ä-2", 7)
+    assert logged(records.OffsetCommitKey("mine", "t", 0), None) == ("t-0", None)
+    assert logged(records.OffsetCommitKey("other", "t", 0), at) is None
+    assert logged(records.GroupMetadataKey("mine"), None) is None
+    assert logged_offset(None, b"", "mine") is None
 
 
 def test_latency_summary_is_of_the_nearest_rank() -> None:
@@ -108,6 +176,36 @@ def test_workload_writes_a_valid_history_of_all_that_its_clients_did(fake: FakeC
     assert verdict.valid, json.dumps(verdict.anomalies)[:2000]
     retired = [op.process for op in ops if op.type == "info"]
     assert len(retired) == len(set(retired)), "a process goes on after an unknown outcome"
+
+
+@pytest.mark.parametrize("own", [{"partition.assignment.strategy": "range"}, {"group.protocol": "consumer"}])
+def test_group_polls_and_commits_everything_and_its_history_says_so(
+    fake: FakeCluster, tmp_path: Path, own: dict[str, str]
+) -> None:
+    path = tmp_path / "history.jsonl"
+    settings = WorkloadSettings(
+        rate_per_s=300, replication_factor=1, writes_per_key=60, crash_interval_s=0, consumers=3, consumer=own
+    )
+    servers = fake.bootstrap_servers
+    with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
+        workload = SubscribeWorkload(settings, servers, admin, "chaos", history, Meter(), seed=4)
+        workload.start()
+        _wait(lambda: len(workload.keys.written) > 0 and "chaos-2-0" in workload.keys.written)
+        assert workload.stop_writing() == []
+        _, behind = workload.finish()
+    assert behind == []
+    with path.open() as lines:
+        ops = list(read_history(lines))
+    verdict = check(ops)
+    assert verdict.valid, json.dumps(verdict.anomalies)[:2000]
+    group = verdict.statistics["group"]
+    assert group["drained"]
+    assert group["members"] == 3
+    assert {op.value["by"] for op in ops if op.f == "committed"} > {"observer"}
+    assert any(op.extra.get("rebalance_log") for op in ops if op.f == "poll")
+    subscribed = [op.value for op in ops if op.f == "subscribe" and op.type == "ok"]
+    assert len(subscribed) >= 6, "members subscribe anew when there are new topics"
+    assert subscribed[-1] == workload.keys.all
 
 
 def _wait(condition: object) -> None:

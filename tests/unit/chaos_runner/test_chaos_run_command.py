@@ -39,7 +39,13 @@ def test_interval_is_read_with_both_ends_or_one() -> None:
         (["--driver", "cloud"], 1, '"cloud" is not a driver; there are local, netns, kubernetes, none'),
         (["--workload", "bank"], 1, '"bank" is not a workload'),
         (["--workload", "txn"], 1, 'the workload "txn" cannot be run: it needs transactions'),
-        (["--workload", "subscribe"], 1, 'the workload "subscribe" cannot be run: it needs consumer groups'),
+        (["--workload", "subscribe", "--consumer", "group.instance.id=one"], 1, "members need one each"),
+        (["--workload", "subscribe", "--consumer", "group.protocol=bank"], 1, '"group.protocol"'),
+        (
+            ["--workload", "subscribe", "--consumer", "group.protocol=consumer", "--consumer", "session.timeout.ms=1"],
+            1,
+            '"session.timeout.ms" is not supported with group.protocol=consumer',
+        ),
         (["--namespace", "log"], 2, "it is of the driver kubernetes, not of local"),
         (["--driver", "none", "--nodes", "5"], 2, "it is of the driver local or netns, not of none"),
         (["--driver", "kubernetes"], 1, "needs --bootstrap-servers"),
@@ -52,7 +58,7 @@ def test_interval_is_read_with_both_ends_or_one() -> None:
         (["--producer", "retries=0"], 1, '"enable.idempotence" needs "retries" to be at least 1'),
         (["--producer", "transactional.id=t"], 1, "there are no transactional producers yet"),
         (["--consumer", "fetch.min.bytes=many"], 1, '"fetch.min.bytes"'),
-        (["--consumer", "group.id=g"], 1, '"group.id" is not supported'),
+        (["--consumer", "offset.store.method=file"], 1, '"offset.store.method" is not supported'),
     ],
 )
 def test_run_command_refuses_what_cannot_be_and_leaves_no_directory(

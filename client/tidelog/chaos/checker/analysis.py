@@ -1,4 +1,4 @@
-"""The check of a history: all anomalies of Jepsen's workload for logs like Kafka's (jepsen.tests.kafka).
+"""The check of a history: all anomalies of Jepsen's workload for logs like Kafka's (jepsen.tests.kafka), and of groups.
 
 The definitions are Jepsen's, each written down in the module that finds it; where they leave a choice, the docstring
 says which was made. The whole takes time in proportion to the history, but for sorting, and some 100 bytes for each
@@ -13,6 +13,8 @@ from typing import Any
 from tidelog.chaos.checker.consumption import consume_counts
 from tidelog.chaos.checker.cycles import find_cycles
 from tidelog.chaos.checker.exposure import find_exposed
+from tidelog.chaos.checker.group_notes import GroupNotes
+from tidelog.chaos.checker.groups import find_group_faults, group_statistics
 from tidelog.chaos.checker.lag import realtime_lag
 from tidelog.chaos.checker.loss import find_lost
 from tidelog.chaos.checker.placement import find_misplaced
@@ -35,7 +37,8 @@ def check(ops: Iterable[Op], *, replica_logs: ReplicaLogs | None = None, limit: 
     Raises:
         InvalidHistoryError: An operation's value cannot be understood.
     """
-    transactions = read_transactions(ops)
+    group = GroupNotes()
+    transactions = read_transactions(group.taking(ops))
     visibility = Visibility(transactions)
     versions = VersionOrders(transactions, visibility)
     findings = Findings(limit)
@@ -45,8 +48,10 @@ def check(ops: Iterable[Op], *, replica_logs: ReplicaLogs | None = None, limit: 
     find_disordered_polls(transactions, versions, findings)
     find_disordered_sends(transactions, versions, findings)
     find_cycles(transactions, versions, findings)
+    find_group_faults(transactions, group, findings)
     find_divergent(replica_logs or {}, findings)
     statistics = _statistics(transactions, visibility, versions)
+    statistics["group"] = group_statistics(group)
     statistics["partitions_compared"] = len(replica_logs or {})
     findings.notes.extend(_notes(transactions, statistics))
     return findings.verdict(statistics)

@@ -2,8 +2,8 @@
 
 From the first moment at which an offset was known to exist (an operation that named it, or a higher one, completed) a
 process that has read less lags; the lag of a poll is the time from then until the poll began. That is a lower bound, as
-in Jepsen. A process's keys are those that it was assigned, from offset -1 on, or of a subscriber those that it has
-read.
+in Jepsen. A process's keys are those that it was assigned, from offset -1 on. A subscriber's are those that a poll
+returns, for that poll alone: in between its group may have given them to others.
 
 A process that was told to seek to the beginning is behind because it was asked to be, and is left out.
 
@@ -50,6 +50,7 @@ class _Reader:
     offsets: dict[int, int] = field(default_factory=dict)
     last_poll_ns: int | None = None
     is_rereading: bool = False
+    is_subscribed: bool = False
 
 
 def realtime_lag(transactions: Transactions) -> dict[str, Any]:
@@ -92,6 +93,7 @@ class _Lags:
         if function != CRASH and self._transactions.types[number] == FAIL:
             return
         self._settle(process, reader)
+        reader.is_subscribed = function == SUBSCRIBE
         reader.is_rereading = number in self._transactions.seeks
         kept = reader.offsets if function == ASSIGN else {}
         keys = self._transactions.assigned[number] if function == ASSIGN else ()
@@ -102,14 +104,14 @@ class _Lags:
         began_ns = self._transactions.invoke_times_ns[number]
         for key, offset in _highest(self._transactions, number).items():
             before = reader.offsets.get(key, _NOTHING)
-            if key in reader.offsets and reader.last_poll_ns is not None:
+            if key in reader.offsets and reader.last_poll_ns is not None and not reader.is_subscribed:
                 self._note(process, key, before, reader.last_poll_ns)
             reader.offsets[key] = max(before, offset)
             self._at_reads_ns.append(self._note(process, key, reader.offsets[key], began_ns))
         reader.last_poll_ns = began_ns
 
     def _settle(self, process: int, reader: _Reader) -> None:
-        if reader.last_poll_ns is not None:
+        if reader.last_poll_ns is not None and not reader.is_subscribed:
             for key, offset in reader.offsets.items():
                 self._note(process, key, offset, reader.last_poll_ns)
 

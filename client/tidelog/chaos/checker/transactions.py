@@ -4,7 +4,7 @@ The checks walk over millions of operations several times, so they are kept in a
 value has a number. A transaction here is the completion of a send, poll or txn, whatever its outcome; assign, subscribe
 and crash stand between them, since they change what a process reads next. How lines become transactions:
 
-- The nemesis and functions that are not known are passed over; the latter are counted.
+- Notes, and functions that are not known, are passed over; the latter are counted.
 - An invocation that never completed is an ``info`` at the end of the history: nobody knows what became of it. A
   ``crash`` ends what its process has pending in the same way.
 - A completion without micro-operations of its own (``value`` null or empty) has those of its invocation.
@@ -22,7 +22,7 @@ from typing import Any, Final
 from tidelog.chaos.history import (
     ASSIGNMENT_FUNCTIONS,
     MOST,
-    NEMESIS,
+    NOTES,
     TRANSACTION_FUNCTIONS,
     InvalidHistoryError,
     Op,
@@ -216,7 +216,7 @@ class _Reader:
             ValueError: It cannot be understood.
         """
         position, self._position = self._position, self._position + 1
-        if op.process == NEMESIS:
+        if op.process in NOTES:
             return
         if op.f not in _FUNCTION_CODES:
             self._pass_over(op.f)

@@ -116,6 +116,7 @@ def _work(run: Run) -> Iterator[str]:
         yield ""
         yield from table_lines(("SEND LATENCY", "P50", "P99", "MAX"), rows)
     yield from _lag(statistics.get("realtime_lag", {}))
+    yield from group_lines(statistics.get("group", {}))
 
 
 def _lag(lag: Mapping[str, Any]) -> Iterator[str]:
@@ -126,6 +127,20 @@ def _lag(lag: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"readers were at most {milliseconds(worst['lag_ms'])} behind, those that began anew included ({where}); "
             f"p99 at reads {milliseconds(lag.get('p99_ms'))}"
+        )
+
+
+def group_lines(group: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the members of a consumer group did; nothing where there was none."""
+    if group:
+        settings = group.get("settings", {})
+        protocol = settings.get("group.protocol", "classic")
+        assignor = settings.get("partition.assignment.strategy") or settings.get("group.remote.assignor")
+        how = f"{protocol}, {assignor}" if assignor else protocol
+        yield ""
+        yield (
+            f"group of the protocol {how}: {group['members']:,} members, {group['assignments']:,} assignments in "
+            f"{group['generations']:,} generations, {group['logged']:,} offsets committed"
         )
 
 

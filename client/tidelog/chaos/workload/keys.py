@@ -63,8 +63,9 @@ class Keys:
 
     def stop(self) -> None:
         """Create no more."""
-        self._stopping.set()
-        self._is_wanted.set()
+        with self._lock:
+            self._stopping.set()
+            self._is_wanted.set()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -110,10 +111,16 @@ class Keys:
         while self._is_wanted.wait() and not self._stopping.is_set():
             try:
                 self._create_next()
-                self._is_wanted.clear()
+                self._has_created()
             except TidelogError as error:
                 logger.info("the next topics are not there yet: %s", error)
                 self._stopping.wait(_PAUSE_S)
+
+    def _has_created(self) -> None:
+        """Wait for the next wish; that to stop, which may have come meanwhile, is not forgotten."""
+        with self._lock:
+            if not self._stopping.is_set():
+                self._is_wanted.clear()
 
     def _create_next(self) -> None:
         first = len(self._generations) * self._topics

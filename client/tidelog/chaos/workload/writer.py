@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidelog.chaos.history import HistoryWriter, Op
 from tidelog.chaos.metrics import Meter
+from tidelog.chaos.workload.client import Client
 from tidelog.chaos.workload.keys import Keys, partition_of
 from tidelog.chaos.workload.outcomes import send_outcome
 from tidelog.errors import ErrorCode, KafkaError, TidelogError
@@ -28,7 +28,7 @@ _SERVE_S = 0.005
 _FLUSH_S = 30.0
 
 
-class Writer:
+class Writer(Client):
     """Sends at a rate from its thread until :meth:`stop`, with a new producer after each :meth:`crash`."""
 
     def __init__(
@@ -43,54 +43,20 @@ class Writer:
         rate_per_s: float,
         seed: int,
     ) -> None:
+        super().__init__(name, keys, history, meter, new_process)
         self._config = config
-        self._keys = keys
-        self._history = history
-        self._meter = meter
-        self._new_process = new_process
         self._rate = rate_per_s
         self._dice = random.Random(seed)
         self._idle = [new_process() for _ in range(processes)]
         self._pending: dict[int, Op] = {}
-        self._stopping = threading.Event()
-        self._crashing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self.error: BaseException | None = None
-        self.errors: dict[str, int] = {}
-        """How often each error was reported."""
 
-    def start(self) -> None:
-        """Begin to send."""
-        self._thread.start()
-
-    def crash(self) -> None:
-        """Throw the producer away with all that it has not been told about, and go on with a new one."""
-        self._crashing.set()
-
-    def give_up(self) -> None:
-        """End, without waiting for it."""
-        self._stopping.set()
-        self._crashing.set()
-
-    def stop(self) -> None:
-        """Send no more and wait for what is under way; at the end the processes crash. Raises what went wrong."""
-        self._stopping.set()
-        self._thread.join()
-        if self.error is not None:
-            raise self.error
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._crashing.clear()
-                self._use(Producer(self._config))
-        except Exception as error:  # noqa: BLE001  # the outermost loop of the thread: stop() raises it
-            self.error = error
+    def _live(self) -> None:
+        self._use(Producer(self._config))
 
     def _use(self, producer: Producer) -> None:
         """Send with one producer until it shall crash or the work is over."""
         due_s = time.monotonic()
-        while not (self._stopping.is_set() or self._crashing.is_set()):
+        while self._goes_on:
             now_s = time.monotonic()
             # What could not be sent in time, because nobody was idle, is not made up for.
             due_s = max(due_s, now_s - 0.2)
@@ -138,7 +104,7 @@ class Writer:
         done = self._history.complete(invocation, outcome, completed, text)
         self._meter.sent(outcome, (done.time_ns - invocation.time_ns) / 1e6)
         if error is not None:
-            self.errors[error.name()] = self.errors.get(error.name(), 0) + 1
+            self._count(error)
         process = int(invocation.process)
         del self._pending[process]
         self._idle.append(self._new_process() if outcome == "info" else process)

@@ -1,0 +1,150 @@
+"""One member of a consumer group: it subscribes, polls, commits, crashes now and then and comes back.
+
+A member that crashes leaves the group like one that is closed, or without a word, as a process that is killed. One with
+a ``group.instance.id`` is the same static member when it is back.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tidelog.chaos.history import HistoryWriter
+from tidelog.chaos.metrics import Meter
+from tidelog.chaos.workload.group_notes import GroupNotes
+from tidelog.chaos.workload.keys import Keys, key_of, partition_of
+from tidelog.chaos.workload.poller import Poller
+from tidelog.config import parse_config
+from tidelog.consumer import Consumer
+from tidelog.consumer.config import ConsumerConfig
+from tidelog.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.message import TopicPartition
+
+_AT_MOST = 500
+_HOLDS_S = 0.5
+_AWAY_S = 0.5
+
+
+class Member(Poller):
+    """Reads as a member of its group, from its thread, until :meth:`stop`."""
+
+    def __init__(
+        self,
+        name: str,
+        config: Mapping[str, Any],
+        keys: Keys,
+        history: HistoryWriter,
+        meter: Meter,
+        new_process: Callable[[], int],
+        notes: GroupNotes,
+        seed: int,
+    ) -> None:
+        super().__init__(name, keys, history, meter, new_process)
+        self._commits = not parse_config(ConsumerConfig, config).enable_auto_commit
+        self._config = {**config, "on_commit": self._on_commit}
+        self._notes = notes
+        self._dice = random.Random(seed)
+        self._subscribed: list[str] = []
+        self._rebalanced: list[str] = []
+        self._generation = -1
+        self._held_s = 0.0
+        self._since_ns = 0
+
+    def _live(self) -> None:
+        """Be one member, which ends well or badly."""
+        consumer = Consumer(self._config)
+        self._since_ns = self._notes.now_ns()
+        try:
+            while self._goes_on:
+                self._work(consumer)
+        finally:
+            self._end(consumer)
+        self._crash()
+        self._stopping.wait(_AWAY_S)
+
+    def _work(self, consumer: Consumer) -> None:
+        keys = self._keys.all
+        if keys != self._subscribed:
+            self._subscribe(consumer, keys)
+        self._poll(consumer, _AT_MOST)
+        self._hold(consumer)
+        if self._commits:
+            self._commit(consumer)
+
+    def _subscribe(self, consumer: Consumer, keys: Sequence[str]) -> None:
+        invocation = self._history.invoke(self._process, "subscribe", list(keys))
+        topics = list(dict.fromkeys(partition_of(key)[0] for key in keys))
+        consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        self._subscribed = list(keys)
+        self._history.complete(invocation, "ok")
+
+    def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        keys = _keys(partitions)
+        self._rebalanced += keys
+        self._notes.assigned(self._process, _generation(consumer), keys)
+
+    def _on_revoke(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if self._commits:
+            self._commit(consumer)
+        self._notes.revoked(self._process, _generation(consumer), _keys(partitions))
+
+    def _on_lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._notes.lost(self._process, _generation(consumer), _keys(partitions))
+
+    def _hold(self, consumer: Consumer) -> None:
+        """Note the generation where it is another, and now and then that it is the same."""
+        generation, now_s = _generation(consumer), time.monotonic()
+        if generation != self._generation or now_s >= self._held_s + _HOLDS_S:
+            self._generation, self._held_s = generation, now_s
+            self._notes.holds(self._process, generation)
+
+    def _commit(self, consumer: Consumer) -> None:
+        """Commit what was polled, and wait for it."""
+        since_ns = self._notes.now_ns()
+        try:
+            done = consumer.commit(asynchronous=False)
+        except TidelogError as error:
+            if error.code is not ErrorCode._NO_OFFSET:
+                self._count(error.error)
+            return
+        self._acknowledged(since_ns, done)
+
+    def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
+        """The consumer has committed by itself, since whenever."""
+        self._acknowledged(self._since_ns, partitions)
+
+    def _acknowledged(self, since_ns: int, done: Sequence[TopicPartition]) -> None:
+        offsets = {key_of(at.topic, at.partition): at.offset for at in done if at.error is None}
+        if offsets:
+            self._notes.committed(self._process, since_ns, offsets)
+
+    def _told(self) -> Mapping[str, Any]:
+        keys, self._rebalanced = self._rebalanced, []
+        return {"rebalance_log": [{"keys": keys}]} if keys else {}
+
+    def _end(self, consumer: Consumer) -> None:
+        if self._stopping.is_set() or self._dice.random() < 0.5:
+            consumer.close()
+            self._notes.gone(self._process)
+        else:
+            self._notes.gone(self._process)
+            _abandon(consumer)
+
+    def _crash(self) -> None:
+        super()._crash()
+        self._subscribed, self._rebalanced, self._generation = [], [], -1
+
+
+def _generation(consumer: Consumer) -> int:
+    return consumer.consumer_group_metadata().generation_id
+
+
+def _keys(partitions: Sequence[TopicPartition]) -> list[str]:
+    return [key_of(partition.topic, partition.partition) for partition in partitions]
+
+
+def _abandon(consumer: Consumer) -> None:
+    """End a consumer without leaving its group or committing anything: what a killed process leaves behind."""
+    super(Consumer, consumer).close()
