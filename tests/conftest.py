@@ -6,9 +6,12 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from long_first import Needs, long_first
 
 # gRPC prints a line whenever a server goes away, which is what many of these tests do. Read when gRPC is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# Workers have it set to 80, and tables would be folded to that, as for somebody who asks for it.
+os.environ.pop("COLUMNS", None)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,6 +25,19 @@ def log_level() -> Generator[None, None, None]:
     level = logger.level
     yield
     logger.setLevel(level)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests that take long to several workers first; one worker alone keeps the order of the files."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = long_first(items, _needs, workers)
+
+
+def _needs(item: pytest.Item) -> Needs:
+    is_long = any(item.get_closest_marker(name) is not None for name in ("slow", "chaos"))
+    return Needs(str(item.path), is_long, "spark" in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(wrapper=True)

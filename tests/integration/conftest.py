@@ -1,24 +1,42 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from quick_jvm import QUICK_JVM
 from small_disk import SmallDisk, why_not
 
 from tidelog.testing import LocalCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+_serial = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(controllers=3, nodes=3) as running:
+        yield running
 
 
 @pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
-    """Three controllers and three nodes."""
-    with LocalCluster(controllers=3, nodes=3) as running:
-        yield running
+def cluster(shared_cluster: LocalCluster) -> LocalCluster:
+    """Three controllers and three nodes, all of them serving; a module's tests share them, each with its own topic."""
+    for process in (*shared_cluster.controllers.values(), *shared_cluster.nodes.values()):
+        process.start()
+        process.resume()
+    shared_cluster.wait_ready()
+    return shared_cluster
+
+
+@pytest.fixture
+def topic() -> str:
+    """The name of a topic that no other test has."""
+    return f"topic-{next(_serial)}"
 
 
 @pytest.fixture
@@ -54,11 +72,11 @@ def start_on_disk(disk: SmallDisk, tmp_path: Path) -> Iterator[Callable[..., Loc
         yield start
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark session for all tests of a module: it takes seconds to start."""
+    """One Spark session for all tests of a worker: its JVM and the first query take half a minute."""
     from tidelog.spark import spark_session
 
-    session = spark_session("tests", config={"spark.sql.streaming.numRecentProgressUpdates": "50"})
+    session = spark_session("tests", config=QUICK_JVM | {"spark.sql.streaming.numRecentProgressUpdates": "50"})
     yield session
     session.stop()

@@ -89,6 +89,7 @@ def test_node_starts_without_a_directory_that_is_missing_and_again_with_it(
     _assert_stored_everywhere(cluster, load)
 
 
+@pytest.mark.slow
 def test_replicas_move_between_directories_under_load_and_across_a_kill(tmp_path: Path) -> None:
     settings = {"log.flush.interval.ms": 200, "replica.alter.log.dirs.io.max.bytes.per.second": 600_000}
     with LocalCluster(1, 3, tmp_path / "cluster", settings, log_dirs_per_node=2) as cluster:

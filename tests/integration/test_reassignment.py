@@ -30,6 +30,7 @@ THROTTLES = {
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(controllers=1, nodes=4, log_dirs_per_node=2) as running:
         yield running
+        check_that_replicas_are_where_they_should_be_and_equal(running)
 
 
 @pytest.fixture
@@ -56,6 +57,24 @@ def in_sync(admin: AdminClient, topic: str) -> dict[int, set[int]]:
 
 def leaders(cluster: LocalCluster, topic: str, count: int) -> list[int | None]:
     return [cluster.leader(topic, index) for index in range(count)]
+
+
+def check_that_replicas_are_where_they_should_be_and_equal(cluster: LocalCluster) -> None:
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        holders = {topic: replicas(admin, topic) for topic in admin.list_topics(timeout=20).topics}
+    ends = {}
+    for topic, partitions in holders.items():
+        for message in read_topic(cluster.bootstrap_servers, topic, len(partitions)):
+            ends[topic, message.partition()] = 1 + message.offset()
+    for node in cluster.nodes.values():
+        assert node.stop() == 0, node.log_tail()
+    for topic, partitions in holders.items():
+        for partition, expected in partitions.items():
+            name = f"{topic}-{partition}"
+            found = {i: path for i, n in cluster.nodes.items() for path in n.directory.glob(f"data*/{name}")}
+            assert sorted(found) == sorted(expected), name
+            logs = {committed_bytes(folder, ends.get((topic, partition), 0)) for folder in found.values()}
+            assert len(logs) == 1, name
 
 
 def alter(admin: AdminClient, topic: str, targets: Mapping[int, Sequence[int] | None]) -> None:
@@ -252,26 +271,5 @@ def test_election_brings_the_preferred_leaders_back_after_a_restart(cluster: Loc
 
     wait_for(lambda: leaders(cluster, "led", 4) == [1, 1, 2, 4], "the preferred replicas lead", 20)
     assert "No partition needs an election." in tidelog(
-        cluster, "elect-leaders", "--election-type", "unclean", "--all-topic-partitions"
+        cluster, "elect-leaders", "--election-type", "unclean", "--all-topic-partitions", "--yes"
     )
-
-
-def test_replicas_are_where_they_should_be_and_equal_at_the_end_of_it_all(
-    cluster: LocalCluster, admin: AdminClient
-) -> None:
-    topics = sorted(admin.list_topics(timeout=20).topics)
-    assert topics == ["faulty", "grown", "led", "moved", "placed", "slow"]
-    holders = {topic: replicas(admin, topic) for topic in topics}
-    ends = {}
-    for topic in topics:
-        for message in read_topic(cluster.bootstrap_servers, topic, len(holders[topic])):
-            ends[topic, message.partition()] = 1 + message.offset()
-    for node in cluster.nodes.values():
-        assert node.stop() == 0, node.log_tail()
-    for topic in topics:
-        for partition, expected in holders[topic].items():
-            name = f"{topic}-{partition}"
-            found = {i: path for i, n in cluster.nodes.items() for path in n.directory.glob(f"data*/{name}")}
-            assert sorted(found) == sorted(expected), name
-            logs = {committed_bytes(folder, ends.get((topic, partition), 0)) for folder in found.values()}
-            assert len(logs) == 1, name

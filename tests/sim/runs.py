@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from raft_properties import PropertyViolatedError
 from sim.nemesis import Nemesis
+from sim.outcome import Outcome, noting_violations
 from sim.recovery import Recovery
 from sim.schedule import Schedule
 from sim.world import World
-
-NEVER = 1 << 60
-"""As ``check_every``: the core's own invariants are not asserted."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """``violated`` is the name of the broken property, None when all held; ``counts`` what was exercised."""
-
-    seed: int
-    violated: str | None = None
-    detail: str = ""
-    fingerprint: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
 
 
 def run(
@@ -35,29 +20,15 @@ def run(
     """
     outcome = Outcome(schedule.seed)
     world = nemesis = None
-    try:
+    with noting_violations(outcome):
         world = World(schedule, check_every=check_every)
         on_world(world)
         nemesis = Nemesis(world)
         world.run_until(schedule.end_ms * 1000)
         outcome.counts["recovered"] = int(Recovery(world, nemesis).run())
-    except PropertyViolatedError as error:
-        outcome.violated, outcome.detail = error.name, error.detail
-    except Exception as error:  # noqa: BLE001
-        # Whatever the core raises of itself: a broken invariant, or its word that another replica broke a promise.
-        place, line = _place(error)
-        outcome.violated, outcome.detail = f"Core:{place}", f"{type(error).__name__}: {str(error)[:400]} in line {line}"
     if world is not None and nemesis is not None:
         _count(outcome, world, nemesis)
     return outcome
-
-
-def _place(error: Exception) -> tuple[str, int]:
-    trace, place = error.__traceback__, ("", 0)
-    while trace is not None:
-        place = trace.tb_frame.f_code.co_qualname, trace.tb_lineno
-        trace = trace.tb_next
-    return place
 
 
 def _count(outcome: Outcome, world: World, nemesis: Nemesis) -> None:

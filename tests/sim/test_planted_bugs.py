@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from sim.planted_bugs import PLANTED_BUGS, PlantedBug, planted, search
+from sim.planted_bugs import PLANTED_BUGS, run_seed
+from sim.planting import PlantedBug, planted, search
 from sim.runs import run
 from sim.schedule import draw_schedule
 
@@ -12,7 +13,7 @@ FOUND_AT_ONCE = [bug for bug in PLANTED_BUGS if bug.within <= 60]
 
 @pytest.mark.parametrize("bug", FOUND_AT_ONCE, ids=lambda bug: bug.name)
 def test_planted_bug_is_found_within_its_seeds(bug: PlantedBug) -> None:
-    assert search(bug, range(bug.within)) is not None
+    assert search(bug, run_seed) is not None
 
 
 def test_planted_bugs_are_gone_afterwards() -> None:

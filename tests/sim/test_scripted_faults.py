@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sim.cluster.planted_bug import planted
 from sim.cluster.planted_bugs import BY_NAME
-from sim.cluster.runs import NEVER, run
+from sim.cluster.runs import run
 from sim.cluster.scripted import ORDERS, stale_controllers, stale_replicas
+from sim.outcome import NEVER
+from sim.planting import planted
 
 Order = tuple[int, int, int]
 

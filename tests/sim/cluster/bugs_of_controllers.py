@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from sim.cluster.planted_bug import Patch, PlantedBug
 from sim.cluster.standing import Standing
+from sim.planting import Patch, PlantedBug
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_node.replication.leader import LeaderState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.cluster.planted_bug import Patch, PlantedBug
+from sim.planting import Patch, PlantedBug
 
 from tidelog.producer.core.numbering import Numbering
 from tidelog.producer.core.partition_queue import PartitionQueue

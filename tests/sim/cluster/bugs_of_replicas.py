@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sim.cluster.planted_bug import Patch, PlantedBug
+from sim.planting import Patch, PlantedBug
 
 from tidelog_node.handlers.fetch_sessions import OpenSession
 from tidelog_node.log.epochs import LeaderEpochCache

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from raft_properties import PropertyViolatedError
 from sim.cluster.cluster import Cluster
 from sim.cluster.nemesis import Nemesis
 from sim.cluster.recovery import Recovery
 from sim.cluster.schedule import Schedule
-
-NEVER = 1 << 60
-
-
-@dataclass(slots=True)
-class Outcome:
-    """``violated`` is the name of the broken property, None when all held; ``counts`` what was exercised."""
-
-    seed: int
-    violated: str | None = None
-    detail: str = ""
-    fingerprint: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
+from sim.outcome import Outcome, noting_violations
 
 
 def run(schedule: Schedule, *, check_every: int = 1, on_cluster: Callable[[Cluster], None] = lambda _: None) -> Outcome:
@@ -33,30 +19,17 @@ def run(schedule: Schedule, *, check_every: int = 1, on_cluster: Callable[[Clust
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        cluster = Cluster(schedule, check_every=check_every)
-        on_cluster(cluster)
-        nemesis = Nemesis(cluster)
-        cluster.world.run_until(cluster.world.now_us + schedule.end_ms * 1000)
-        Recovery(cluster, nemesis).run()
-    except PropertyViolatedError as error:
-        outcome.violated, outcome.detail = error.name, error.detail
-    except Exception as error:  # noqa: BLE001
-        # Whatever a core raises of itself: a broken invariant, or an event that it takes for impossible.
-        place, line = _place(error)
-        outcome.violated, outcome.detail = f"Core:{place}", f"{type(error).__name__}: {str(error)[:400]} in line {line}"
+        with noting_violations(outcome):
+            cluster = Cluster(schedule, check_every=check_every)
+            on_cluster(cluster)
+            nemesis = Nemesis(cluster)
+            cluster.world.run_until(cluster.world.now_us + schedule.end_ms * 1000)
+            Recovery(cluster, nemesis).run()
     finally:
         logging.disable(disabled)
     if cluster is not None and nemesis is not None:
         _count(outcome, cluster, nemesis)
     return outcome
-
-
-def _place(error: Exception) -> tuple[str, int]:
-    trace, place = error.__traceback__, ("", 0)
-    while trace is not None:
-        place = trace.tb_frame.f_code.co_qualname, trace.tb_lineno
-        trace = trace.tb_next
-    return place
 
 
 def _count(outcome: Outcome, cluster: Cluster, nemesis: Nemesis) -> None:

@@ -1,18 +1,16 @@
-"""Many seeds of the cluster's simulation over all cores."""
+"""Many seeds of the clusters' simulation, one of them with its trace, and a violation minimised."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import time
-from collections.abc import Callable, Iterator
 
 from sim.cluster.minimiser import MAX_RUNS, minimise
-from sim.cluster.runs import Outcome, run
+from sim.cluster.runs import run
 from sim.cluster.schedule import Schedule, draw_schedule
-from sim.sweep import Sweep
+from sim.cluster.trace import Trace
+from sim.outcome import Outcome
+from sim.simulation import Simulation, describe_minimised
 
-BLOCK = 10
 TWICE = 5
 """One of so many seeds is run twice."""
 
@@ -30,46 +28,47 @@ def run_again(schedule: Schedule) -> Outcome:
     return first
 
 
-def sweep(
-    seeds: range,
-    *,
-    jobs: int | None = None,
-    keep_going: bool = False,
-    report: Callable[[Sweep], None] = lambda _: None,
-) -> Sweep:
-    """Run seeds in parallel; stop soon after the first violation. ``report`` is told after each block."""
-    result = Sweep()
-    blocks = [seeds[start : start + BLOCK] for start in range(0, len(seeds), BLOCK)]
-    for outcomes in _outcomes(blocks, jobs or os.cpu_count() or 1):
-        result.take(outcomes)
-        report(result)
-        if result.violations and not keep_going:
-            break
-    return result
-
-
 def describe_violation(outcome: Outcome, *, max_runs: int = MAX_RUNS) -> str:
     """Minimise a violation, in so many runs at most, and return what a person needs to see of it."""
     started = time.monotonic()
-    schedule = draw_schedule(outcome.seed)
     assert outcome.violated is not None
-    least, again = minimise(schedule, outcome.violated, max_runs=max_runs)
-    numbers = ",".join(str(action.number) for action in least.actions) or "none"
-    return "\n".join(
-        [
-            f"cluster: seed {outcome.seed} breaks {outcome.violated}: {again.detail}",
-            f"  {least.topology}",
-            f"  minimised in {time.monotonic() - started:.1f} s to {len(least.actions)} actions:",
-            *(f"    {action}" for action in least.actions),
-            f"  all of it again: make sim SIM=cluster SEED={outcome.seed}",
-            f"  these actions alone, with a trace: make sim SIM=cluster SEED={outcome.seed} ACTIONS={numbers}",
-        ]
-    )
+    least, again = minimise(draw_schedule(outcome.seed), outcome.violated, max_runs=max_runs)
+    return describe_minimised("cluster", least.topology, least.actions, again, time.monotonic() - started)
 
 
-def _outcomes(blocks: list[range], jobs: int) -> Iterator[list[Outcome]]:
-    if jobs == 1:
-        yield from map(run_block, blocks)
-        return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap_unordered(run_block, blocks)
+def _show(seed: int, numbers: frozenset[int] | None) -> Outcome:
+    schedule = draw_schedule(seed)
+    if numbers is None:
+        return run(schedule)
+    schedule, trace = schedule.only(numbers), Trace()
+    outcome = run(schedule, on_cluster=trace.follow)
+    print(schedule.topology, *schedule.actions, *trace.lines, sep="\n")
+    return outcome
+
+
+CLUSTERS = Simulation(
+    name="cluster",
+    holds="all properties of a cluster hold",
+    run_block=run_block,
+    block=10,
+    show=_show,
+    describe=describe_violation,
+    exercised=(
+        "acknowledged",
+        "consumed",
+        "elections",
+        "leaders",
+        "truncated",
+        "fetches of a session",
+        "full fetches",
+        "sent to another replica",
+        "positions validated",
+        "offsets looked up",
+        "latest offset: OFFSET_NOT_AVAILABLE",
+        "logs restarted",
+        "permitted losses",
+        "unclean elections",
+        "void promises",
+        "recovered",
+    ),
+)

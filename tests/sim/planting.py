@@ -1,0 +1,95 @@
+"""Bugs that are planted into the real cores while a simulation runs, as patches of their classes and modules.
+
+A check that never failed may be one that cannot: each bug leaves out one rule, and the simulation has to find it. The
+cores' own invariants are not asserted meanwhile: what is seen must be seen from outside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.outcome import Outcome
+from sim.processes import spread
+
+Patch = tuple[Any, str, Any]
+"""What to patch, under which name, with what."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedBug:
+    """The simulation has to find it ``within`` so many seeds from 0: about ten times the mean distance of its hits."""
+
+    name: str
+    within: int
+    patches: Callable[[], list[Patch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How a planted bug was found; ``seed`` is None when it was not."""
+
+    bug: str
+    seed: int | None
+    violated: str
+    actions: int
+    seconds: float
+
+
+@contextlib.contextmanager
+def planted(bug: PlantedBug) -> Iterator[None]:
+    """Have the bug in the cores for a while."""
+    patches = bug.patches()
+    originals = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
+    try:
+        for owner, name, value in patches:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in originals:
+            setattr(owner, name, value)
+
+
+def search(bug: PlantedBug, run_seed: Callable[[int], Outcome]) -> Outcome | None:
+    """Return the first violation that the seeds show with a bug planted."""
+    with planted(bug):
+        outcomes = (run_seed(seed) for seed in range(bug.within))
+        return next((outcome for outcome in outcomes if outcome.violated is not None), None)
+
+
+def find(
+    bug: PlantedBug, run_seed: Callable[[int], Outcome], minimised: Callable[[int, str], Sequence[object]]
+) -> Finding:
+    """Search for a planted bug; ``minimised`` returns the actions that show it, given the seed and the property."""
+    started = time.monotonic()
+    outcome = search(bug, run_seed)
+    if outcome is None or outcome.violated is None:
+        return Finding(bug.name, None, "", 0, time.monotonic() - started)
+    with planted(bug):
+        actions = minimised(outcome.seed, outcome.violated)
+    return Finding(bug.name, outcome.seed, outcome.violated, len(actions), time.monotonic() - started)
+
+
+def main(
+    parser: argparse.ArgumentParser,
+    bugs: Sequence[PlantedBug],
+    find_by_name: Callable[[str], Finding],
+    arguments: list[str] | None,
+) -> int:
+    """Search for all bugs over all cores and print a table; return the exit code."""
+    parser.add_argument("--only", help="bugs whose name contains this")
+    options = parser.parse_args(arguments)
+    within = {bug.name: bug.within for bug in bugs if not options.only or options.only in bug.name}
+    missed = 0
+    print(f"{'planted bug':56} {'seed':>5} {'of':>5}  {'property':40} {'actions':>7} {'s':>6}")
+    for finding in spread(find_by_name, within):
+        missed += finding.seed is None
+        seed = "-" if finding.seed is None else finding.seed
+        found = f"{finding.violated or 'NOT FOUND':40} {finding.actions:>7} {finding.seconds:>6.1f}"
+        print(f"{finding.bug:56} {seed:>5} {within[finding.bug]:>5}  {found}", flush=True)
+    print(f"{len(within) - missed} of {len(within)} planted bugs found")
+    return int(missed > 0)
