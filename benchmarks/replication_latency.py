@@ -137,7 +137,7 @@ def _traced_streams() -> Iterator[Mapping[int, _Exchange]]:
     send = NodeStream.send
 
     async def traced_send(
-        self: NodeStream, request: Awaitable[pb.ProduceRequest], timeout_s: float, *, wait: bool = True
+        self: NodeStream, request: Awaitable[pb.ProduceStreamRequest], timeout_s: float, *, wait: bool = True
     ) -> pb.ProduceResponse:
         sent_s = time.monotonic()
         response = await send(self, request, timeout_s, wait=wait)
