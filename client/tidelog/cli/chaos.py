@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.chaos_run import run
+from tidelog.cli.chaos_run import print_run, run
 from tidelog.cli.output import CommandGroup, counted, print_error, print_table
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", dir_okay=False, help="The page. Default: report.html in DIR.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON, and no summary.")] = False,
 ) -> None:
     """Write the page of a run again, and print its summary.
 
@@ -100,9 +101,12 @@ def report(
         raise typer.Exit(_BAD_FILE) from None
     page = output or directory / "report.html"
     write_page(found, page)
-    for line in summary_lines(found):
-        typer.echo(line)
-    typer.echo(f"\n{page}")
+    if as_json:
+        print_run(found, page)
+    else:
+        for line in summary_lines(found):
+            typer.echo(line)
+        typer.echo(f"\n{page}")
     if not found.is_good:
         raise typer.Exit(1)
 

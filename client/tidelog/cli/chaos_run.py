@@ -13,9 +13,11 @@ import typer
 from rich.console import Console
 
 from tidelog.cli.options import parse_pairs
+from tidelog.cli.output import print_json
 from tidelog.errors import ErrorCode, error_for
 
 if TYPE_CHECKING:
+    from tidelog.chaos.report import Run
     from tidelog.chaos.settings import RunSettings
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -121,6 +123,9 @@ def run(
     keep_data: Annotated[
         bool, typer.Option("--keep-data", help="Keep the cluster's data also when nothing was found.")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the verdict as JSON; progress and summary go to the standard error.")
+    ] = False,
 ) -> None:
     """Put a cluster under faults and check that it keeps what it promised.
 
@@ -175,7 +180,7 @@ def run(
         disk_mib=disk_size,
         keep_data=keep_data,
     )
-    _run(run_settings)
+    _run(run_settings, as_json=as_json)
 
 
 def _refuse_given(ctx: typer.Context, options: Iterable[str], reason: str) -> None:
@@ -185,13 +190,14 @@ def _refuse_given(ctx: typer.Context, options: Iterable[str], reason: str) -> No
             raise typer.BadParameter(reason, param_hint=f"--{name.replace('_', '-')}")
 
 
-def _run(settings: RunSettings) -> None:
+def _run(settings: RunSettings, *, as_json: bool) -> None:
     from tidelog.chaos.isolation import isolate
-    from tidelog.chaos.judgement import judge
+    from tidelog.chaos.judgement import REPORT, judge
+    from tidelog.chaos.report import read_run
     from tidelog.chaos.runner import run_chaos
     from tidelog.chaos.settings import make_driver
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=as_json)
     try:
         cluster = make_driver(settings)
         if settings.driver == "netns" or (settings.driver == "local" and "disk-full" in settings.fault_names):
@@ -201,8 +207,17 @@ def _run(settings: RunSettings) -> None:
         raise error_for(ErrorCode._STATE, f"{error.name} is not installed: pip install 'tidelog[all]'") from error
     except (RuntimeError, TimeoutError) as error:
         raise error_for(ErrorCode._FAIL, " ".join(str(error).split())) from error
-    if not judge(settings, outcome, console):
+    is_good = judge(settings, outcome, console)
+    if as_json:
+        print_run(read_run(settings.output), settings.output / REPORT)
+    if not is_good:
         raise typer.Exit(1)
+
+
+def print_run(run: Run, page: Path) -> None:
+    """Print what came of a run as one JSON document: ``good`` where there is no anomaly and no problem."""
+    verdict = run.verdict.as_json()
+    print_json({"good": run.is_good, "problems": list(run.problems), "report": str(page), "verdict": verdict})
 
 
 def parse_duration(text: str, option: str, least_s: float = 0.001) -> float:

@@ -117,5 +117,10 @@ def test_report_writes_the_page_and_exits_as_the_verdict_says(tmp_path: Path) ->
     result = chaos("report", tmp_path, "-o", tmp_path / "other.html")
     assert result.exit_code == 1
     assert (tmp_path / "other.html").exists()
+    result = chaos("report", tmp_path, "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert (document["good"], document["problems"], document["report"]) == (False, [], str(tmp_path / "report.html"))
+    assert list(document["verdict"]["anomalies"]) == ["unseen"]
     (tmp_path / "run.json").write_text("[")
     assert chaos("report", tmp_path).exit_code == 2
