@@ -9,6 +9,7 @@ from typing import TypeVar
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import GroupCoordinator
+from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse
 
 R = TypeVar("R", bound=GroupResponse)
@@ -40,6 +41,18 @@ async def call_group(
     return await call_shard(coordinator, coordinator.shard_of(request.group_id), request, client, kind)
 
 
+async def answer_of_group(
+    coordinator: GroupCoordinator, request: _OfMembers | _OfOffsets, client: ClientIdentity, kind: type[R]
+) -> R:
+    """Return the answer of the shard of the request's group, or the one that refuses it where there is none."""
+    try:
+        return await call_group(coordinator, request, client, kind)
+    except TidelogError as error:
+        refused = refuse(request, error)
+        assert isinstance(refused, kind), refused
+        return refused
+
+
 async def call_shard(
     coordinator: GroupCoordinator, shard: int, request: GroupRequest, client: ClientIdentity, kind: type[R]
 ) -> R:
@@ -53,11 +66,11 @@ async def by_shard(
     coordinator: GroupCoordinator,
     group_ids: Iterable[str],
     ask: Callable[[int, Sequence[str]], Awaitable[Sequence[T]]],
-    refuse: Callable[[str, TidelogError], T],
+    refusal: Callable[[str, TidelogError], T],
 ) -> list[T]:
     """Ask each shard at the same time for its groups among these, each once, and return the answers together.
 
-    ``refuse`` makes the answer for a group whose shard cannot be asked.
+    ``refusal`` makes the answer for a group whose shard cannot be asked.
     """
     shards: dict[int, list[str]] = {}
     answers: list[T] = []
@@ -67,7 +80,7 @@ async def by_shard(
                 raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
             shards.setdefault(coordinator.shard_of(group_id), []).append(group_id)
         except TidelogError as error:
-            answers.append(refuse(group_id, error))
+            answers.append(refusal(group_id, error))
 
     async def ask_one(shard: int, ids: list[str]) -> Sequence[T]:
         # A shard looks at those of one call at a stretch: other calls come in between.
@@ -78,7 +91,7 @@ async def by_shard(
         try:
             return await ask(shard, ids)
         except TidelogError as error:
-            return [refuse(group_id, error) for group_id in ids]
+            return [refusal(group_id, error) for group_id in ids]
 
     for part in await asyncio.gather(*(ask_one(shard, ids) for shard, ids in shards.items())):
         answers += part

@@ -7,27 +7,21 @@ from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.context import error_message
-from tidelog_node.handlers.group_calls import call_group
+from tidelog_node.handlers.group_calls import answer_of_group, call_group
 
 
 async def join_group(
     coordinator: GroupCoordinator, request: pb.JoinGroupRequest, client: ClientIdentity
 ) -> pb.JoinGroupResponse:
     """Join a group; answered when the group is complete."""
-    try:
-        return await call_group(coordinator, request, client, pb.JoinGroupResponse)
-    except TidelogError as error:
-        return pb.JoinGroupResponse(error=error_message(error), generation_id=-1, member_id=request.member_id)
+    return await answer_of_group(coordinator, request, client, pb.JoinGroupResponse)
 
 
 async def sync_group(
     coordinator: GroupCoordinator, request: pb.SyncGroupRequest, client: ClientIdentity
 ) -> pb.SyncGroupResponse:
     """Get what a member is assigned; answered when the group's leader has assigned."""
-    try:
-        return await call_group(coordinator, request, client, pb.SyncGroupResponse)
-    except TidelogError as error:
-        return pb.SyncGroupResponse(error=error_message(error))
+    return await answer_of_group(coordinator, request, client, pb.SyncGroupResponse)
 
 
 async def heartbeat(
@@ -46,17 +40,11 @@ async def leave_group(
     coordinator: GroupCoordinator, request: pb.LeaveGroupRequest, client: ClientIdentity
 ) -> pb.LeaveGroupResponse:
     """Take members out of a group."""
-    try:
-        return await call_group(coordinator, request, client, pb.LeaveGroupResponse)
-    except TidelogError as error:
-        return pb.LeaveGroupResponse(error=error_message(error))
+    return await answer_of_group(coordinator, request, client, pb.LeaveGroupResponse)
 
 
 async def consumer_group_heartbeat(
     coordinator: GroupCoordinator, request: pb.ConsumerGroupHeartbeatRequest, client: ClientIdentity
 ) -> pb.ConsumerGroupHeartbeatResponse:
     """Join, stay in, or leave a group by KIP-848's protocol."""
-    try:
-        return await call_group(coordinator, request, client, pb.ConsumerGroupHeartbeatResponse)
-    except TidelogError as error:
-        return pb.ConsumerGroupHeartbeatResponse(error=error_message(error))
+    return await answer_of_group(coordinator, request, client, pb.ConsumerGroupHeartbeatResponse)

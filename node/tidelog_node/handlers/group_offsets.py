@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
-from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
-from tidelog_node.handlers.context import error_message
-from tidelog_node.handlers.group_calls import call_group
+from tidelog_node.handlers.group_calls import answer_of_group
 
 _AT_ONCE = 1_000
 
@@ -19,10 +16,7 @@ async def offset_commit(
     coordinator: GroupCoordinator, request: pb.OffsetCommitRequest, client: ClientIdentity
 ) -> pb.OffsetCommitResponse:
     """Commit offsets; answered when they are on all in-sync replicas."""
-    try:
-        return await call_group(coordinator, request, client, pb.OffsetCommitResponse)
-    except TidelogError as error:
-        return pb.OffsetCommitResponse(topics=_refused(request.topics, error))
+    return await answer_of_group(coordinator, request, client, pb.OffsetCommitResponse)
 
 
 async def offset_fetch(
@@ -40,27 +34,10 @@ async def offset_delete(
     coordinator: GroupCoordinator, request: pb.OffsetDeleteRequest, client: ClientIdentity
 ) -> pb.OffsetDeleteResponse:
     """Delete offsets of a group (KIP-496)."""
-    try:
-        return await call_group(coordinator, request, client, pb.OffsetDeleteResponse)
-    except TidelogError as error:
-        return pb.OffsetDeleteResponse(error=error_message(error))
+    return await answer_of_group(coordinator, request, client, pb.OffsetDeleteResponse)
 
 
 async def _fetch(
     coordinator: GroupCoordinator, group: pb.OffsetFetchGroup, client: ClientIdentity
 ) -> pb.OffsetFetchGroupResult:
-    try:
-        return await call_group(coordinator, group, client, pb.OffsetFetchGroupResult)
-    except TidelogError as error:
-        return pb.OffsetFetchGroupResult(group_id=group.group_id, error=error_message(error))
-
-
-def _refused(topics: Iterable[pb.OffsetCommitTopic], error: TidelogError) -> list[pb.OffsetCommitTopicResult]:
-    message = error_message(error)
-    return [
-        pb.OffsetCommitTopicResult(
-            name=topic.name,
-            partitions=[pb.OffsetCommitPartitionResult(index=p.index, error=message) for p in topic.partitions],
-        )
-        for topic in topics
-    ]
+    return await answer_of_group(coordinator, group, client, pb.OffsetFetchGroupResult)
