@@ -13,7 +13,9 @@ from tidelog.v1 import group_service_pb2 as pb
 class Leadership:
     """One membership's. ``topics`` are those of all members; empty while it does not lead.
 
-    The leader remembers how many partitions it assigned: when that changes the group must rebalance.
+    The leader remembers how many partitions it assigned: when that changes the group must rebalance. ``is_partial``
+    says that some have no owner in this generation: an assignor that cooperates leaves them to the next one, which
+    begins when their former owners have given them up.
     """
 
     def __init__(self) -> None:
@@ -22,6 +24,7 @@ class Leadership:
         self._known: Mapping[str, KnownTopic] = {}
         self._has_learned = False
         self._assigned: dict[str, int] | None = None
+        self.is_partial = False
 
     @property
     def is_informed(self) -> bool:
@@ -57,16 +60,22 @@ class Leadership:
 
     def assign(self, assignor: Assignor) -> list[pb.MemberAssignment]:
         """Divide the partitions of what is known now."""
-        assignment = assignor.assign({topic: self._known[topic] for topic in self._counts()}, self._members)
-        self.accept()
+        counts = self._counts()
+        assignment = assignor.assign({topic: self._known[topic] for topic in counts}, self._members)
+        self._assigned = counts
+        self.is_partial = sum(map(len, assignment.values())) < sum(counts.values())
         return [
             pb.MemberAssignment(member_id=member_id, assignment=encode_assignment(partitions))
             for member_id, partitions in assignment.items()
         ]
 
-    def accept(self) -> None:
-        """Hold the topics as they are now for assigned (KIP-814: the former assignment stands)."""
+    def accept(self, assignor: Assignor) -> None:
+        """Hold the topics as they are now for assigned (KIP-814: the former assignment stands).
+
+        Whether that one was partial went with the member that made it.
+        """
         self._assigned = self._counts()
+        self.is_partial = assignor.is_cooperative
 
     def end(self) -> None:
         """Follow another leader."""
@@ -74,6 +83,7 @@ class Leadership:
         self._members = []
         self._has_learned = False
         self._assigned = None
+        self.is_partial = False
 
     def _counts(self) -> dict[str, int]:
         return {topic: self._known[topic].partitions for topic in self.topics if topic in self._known}

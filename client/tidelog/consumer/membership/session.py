@@ -81,6 +81,7 @@ class GroupSession:
         self._failures = 0
         self._retry_at_ms = float("-inf")
         self._join_sent_ms = 0.0
+        self._follow_up_ms = float("inf")
         self._calls = 0
         self._call_id: int | None = None
         self.phase = Phase.UNJOINED
@@ -117,7 +118,7 @@ class GroupSession:
     def deadline_ms(self) -> float:
         """When :meth:`watch` has something to do."""
         watched = self._heartbeats.session_deadline_ms if self._watches_session else float("inf")
-        return min(self._heartbeats.due_ms, watched)
+        return min(self._heartbeats.due_ms, watched, self._follow_up_ms)
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the state contradicts itself."""
@@ -128,12 +129,14 @@ class GroupSession:
         assert not in_generation or self._told == MembershipChanged(self.generation_id, self.member_id)
         assert in_generation == (self._heartbeats.due_ms < float("inf") or self._heartbeats.call_id is not None)
         assert self.assignment is None or self.phase is Phase.STABLE
+        assert self._follow_up_ms == float("inf") or self.phase in (Phase.STABLE, Phase.UNJOINED)
         assert not self.is_fatal or (self.phase is Phase.UNJOINED and self._told == NO_MEMBER)
 
     def join(self, protocols: Iterable[tuple[str, bytes]], now_ms: float) -> None:
         """Send JoinGroup, now that the application has given up what it must."""
         request = requests.join_group(self._settings, self.member_id, protocols, self.rejoin_reason)
         self.rejoin_reason = ""
+        self._follow_up_ms = float("inf")
         self.phase = Phase.JOINING
         self._join_sent_ms = now_ms
         self._heartbeats.pause()
@@ -155,7 +158,15 @@ class GroupSession:
             self._call_id = self._call(request, self._settings.request_timeout_ms)
 
     def watch(self, now_ms: float) -> None:
-        """Send the heartbeat that is due, or give the session up when it is over."""
+        """Send the heartbeat that is due, give a session up that is over, and see that every partition gets an owner.
+
+        What a leader has left out is given away in the next generation, for which its former owner joins again. One
+        that left without a word or came back as the same static member (KIP-345) will not: then the leader does,
+        once the time is over that a member has for giving up.
+        """
+        if now_ms >= self._follow_up_ms:
+            self._follow_up_ms = float("inf")
+            self.rejoin_reason = self.rejoin_reason or "partitions still wait for a rebalance to get an owner"
         if self._watches_session and now_ms >= self._heartbeats.session_deadline_ms:
             self._lose()
         elif now_ms >= self._heartbeats.due_ms:
@@ -232,7 +243,7 @@ class GroupSession:
 
     def _assign(self) -> None:
         if self._joined.skip_assignment:
-            self._leadership.accept()
+            self._leadership.accept(self._assignors[self._joined.protocol_name])
             self._sync(())
         else:
             self._sync(self._leadership.assign(self._assignors[self._joined.protocol_name]))
@@ -255,6 +266,8 @@ class GroupSession:
         self.phase = Phase.STABLE
         self._failures = 0
         self._heartbeats.extend(now_ms)
+        if self._leadership.is_partial:
+            self._follow_up_ms = now_ms + self._settings.max_poll_interval_ms
         self._look_at_topics()
 
     def _heartbeat_answered(self, response: pb.HeartbeatResponse, now_ms: float) -> None:
@@ -321,6 +334,7 @@ class GroupSession:
     def _forget_generation(self) -> None:
         self._unjoin()
         self._heartbeats.stop()
+        self._follow_up_ms = float("inf")
         self._joined = pb.JoinGroupResponse(generation_id=-1)
         self._leadership.end()
         self.assignment = None

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from member_script import BACKOFF_MS, MemberScript, error, keys
 
-from tidelog.consumer.assignors import decode_assignment, decode_subscription, encode_assignment
+from tidelog.consumer.assignors import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from tidelog.consumer.membership.events import (
     AskTopics,
     Assign,
@@ -127,6 +133,31 @@ def test_classic_leader_rebalances_when_the_topics_changed_while_it_synced() -> 
     script.poll()
     _, request = script.call(pb.JoinGroupRequest)
     assert request.reason == "cached metadata has changed"
+
+
+def test_classic_leader_rebalances_when_what_it_left_out_gets_no_owner() -> None:
+    script = MemberScript(assignors=("cooperative-sticky",))
+    script.subscribe("t")
+    call, request = script.call(pb.JoinGroupRequest)
+    owner = Subscription(frozenset("t"), owned=keys("t", 0, 1), generation=1)
+    members = [
+        pb.JoinGroupMember(member_id="m-1", metadata=request.protocols[0].metadata),
+        pb.JoinGroupMember(member_id="m-2", metadata=encode_subscription(owner)),
+    ]
+    joined = pb.JoinGroupResponse(generation_id=2, leader="m-1", member_id="m-1", members=members)
+    joined.protocol_name = "cooperative-sticky"
+    script.answer(call, joined)
+    script.learn(t=2)
+    script.sync(encode_assignment(()))
+    script.poll()
+    for _ in range(script.settings.max_poll_interval_ms // script.settings.heartbeat_interval_ms - 1):
+        heartbeat(script)
+        script.poll()
+        assert not script.take(Call)
+    script.pass_ms(script.settings.heartbeat_interval_ms)
+    request = script.take(Call)[-1].request
+    assert isinstance(request, pb.JoinGroupRequest)
+    assert request.reason == "partitions still wait for a rebalance to get an owner"
 
 
 def test_classic_leader_gives_nothing_to_a_member_that_it_cannot_read() -> None:

@@ -263,3 +263,24 @@ def test_coordinator_move_alone_takes_no_partition_from_its_owner(assignor: str)
     world.move_coordinator(2_000)
     world.settle()
     assert not any(member.revoked for member in world.members)
+
+
+@pytest.mark.parametrize("returns", ["stalled", "restarted", "restarted while it led"])
+def test_partition_that_a_returning_static_member_was_to_give_up_gets_an_owner(returns: str) -> None:
+    """It comes back without a rebalance (KIP-345), and nobody but the leader knows that one is still needed."""
+    world = World(0, assignors=("cooperative-sticky",))
+    world.create_topic("a", 4)
+    leads = returns == "restarted while it led"
+    first = world.join("a", "i-1" if leads else None)
+    world.settle()
+    static = first if leads else world.join("a", "i-1")
+    world.settle()
+    before = static.owned
+    static.stalled_until_ms = world.now_ms + MAX_POLL_MS + 1_000
+    world.join("a")
+    while static.owned == before and not any(revoke.partitions for revoke in static.revoked):
+        world.run(5)
+    if returns != "stalled":
+        world.crash(static)
+        world.join("a", "i-1")
+    world.settle()
