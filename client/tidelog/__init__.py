@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 
 from tidelog.errors import KafkaError, KafkaException, TidelogError
 
+# gRPC's fork handlers start its threads again in a child that is about to become another program, such as the JVM that
+# PySpark starts: where the child's files are closed by then, they abort it (grpc/grpc issue 43055). Read when gRPC is
+# first imported. Whoever forks without exec and wants the handlers sets the variable before.
+_environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
 if TYPE_CHECKING:
     from tidelog.admin import (
         AdminClient,
