@@ -1,0 +1,1 @@
+"""The bytes of Kafka's protocol without I/O: primitive types, messages by version, headers."""

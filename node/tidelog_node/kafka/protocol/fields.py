@@ -1,0 +1,152 @@
+"""The words in which messages are declared: dataclasses whose fields say their type and the versions that have them.
+
+A message's class names its API, its versions and the first flexible one (KIP-482)::
+
+    @dataclass(slots=True)
+    class DeleteTopicState(Structure):
+        name: str | None = string(nullable=6)
+        topic_id: bytes = uuid(since=6)
+
+    @dataclass(slots=True)
+    class DeleteTopicsRequest(Message):
+        API_KEY, VERSIONS, FLEXIBLE = 20, (1, 6), 4
+
+        topics: list[DeleteTopicState] = array(DeleteTopicState, since=6)
+        topic_names: list[str] = array(STRING, until=5)
+        timeout_ms: int = int32()
+
+A field that a version does not have keeps its default when it is read, and is left out when it is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, ClassVar, Final
+
+LAST_VERSION: Final = 32_767
+_METADATA_KEY: Final = "kafka"
+
+
+class Kind(Enum):
+    """A primitive type of the protocol."""
+
+    BOOLEAN = auto()
+    INT8 = auto()
+    INT16 = auto()
+    UINT16 = auto()
+    INT32 = auto()
+    UINT32 = auto()
+    INT64 = auto()
+    FLOAT64 = auto()
+    UUID = auto()
+    STRING = auto()
+    BYTES = auto()
+
+
+STRING: Final = Kind.STRING
+INT32: Final = Kind.INT32
+UUID: Final = Kind.UUID
+BYTES: Final = Kind.BYTES
+
+
+class Structure:
+    """A dataclass of fields declared with the functions below."""
+
+
+class Message(Structure):
+    """A request's or a response's body."""
+
+    API_KEY: ClassVar[int]
+    VERSIONS: ClassVar[tuple[int, int]]
+    """The first and the last that the class describes."""
+    FLEXIBLE: ClassVar[int]
+    """The first flexible version; LAST_VERSION where none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A field: ``nullable`` is the first version in which it may be null, ``tag`` its number as a tagged field."""
+
+    kind: Kind | type[Structure]
+    is_array: bool = False
+    since: int = 0
+    until: int = LAST_VERSION
+    nullable: int | None = None
+    tag: int | None = None
+    tagged: int = 0
+    """The first version in which a field with a tag is tagged; before, since ``since``, it has a place."""
+
+
+def spec_of(field: dataclasses.Field[Any]) -> Spec:
+    """Return what a field was declared with."""
+    spec: Spec = field.metadata[_METADATA_KEY]
+    return spec
+
+
+def boolean(*, default: bool = False, **options: Any) -> Any:
+    """Declare a field of one byte. Options are those of :class:`Spec`."""
+    return _field(Kind.BOOLEAN, default, options)
+
+
+def int8(*, default: int = 0, **options: Any) -> Any:
+    """Declare a signed byte."""
+    return _field(Kind.INT8, default, options)
+
+
+def int16(*, default: int = 0, **options: Any) -> Any:
+    """Declare a field of two bytes."""
+    return _field(Kind.INT16, default, options)
+
+
+def uint16(*, default: int = 0, **options: Any) -> Any:
+    """Declare a field of two bytes without a sign."""
+    return _field(Kind.UINT16, default, options)
+
+
+def int32(*, default: int = 0, **options: Any) -> Any:
+    """Declare a field of four bytes."""
+    return _field(Kind.INT32, default, options)
+
+
+def int64(*, default: int = 0, **options: Any) -> Any:
+    """Declare a field of eight bytes."""
+    return _field(Kind.INT64, default, options)
+
+
+def float64(*, default: float = 0.0, **options: Any) -> Any:
+    """Declare a double."""
+    return _field(Kind.FLOAT64, default, options)
+
+
+def uuid(*, default: bytes = bytes(16), **options: Any) -> Any:
+    """Declare sixteen bytes."""
+    return _field(Kind.UUID, default, options)
+
+
+def string(*, default: str | None = "", **options: Any) -> Any:
+    """Declare a string, nullable from the version ``nullable`` on."""
+    return _field(Kind.STRING, default, options)
+
+
+def data(*, default: bytes | None = b"", **options: Any) -> Any:
+    """Declare bytes, records included: a memoryview when they are read, nullable from the version ``nullable`` on."""
+    return _field(Kind.BYTES, default, options)
+
+
+def structure(kind: type[Structure], **options: Any) -> Any:
+    """Declare a struct; null (from ``nullable`` on, flexible versions) is None."""
+    factory: Any = (lambda: None) if options.get("nullable") is not None else kind
+    return dataclasses.field(default_factory=factory, metadata={_METADATA_KEY: Spec(kind, **options)})
+
+
+def array(kind: Kind | type[Structure], *, default_null: bool = False, **options: Any) -> Any:
+    """Declare a list of primitives or structs, nullable from the version ``nullable`` on."""
+    factory: Any = (lambda: None) if default_null else list
+    spec = Spec(kind, is_array=True, **options)
+    return dataclasses.field(default_factory=factory, metadata={_METADATA_KEY: spec})
+
+
+def _field(kind: Kind, default: object, options: dict[str, Any]) -> Any:
+    return dataclasses.field(default=default, metadata={_METADATA_KEY: Spec(kind, **options)})

@@ -1,0 +1,50 @@
+"""UpdateFeatures (KIP-584, KIP-1022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.fields import Message, Structure, array, boolean, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class FeatureUpdateKey(Structure):
+    """A feature and its new level. ``upgrade_type`` is 1 for an upgrade, 2 and 3 for safe and unsafe downgrades."""
+
+    feature: str = string()
+    max_version_level: int = int16()
+    allow_downgrade: bool = boolean(until=0)
+    upgrade_type: int = int8(default=1, since=1)
+
+
+@dataclass(slots=True)
+class UpdateFeaturesRequest(Message):
+    """Changes of levels, all or none."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_FEATURES, (0, 2), 0
+
+    timeout_ms: int = int32(default=60_000)
+    feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
+    validate_only: bool = boolean(since=1)
+
+
+@dataclass(slots=True)
+class UpdatableFeatureResult(Structure):
+    """What became of a feature."""
+
+    feature: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+
+
+@dataclass(slots=True)
+class UpdateFeaturesResponse(Message):
+    """From version 2 on the error is that of all."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_FEATURES, (0, 2), 0
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+    results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, until=1)

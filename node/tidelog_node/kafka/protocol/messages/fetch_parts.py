@@ -1,0 +1,109 @@
+"""What Fetch's requests and responses have in common: how topics are named, lengths, tagged fields."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog_node.fetching import TopicRef
+from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
+from tidelog_node.kafka.protocol.writer import Writer
+
+VERSIONS: Final = (4, 18)
+FLEXIBLE: Final = 12
+WITH_LOG_START: Final = 5
+WITH_SESSIONS: Final = 7
+WITH_LEADER_EPOCH: Final = 9
+WITH_RACK: Final = 11
+WITH_TOPIC_IDS: Final = 13
+WITH_REPLICA_STATE: Final = 15
+WITH_ENDPOINTS: Final = 16
+
+
+class Tags:
+    """The tagged fields of a struct, to be added with ascending numbers."""
+
+    __slots__ = ("_body", "_count")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._body = Writer()
+
+    def add(self, tag: int, content: bytes | bytearray) -> None:
+        """Add a field."""
+        self._count += 1
+        self._body.unsigned_varint(tag)
+        self._body.unsigned_varint(len(content))
+        self._body.buffer += content
+
+    def write(self, writer: Writer) -> None:
+        """Write all of them."""
+        writer.unsigned_varint(self._count)
+        writer.buffer += self._body.buffer
+
+
+def skip_tags(reader: Reader) -> None:
+    """Step over the tagged fields of a struct, of which there are mostly none."""
+    position = reader.position
+    if position < reader.end and not reader.view[position]:
+        reader.position = position + 1
+    else:
+        reader.skip_tagged_fields()
+
+
+def read_count(reader: Reader, *, is_flexible: bool) -> int:
+    """Read how many elements an array has.
+
+    Raises:
+        MalformedMessageError: none, which is not the same as 0, or more than there can be.
+    """
+    count = reader.unsigned_varint() - 1 if is_flexible else reader.int32()
+    if count < 0:
+        raise MalformedMessageError(f"an array before {reader.position} is null, or has {count} elements")
+    return reader.count(count)
+
+
+def write_count(writer: Writer, count: int, *, is_flexible: bool) -> None:
+    """Write how many elements an array has."""
+    if is_flexible:
+        writer.unsigned_varint(count + 1)
+    else:
+        writer.int32(count)
+
+
+def read_string(reader: Reader, *, is_flexible: bool) -> str | None:
+    """Read a string, which may be null."""
+    length = reader.unsigned_varint() - 1 if is_flexible else reader.int16()
+    if length < -1:
+        raise MalformedMessageError(f"the length of the string before {reader.position} is {length}")
+    return None if length < 0 else reader.text(length)
+
+
+def write_string(writer: Writer, value: str | None, *, is_flexible: bool) -> None:
+    """Write a string, which may be null."""
+    encoded = b"" if value is None else value.encode()
+    length = -1 if value is None else len(encoded)
+    if is_flexible:
+        writer.unsigned_varint(length + 1)
+    else:
+        writer.int16(length)
+    writer.buffer += encoded
+
+
+def read_topic(reader: Reader, version: int) -> TopicRef:
+    """Read how a topic is named: by its name, from version 13 on by its id."""
+    if version >= WITH_TOPIC_IDS:
+        return reader.uuid()
+    name = read_string(reader, is_flexible=version >= FLEXIBLE)
+    if name is None:
+        raise MalformedMessageError(f"the topic before {reader.position} has no name")
+    return name
+
+
+def write_topic(writer: Writer, topic: TopicRef, version: int) -> None:
+    """Write a topic's name or id, of which the version has one."""
+    if isinstance(topic, bytes):
+        assert version >= WITH_TOPIC_IDS, "the version names topics by their names"
+        writer.uuid(topic)
+    else:
+        assert version < WITH_TOPIC_IDS, "the version names topics by their ids"
+        write_string(writer, topic, is_flexible=version >= FLEXIBLE)

@@ -1,0 +1,142 @@
+"""The protocol of KIP-848: ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.fields import (
+    INT32,
+    STRING,
+    Message,
+    Structure,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    structure,
+    uuid,
+)
+
+NO_OPERATIONS = -(2**31)
+"""The authorized operations where nobody has asked for them."""
+
+
+@dataclass(slots=True)
+class HeartbeatTopicPartitions(Structure):
+    """Partitions of a topic."""
+
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(INT32)
+
+
+@dataclass(slots=True)
+class ConsumerGroupHeartbeatRequest(Message):
+    """Null says "as before"; ``member_id`` is the member's own from version 1 on (KIP-1082)."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), 0
+
+    group_id: str = string()
+    member_id: str = string()
+    member_epoch: int = int32()
+    instance_id: str | None = string(nullable=0, default=None)
+    rack_id: str | None = string(nullable=0, default=None)
+    rebalance_timeout_ms: int = int32(default=-1)
+    subscribed_topic_names: list[str] | None = array(STRING, nullable=0, default_null=True)
+    subscribed_topic_regex: str | None = string(since=1, nullable=1, default=None)
+    server_assignor: str | None = string(nullable=0, default=None)
+    topic_partitions: list[HeartbeatTopicPartitions] | None = array(
+        HeartbeatTopicPartitions, nullable=0, default_null=True
+    )
+
+
+@dataclass(slots=True)
+class HeartbeatAssignment(Structure):
+    """What a member is to own."""
+
+    topic_partitions: list[HeartbeatTopicPartitions] = array(HeartbeatTopicPartitions)
+
+
+@dataclass(slots=True)
+class ConsumerGroupHeartbeatResponse(Message):
+    """``assignment`` null says "as before"."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), 0
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0, default=None)
+    member_id: str | None = string(nullable=0, default=None)
+    member_epoch: int = int32()
+    heartbeat_interval_ms: int = int32()
+    assignment: HeartbeatAssignment | None = structure(HeartbeatAssignment, nullable=0)
+
+
+@dataclass(slots=True)
+class ConsumerGroupDescribeRequest(Message):
+    """Which groups to describe."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), 0
+
+    group_ids: list[str] = array(STRING)
+    include_authorized_operations: bool = boolean()
+
+
+@dataclass(slots=True)
+class DescribedTopicPartitions(Structure):
+    """Partitions of a topic, with its name."""
+
+    topic_id: bytes = uuid()
+    topic_name: str = string()
+    partitions: list[int] = array(INT32)
+
+
+@dataclass(slots=True)
+class DescribedAssignment(Structure):
+    """What a member owns, or is to own."""
+
+    topic_partitions: list[DescribedTopicPartitions] = array(DescribedTopicPartitions)
+
+
+@dataclass(slots=True)
+class DescribedConsumerGroupMember(Structure):
+    """``member_type`` is 0 for the classic protocol, 1 for this one, -1 where it is not known."""
+
+    member_id: str = string()
+    instance_id: str | None = string(nullable=0, default=None)
+    rack_id: str | None = string(nullable=0, default=None)
+    member_epoch: int = int32()
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(STRING)
+    subscribed_topic_regex: str | None = string(nullable=0, default=None)
+    assignment: DescribedAssignment = structure(DescribedAssignment)
+    target_assignment: DescribedAssignment = structure(DescribedAssignment)
+    member_type: int = int8(since=1, default=-1)
+
+
+@dataclass(slots=True)
+class DescribedConsumerGroup(Structure):
+    """A group."""
+
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0, default=None)
+    group_id: str = string()
+    group_state: str = string()
+    group_epoch: int = int32()
+    assignment_epoch: int = int32()
+    assignor_name: str = string()
+    members: list[DescribedConsumerGroupMember] = array(DescribedConsumerGroupMember)
+    authorized_operations: int = int32(default=NO_OPERATIONS)
+
+
+@dataclass(slots=True)
+class ConsumerGroupDescribeResponse(Message):
+    """The groups, each once."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), 0
+
+    throttle_time_ms: int = int32()
+    groups: list[DescribedConsumerGroup] = array(DescribedConsumerGroup)

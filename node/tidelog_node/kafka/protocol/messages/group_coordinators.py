@@ -1,0 +1,46 @@
+"""FindCoordinator: which node coordinates groups and transactions (KIP-98, KIP-699)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.fields import STRING, Message, Structure, array, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class FindCoordinatorRequest(Message):
+    """One key up to version 3, several from 4 on; ``key_type`` 0 is a group, 1 a transactional id, 2 a share."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.FIND_COORDINATOR, (0, 6), 3
+
+    key: str = string(until=3)
+    key_type: int = int8(since=1)
+    coordinator_keys: list[str] = array(STRING, since=4)
+
+
+@dataclass(slots=True)
+class Coordinator(Structure):
+    """The coordinator of one key; node -1, no host and port -1 on error."""
+
+    key: str = string()
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=4)
+
+
+@dataclass(slots=True)
+class FindCoordinatorResponse(Message):
+    """In the request's order."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.FIND_COORDINATOR, (0, 6), 3
+
+    throttle_time_ms: int = int32(since=1)
+    error_code: int = int16(until=3)
+    error_message: str | None = string(since=1, until=3, nullable=1)
+    node_id: int = int32(until=3)
+    host: str = string(until=3)
+    port: int = int32(until=3)
+    coordinators: list[Coordinator] = array(Coordinator, since=4)

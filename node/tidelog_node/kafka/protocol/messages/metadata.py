@@ -1,0 +1,196 @@
+"""What clients ask about the cluster and its topics: Metadata, DescribeCluster, DescribeTopicPartitions (KIP-966)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.fields import (
+    Kind,
+    Message,
+    Structure,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    structure,
+    uuid,
+)
+
+NO_OPERATIONS: Final = -(2**31)
+"""What a client may do is not told, for it has not asked."""
+
+
+@dataclass(slots=True)
+class MetadataRequestTopic(Structure):
+    """A topic by its name, or from version 12 on by its id."""
+
+    topic_id: bytes = uuid(since=10)
+    name: str | None = string(nullable=10)
+
+
+@dataclass(slots=True)
+class MetadataRequest(Message):
+    """``topics`` that are null are all; in version 0 none are."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.METADATA, (0, 13), 9
+
+    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable=1)
+    allow_auto_topic_creation: bool = boolean(default=True, since=4)
+    include_cluster_authorized_operations: bool = boolean(since=8, until=10)
+    include_topic_authorized_operations: bool = boolean(since=8)
+
+
+@dataclass(slots=True)
+class MetadataResponseBroker(Structure):
+    """A broker, as it is reached by the listener of the request."""
+
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(default=None, since=1, nullable=1)
+
+
+@dataclass(slots=True)
+class MetadataResponsePartition(Structure):
+    """A partition; its leader is -1 where there is none, or none that the client can reach."""
+
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32(default=-1, since=7)
+    replica_nodes: list[int] = array(Kind.INT32)
+    isr_nodes: list[int] = array(Kind.INT32)
+    offline_replicas: list[int] = array(Kind.INT32, since=5)
+
+
+@dataclass(slots=True)
+class MetadataResponseTopic(Structure):
+    """A topic; without a name where an id is not known."""
+
+    error_code: int = int16()
+    name: str | None = string(nullable=12)
+    topic_id: bytes = uuid(since=10)
+    is_internal: bool = boolean(since=1)
+    partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
+    topic_authorized_operations: int = int32(default=NO_OPERATIONS, since=8)
+
+
+@dataclass(slots=True)
+class MetadataResponse(Message):
+    """Brokers and topics."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.METADATA, (0, 13), 9
+
+    throttle_time_ms: int = int32(since=3)
+    brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
+    cluster_id: str | None = string(default=None, since=2, nullable=2)
+    controller_id: int = int32(default=-1, since=1)
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
+    cluster_authorized_operations: int = int32(default=NO_OPERATIONS, since=8, until=10)
+    error_code: int = int16(since=13)
+
+
+@dataclass(slots=True)
+class DescribeClusterRequest(Message):
+    """``endpoint_type`` 1 are brokers, 2 controllers (KIP-919)."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_CLUSTER, (0, 2), 0
+
+    include_cluster_authorized_operations: bool = boolean()
+    endpoint_type: int = int8(default=1, since=1)
+    include_fenced_brokers: bool = boolean(since=2)
+
+
+@dataclass(slots=True)
+class DescribeClusterBroker(Structure):
+    """A broker, as it is reached by the listener of the request."""
+
+    broker_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(default=None, nullable=0)
+    is_fenced: bool = boolean(since=2)
+
+
+@dataclass(slots=True)
+class DescribeClusterResponse(Message):
+    """The cluster."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_CLUSTER, (0, 2), 0
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(default=None, nullable=0)
+    endpoint_type: int = int8(default=1, since=1)
+    cluster_id: str = string()
+    controller_id: int = int32(default=-1)
+    brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
+    cluster_authorized_operations: int = int32(default=NO_OPERATIONS)
+
+
+@dataclass(slots=True)
+class Cursor(Structure):
+    """The first partition that is still to be told of."""
+
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+@dataclass(slots=True)
+class DescribedTopicName(Structure):
+    """A topic to describe."""
+
+    name: str = string()
+
+
+@dataclass(slots=True)
+class DescribeTopicPartitionsRequest(Message):
+    """No ``topics`` are all."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), 0
+
+    topics: list[DescribedTopicName] = array(DescribedTopicName)
+    response_partition_limit: int = int32(default=2_000)
+    cursor: Cursor | None = structure(Cursor, nullable=0)
+
+
+@dataclass(slots=True)
+class DescribedPartition(Structure):
+    """A partition with its eligible leader replicas."""
+
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32(default=-1)
+    replica_nodes: list[int] = array(Kind.INT32)
+    isr_nodes: list[int] = array(Kind.INT32)
+    eligible_leader_replicas: list[int] | None = array(Kind.INT32, default_null=True, nullable=0)
+    last_known_elr: list[int] | None = array(Kind.INT32, default_null=True, nullable=0)
+    offline_replicas: list[int] = array(Kind.INT32)
+
+
+@dataclass(slots=True)
+class DescribedTopic(Structure):
+    """A topic with some of its partitions."""
+
+    error_code: int = int16()
+    name: str | None = string(nullable=0)
+    topic_id: bytes = uuid()
+    is_internal: bool = boolean()
+    partitions: list[DescribedPartition] = array(DescribedPartition)
+    topic_authorized_operations: int = int32(default=NO_OPERATIONS)
+
+
+@dataclass(slots=True)
+class DescribeTopicPartitionsResponse(Message):
+    """``next_cursor`` is where the next request begins; null when all was told."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), 0
+
+    throttle_time_ms: int = int32()
+    topics: list[DescribedTopic] = array(DescribedTopic)
+    next_cursor: Cursor | None = structure(Cursor, nullable=0)

@@ -1,0 +1,174 @@
+"""What is asked about a partition's offsets: ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.fields import Message, Structure, array, int8, int16, int32, int64, string
+
+
+@dataclass(slots=True)
+class ListOffsetsPartition(Structure):
+    """A time to look for, or a negative number that stands for a place (KIP-79, KIP-734, KIP-405, KIP-1005)."""
+
+    partition_index: int = int32()
+    current_leader_epoch: int = int32(default=-1, since=4)
+    timestamp: int = int64()
+
+
+@dataclass(slots=True)
+class ListOffsetsTopic(Structure):
+    """The partitions of one topic."""
+
+    name: str = string()
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
+
+
+@dataclass(slots=True)
+class ListOffsetsRequest(Message):
+    """Asks for one offset per partition; ``timeout_ms`` is for storage that is not here."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_OFFSETS, (1, 11), 6
+
+    replica_id: int = int32(default=-1)
+    isolation_level: int = int8(since=2)
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32(since=10)
+
+
+@dataclass(slots=True)
+class ListOffsetsPartitionResponse(Structure):
+    """The offset, -1 where there is none."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+    timestamp: int = int64(default=-1)
+    offset: int = int64(default=-1)
+    leader_epoch: int = int32(default=-1, since=4)
+
+
+@dataclass(slots=True)
+class ListOffsetsTopicResponse(Structure):
+    """The partitions of one topic."""
+
+    name: str = string()
+    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
+
+
+@dataclass(slots=True)
+class ListOffsetsResponse(Message):
+    """An offset per partition."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_OFFSETS, (1, 11), 6
+
+    throttle_time_ms: int = int32(since=2)
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderPartition(Structure):
+    """The epoch whose end is asked for."""
+
+    partition: int = int32()
+    current_leader_epoch: int = int32(default=-1)
+    leader_epoch: int = int32()
+
+
+@dataclass(slots=True)
+class OffsetForLeaderTopic(Structure):
+    """The partitions of one topic."""
+
+    topic: str = string()
+    partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochRequest(Message):
+    """Asks where leader epochs end (KIP-320)."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), 4
+
+    replica_id: int = int32(default=-2, since=3)
+    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
+
+
+@dataclass(slots=True)
+class EpochEndOffset(Structure):
+    """The largest epoch not above the one asked for and its end, exclusive; -1 for both when not known."""
+
+    error_code: int = int16()
+    partition: int = int32()
+    leader_epoch: int = int32(default=-1)
+    end_offset: int = int64(default=-1)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderTopicResult(Structure):
+    """The partitions of one topic."""
+
+    topic: str = string()
+    partitions: list[EpochEndOffset] = array(EpochEndOffset)
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochResponse(Message):
+    """An end per partition."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), 4
+
+    throttle_time_ms: int = int32()
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)
+
+
+@dataclass(slots=True)
+class DeleteRecordsPartition(Structure):
+    """Everything below the offset goes; -1 stands for the high watermark."""
+
+    partition_index: int = int32()
+    offset: int = int64()
+
+
+@dataclass(slots=True)
+class DeleteRecordsTopic(Structure):
+    """The partitions of one topic."""
+
+    name: str = string()
+    partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
+
+
+@dataclass(slots=True)
+class DeleteRecordsRequest(Message):
+    """Asks for records to be deleted (KIP-107)."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_RECORDS, (0, 2), 2
+
+    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
+    timeout_ms: int = int32()
+
+
+@dataclass(slots=True)
+class DeleteRecordsPartitionResult(Structure):
+    """The least start of the logs of all replicas that live, -1 on error."""
+
+    partition_index: int = int32()
+    low_watermark: int = int64()
+    error_code: int = int16()
+
+
+@dataclass(slots=True)
+class DeleteRecordsTopicResult(Structure):
+    """The partitions of one topic."""
+
+    name: str = string()
+    partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
+
+
+@dataclass(slots=True)
+class DeleteRecordsResponse(Message):
+    """An outcome per partition."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_RECORDS, (0, 2), 2
+
+    throttle_time_ms: int = int32()
+    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

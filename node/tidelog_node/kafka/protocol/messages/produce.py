@@ -1,0 +1,384 @@
+"""Produce, read and written by hand: what most of a node's bytes come by.
+
+A request of version 3 to 13 is read in one pass; its records stay in the frame that they came in. Versions 0 to 2 are
+read and answered only to say that they are not supported (KIP-896, KAFKA-18659).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import Final, Protocol
+
+from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
+from tidelog_node.kafka.protocol.writer import Writer
+
+VERSIONS: Final = (0, 13)
+FLEXIBLE: Final = 9
+FIRST_SERVED: Final = 3
+FIRST_WITH_ZSTD: Final = 7
+FIRST_WITH_LEADERS: Final = 10
+FIRST_WITH_TOPIC_IDS: Final = 13
+_FIRST_WITH_TRANSACTIONAL_ID = 3
+_FIRST_WITH_THROTTLE_TIME = 1
+_FIRST_WITH_APPEND_TIME = 2
+_FIRST_WITH_START_OFFSET = 5
+_FIRST_WITH_MESSAGES = 8
+_NULL = -1
+_MAX_MESSAGE = 8_000
+"""Characters of an error's text that are sent: in UTF-8 fewer bytes than an int16 counts."""
+
+_INT32 = Struct(">i").unpack_from
+_ACKS_AND_TIMEOUT = Struct(">hi").unpack_from
+_INDEX_AND_SIZE = Struct(">ii").unpack_from
+_PACK_INT32 = Struct(">i").pack
+_PACK_INT16 = Struct(">h").pack
+_RESULT_V0 = Struct(">ihq").pack
+_RESULT_V2 = Struct(">ihqq").pack
+_RESULT_V5 = Struct(">ihqqq").pack
+_LEADER = Struct(">BBBiiB").pack
+_LEADER_SIZE = 9
+_LEADER_TAG = _ENDPOINTS_TAG = 0
+
+
+class ProducePartition:
+    """The records for one partition; empty where there are none."""
+
+    __slots__ = ("index", "records")
+
+    def __init__(self, index: int, records: memoryview) -> None:
+        self.index = index
+        self.records = records
+
+
+class ProduceTopic:
+    """The records for one topic. From version 13 on it comes by id, and ``name`` is empty until it is looked up."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, partitions: list[ProducePartition]) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = partitions
+
+
+class ProduceRequest:
+    """A request; ``acks`` is -1 for all in-sync replicas, 1 for the leader, 0 for no answer at all."""
+
+    __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
+
+    def __init__(self, transactional_id: str | None, acks: int, timeout_ms: int, topics: list[ProduceTopic]) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topics = topics
+
+
+class Leader(Protocol):
+    """Who leads a partition (KIP-951)."""
+
+    @property
+    def leader_id(self) -> int:
+        """The node, -1 for nobody."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """Its epoch."""
+        ...
+
+
+class RecordError(Protocol):
+    """A record for which a batch is refused, by its place in it (KIP-467)."""
+
+    @property
+    def batch_index(self) -> int:
+        """Its place, from 0."""
+        ...
+
+    @property
+    def message(self) -> str:
+        """What is wrong with it."""
+        ...
+
+
+class PartitionResult(Protocol):
+    """What is answered for a partition."""
+
+    index: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+
+    @property
+    def error_code(self) -> int:
+        """Kafka's number, 0 for success."""
+        ...
+
+    @property
+    def error_message(self) -> str | None:
+        """What went wrong, None for success."""
+        ...
+
+    @property
+    def record_errors(self) -> Sequence[RecordError]:
+        """The records for which the batch is refused, where that is known."""
+        ...
+
+    @property
+    def leader(self) -> Leader | None:
+        """Who leads, where that helps."""
+        ...
+
+
+class TopicResult(Protocol):
+    """What is answered for a topic."""
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+        ...
+
+    @property
+    def topic_id(self) -> bytes:
+        """Its id, for version 13 on."""
+        ...
+
+    @property
+    def partitions(self) -> Sequence[PartitionResult]:
+        """Its partitions."""
+        ...
+
+
+class NodeEndpoint(Protocol):
+    """Where the leader that a response names is reached."""
+
+    @property
+    def host(self) -> str:
+        """The host."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The port."""
+        ...
+
+    @property
+    def rack(self) -> str | None:
+        """The rack, None for none."""
+        ...
+
+
+def decode_request(reader: Reader, version: int) -> ProduceRequest:
+    """Read a request's body.
+
+    Raises:
+        MalformedMessageError: the bytes are no such request.
+    """
+    try:
+        return _decode_flexible(reader, version) if version >= FLEXIBLE else _decode_plain(reader, version)
+    except (struct.error, IndexError) as error:
+        raise MalformedMessageError(f"a Produce request of version {version} ends too soon: {error}") from error
+
+
+def encode_response(
+    topics: Sequence[TopicResult], endpoints: Mapping[int, NodeEndpoint], writer: Writer, version: int
+) -> None:
+    """Write a response's body. ``endpoints`` are those of the leaders it names, by node, for version 10 on."""
+    if version >= FLEXIBLE:
+        _encode_flexible(topics, endpoints, writer, version)
+    else:
+        _encode_plain(topics, writer.buffer, version)
+
+
+def _decode_plain(reader: Reader, version: int) -> ProduceRequest:
+    transactional_id = None
+    if version >= _FIRST_WITH_TRANSACTIONAL_ID:
+        length = reader.int16()
+        if length < _NULL:
+            raise MalformedMessageError(f"the transactional id has the length {length}")
+        transactional_id = None if length == _NULL else reader.text(length)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT(reader.view, reader.advance(6))
+    topics = []
+    for _ in range(_plain_count(reader)):
+        name = reader.text(reader.int16())
+        partitions = []
+        for _ in range(_plain_count(reader)):
+            index, size = _INDEX_AND_SIZE(reader.view, reader.advance(8))
+            partitions.append(ProducePartition(index, reader.blob(0 if size == _NULL else size)))
+        topics.append(ProduceTopic(name, b"", partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _plain_count(reader: Reader) -> int:
+    count = reader.int32()
+    if count < 0:
+        raise MalformedMessageError(f"an array of {count} elements before {reader.position}")
+    return reader.count(count)
+
+
+def _decode_flexible(reader: Reader, version: int) -> ProduceRequest:
+    """Read with the position in a local variable, which takes a third of the time that the reader's methods take."""
+    view, position = reader.view, reader.position
+    length, position = _varint(view, position)
+    transactional_id = None
+    if length:
+        reader.position = position
+        transactional_id = reader.text(length - 1)
+        position = reader.position
+    acks, timeout_ms = _ACKS_AND_TIMEOUT(view, position)
+    count, position = _varint(view, position + 6)
+    reader.position = position
+    topics = [_decode_topic(reader, version) for _ in range(reader.count(_length(count)))]
+    reader.skip_tagged_fields()
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _decode_topic(reader: Reader, version: int) -> ProduceTopic:
+    view, end = reader.view, reader.end
+    name, topic_id = "", b""
+    if version >= FIRST_WITH_TOPIC_IDS:
+        topic_id = reader.uuid()
+    else:
+        length, reader.position = _varint(view, reader.position)
+        name = reader.text(_length(length))
+    count, reader.position = _varint(view, reader.position)
+    partitions = []
+    for _ in range(reader.count(_length(count))):
+        position = reader.position
+        (index,) = _INT32(view, position)
+        size, position = _varint(view, position + 4)
+        limit = position + size - 1 if size else position
+        # The tags of the partition take a byte at least.
+        if limit >= end:
+            raise MalformedMessageError(f"{size - 1} bytes of records are announced at {position} of {end}")
+        partitions.append(ProducePartition(index, view[position:limit]))
+        if view[limit]:
+            reader.position = limit
+            reader.skip_tagged_fields()
+        else:
+            reader.position = limit + 1
+    reader.skip_tagged_fields()
+    return ProduceTopic(name, topic_id, partitions)
+
+
+def _varint(view: memoryview, position: int) -> tuple[int, int]:
+    """Return an unsigned varint of at most five bytes, and where it ends."""
+    byte = view[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = view[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise MalformedMessageError(f"the varint that ends at {position} has more than five bytes")
+
+
+def _length(length_and_one: int) -> int:
+    if length_and_one == 0:
+        raise MalformedMessageError("null where there must be a name or an array")
+    return length_and_one - 1
+
+
+def _encode_plain(topics: Sequence[TopicResult], buffer: bytearray, version: int) -> None:
+    buffer += _PACK_INT32(len(topics))
+    for topic in topics:
+        name = topic.name.encode()
+        partitions = topic.partitions
+        buffer += _PACK_INT16(len(name)) + name + _PACK_INT32(len(partitions))
+        for result in partitions:
+            _encode_result(result, buffer, version)
+            if version >= _FIRST_WITH_MESSAGES:
+                buffer += _PACK_INT32(len(result.record_errors))
+                for error in result.record_errors:
+                    text = error.message[:_MAX_MESSAGE].encode()
+                    buffer += _PACK_INT32(error.batch_index) + _PACK_INT16(len(text)) + text
+                message = result.error_message
+                text = b"" if message is None else message[:_MAX_MESSAGE].encode()
+                buffer += _PACK_INT16(_NULL if message is None else len(text)) + text
+    if version >= _FIRST_WITH_THROTTLE_TIME:
+        buffer += _PACK_INT32(0)
+
+
+def _encode_flexible(
+    topics: Sequence[TopicResult], endpoints: Mapping[int, NodeEndpoint], writer: Writer, version: int
+) -> None:
+    buffer = writer.buffer
+    writer.unsigned_varint(len(topics) + 1)
+    for topic in topics:
+        if version >= FIRST_WITH_TOPIC_IDS:
+            writer.uuid(topic.topic_id)
+        else:
+            _write_string(topic.name, writer)
+        partitions = topic.partitions
+        writer.unsigned_varint(len(partitions) + 1)
+        for result in partitions:
+            _encode_result(result, buffer, version)
+            if result.error_code:
+                _encode_error(result, writer, version)
+            else:
+                buffer += b"\x01\x00\x00"  # no record_errors, no error_message, no tags
+        buffer.append(0)
+    buffer += _PACK_INT32(0)  # throttle_time_ms
+    _encode_endpoints(endpoints if version >= FIRST_WITH_LEADERS else {}, writer)
+
+
+def _encode_result(result: PartitionResult, buffer: bytearray, version: int) -> None:
+    index, code, base_offset = result.index, result.error_code, result.base_offset
+    if version >= _FIRST_WITH_START_OFFSET:
+        buffer += _RESULT_V5(index, code, base_offset, result.log_append_time_ms, result.log_start_offset)
+    elif version >= _FIRST_WITH_APPEND_TIME:
+        buffer += _RESULT_V2(index, code, base_offset, result.log_append_time_ms)
+    else:
+        buffer += _RESULT_V0(index, code, base_offset)
+
+
+def _encode_error(result: PartitionResult, writer: Writer, version: int) -> None:
+    writer.unsigned_varint(len(result.record_errors) + 1)
+    for error in result.record_errors:
+        writer.int32(error.batch_index)
+        _write_string(error.message[:_MAX_MESSAGE], writer)
+        writer.unsigned_varint(0)
+    if result.error_message is None:
+        writer.unsigned_varint(0)
+    else:
+        _write_string(result.error_message[:_MAX_MESSAGE], writer)
+    leader = result.leader
+    if leader is None or version < FIRST_WITH_LEADERS:
+        writer.unsigned_varint(0)
+    else:
+        writer.buffer += _LEADER(1, _LEADER_TAG, _LEADER_SIZE, leader.leader_id, leader.leader_epoch, 0)
+
+
+def _encode_endpoints(endpoints: Mapping[int, NodeEndpoint], writer: Writer) -> None:
+    if not endpoints:
+        writer.unsigned_varint(0)
+        return
+    inner = Writer()
+    inner.unsigned_varint(len(endpoints) + 1)
+    for node_id, endpoint in endpoints.items():
+        inner.int32(node_id)
+        _write_string(endpoint.host, inner)
+        inner.int32(endpoint.port)
+        if endpoint.rack is None:
+            inner.unsigned_varint(0)
+        else:
+            _write_string(endpoint.rack, inner)
+        inner.unsigned_varint(0)
+    writer.unsigned_varint(1)
+    writer.unsigned_varint(_ENDPOINTS_TAG)
+    writer.unsigned_varint(len(inner.buffer))
+    writer.buffer += inner.buffer
+
+
+def _write_string(text: str, writer: Writer) -> None:
+    encoded = text.encode()
+    writer.unsigned_varint(len(encoded) + 1)
+    writer.buffer += encoded

@@ -1,0 +1,178 @@
+"""CreateTopics, DeleteTopics and CreatePartitions (KIP-4, KIP-195, KIP-464, KIP-516, KIP-525)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.fields import (
+    INT32,
+    STRING,
+    Message,
+    Structure,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    uuid,
+)
+
+
+@dataclass(slots=True)
+class CreatableReplicaAssignment(Structure):
+    """The brokers of one partition; the first is the preferred leader."""
+
+    partition_index: int = int32()
+    broker_ids: list[int] = array(INT32)
+
+
+@dataclass(slots=True)
+class CreatableTopicConfig(Structure):
+    """A setting of a new topic."""
+
+    name: str = string()
+    value: str | None = string(nullable=0)
+
+
+@dataclass(slots=True)
+class CreatableTopic(Structure):
+    """A topic that is wanted: -1 partitions or replicas take the defaults, and are what manual assignments need."""
+
+    name: str = string()
+    num_partitions: int = int32()
+    replication_factor: int = int16()
+    assignments: list[CreatableReplicaAssignment] = array(CreatableReplicaAssignment)
+    configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
+
+
+@dataclass(slots=True)
+class CreateTopicsRequest(Message):
+    """``validate_only`` checks everything and creates nothing."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_TOPICS, (2, 7), 5
+
+    topics: list[CreatableTopic] = array(CreatableTopic)
+    timeout_ms: int = int32(default=60_000)
+    validate_only: bool = boolean()
+
+
+@dataclass(slots=True)
+class CreatableTopicConfigs(Structure):
+    """A setting that a new topic has (KIP-525)."""
+
+    name: str = string()
+    value: str | None = string(nullable=5)
+    read_only: bool = boolean()
+    config_source: int = int8(default=-1)
+    is_sensitive: bool = boolean()
+
+
+@dataclass(slots=True)
+class CreatableTopicResult(Structure):
+    """What became of a topic; ``topic_config_error_code`` is that of ``configs`` alone."""
+
+    name: str = string()
+    topic_id: bytes = uuid(since=7)
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+    topic_config_error_code: int = int16(since=5, tag=0, tagged=5)
+    num_partitions: int = int32(default=-1, since=5)
+    replication_factor: int = int16(default=-1, since=5)
+    configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, since=5, nullable=5)
+
+
+@dataclass(slots=True)
+class CreateTopicsResponse(Message):
+    """One result per topic."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_TOPICS, (2, 7), 5
+
+    throttle_time_ms: int = int32()
+    topics: list[CreatableTopicResult] = array(CreatableTopicResult)
+
+
+@dataclass(slots=True)
+class DeleteTopicState(Structure):
+    """A topic by its name, or, where that is null, by its id."""
+
+    name: str | None = string(default=None, nullable=6)
+    topic_id: bytes = uuid()
+
+
+@dataclass(slots=True)
+class DeleteTopicsRequest(Message):
+    """The topics to delete."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_TOPICS, (1, 6), 4
+
+    topics: list[DeleteTopicState] = array(DeleteTopicState, since=6)
+    topic_names: list[str] = array(STRING, until=5)
+    timeout_ms: int = int32()
+
+
+@dataclass(slots=True)
+class DeletableTopicResult(Structure):
+    """What became of a topic; the name is null where the id is not known."""
+
+    name: str | None = string(nullable=6)
+    topic_id: bytes = uuid(since=6)
+    error_code: int = int16()
+    error_message: str | None = string(default=None, since=5, nullable=5)
+
+
+@dataclass(slots=True)
+class DeleteTopicsResponse(Message):
+    """One result per topic."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.DELETE_TOPICS, (1, 6), 4
+
+    throttle_time_ms: int = int32()
+    responses: list[DeletableTopicResult] = array(DeletableTopicResult)
+
+
+@dataclass(slots=True)
+class CreatePartitionsAssignment(Structure):
+    """The brokers of one new partition."""
+
+    broker_ids: list[int] = array(INT32)
+
+
+@dataclass(slots=True)
+class CreatePartitionsTopic(Structure):
+    """``count`` is how many partitions the topic is to have; null assignments let the controller choose."""
+
+    name: str = string()
+    count: int = int32()
+    assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable=0)
+
+
+@dataclass(slots=True)
+class CreatePartitionsRequest(Message):
+    """``validate_only`` checks everything and adds nothing."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_PARTITIONS, (0, 3), 2
+
+    topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
+    timeout_ms: int = int32()
+    validate_only: bool = boolean()
+
+
+@dataclass(slots=True)
+class CreatePartitionsTopicResult(Structure):
+    """What became of a topic."""
+
+    name: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(default=None, nullable=0)
+
+
+@dataclass(slots=True)
+class CreatePartitionsResponse(Message):
+    """One result per topic."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.CREATE_PARTITIONS, (0, 3), 2
+
+    throttle_time_ms: int = int32()
+    results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)
