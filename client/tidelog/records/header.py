@@ -158,7 +158,7 @@ def parse_header(buffer: Buffer, position: int = 0, first_position: int = 0) -> 
 
 
 def assign_offsets(
-    batch: bytearray,
+    batch: bytearray | memoryview,
     base_offset: int,
     leader_epoch: int,
     log_append_time_ms: int | None = None,

@@ -3,21 +3,32 @@
 from tidelog_node.handlers.administration import (
     alter_partition_reassignments,
     describe_features,
+    describe_quorum,
     elect_leaders,
     list_partition_reassignments,
     unregister_broker,
     update_features,
 )
-from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs
+from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs, topic_settings
 from tidelog_node.handlers.context import AdminController, NodeContext
 from tidelog_node.handlers.delete_records import delete_records
-from tidelog_node.handlers.fetch import fetch
+from tidelog_node.handlers.describe_producers import describe_producers
+from tidelog_node.handlers.fetch import begin_fetch, fetch
 from tidelog_node.handlers.init_producer_id import init_producer_id
 from tidelog_node.handlers.list_offsets import list_offsets
 from tidelog_node.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from tidelog_node.handlers.metadata import get_metadata
 from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
-from tidelog_node.handlers.produce import PendingProduce, begin_produce, produce, refuse_produce
+from tidelog_node.handlers.produce import (
+    PartitionOutcome,
+    PendingProduce,
+    TopicOutcome,
+    begin_produce,
+    refuse_produce,
+    take_turn,
+    try_begin_produce,
+)
+from tidelog_node.handlers.produce_messages import produce, produce_response
 from tidelog_node.handlers.topics import (
     create_partitions,
     create_topics,
@@ -30,9 +41,12 @@ from tidelog_node.handlers.topics import (
 __all__ = [
     "AdminController",
     "NodeContext",
+    "PartitionOutcome",
     "PendingProduce",
+    "TopicOutcome",
     "alter_partition_reassignments",
     "alter_replica_log_dirs",
+    "begin_fetch",
     "begin_produce",
     "create_partitions",
     "create_topics",
@@ -42,6 +56,8 @@ __all__ = [
     "describe_configs",
     "describe_features",
     "describe_log_dirs",
+    "describe_producers",
+    "describe_quorum",
     "describe_topics",
     "elect_leaders",
     "fetch",
@@ -53,7 +69,11 @@ __all__ = [
     "list_topics",
     "offset_for_leader_epoch",
     "produce",
+    "produce_response",
     "refuse_produce",
+    "take_turn",
+    "topic_settings",
+    "try_begin_produce",
     "unregister_broker",
     "update_features",
 ]

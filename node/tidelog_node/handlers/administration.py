@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import quorum_service_pb2 as quorum_pb
 from tidelog_node.handlers.context import DEFAULT_TIMEOUT_MS, NodeContext, timeout_ms
 
 _DEFAULT_TIMEOUT_S = DEFAULT_TIMEOUT_MS / 1000
@@ -64,3 +65,14 @@ async def describe_features(context: NodeContext, request: pb.DescribeFeaturesRe
         TidelogError: the controllers could not be asked in time, or refuse.
     """
     return await context.controller.describe_features(request, _DEFAULT_TIMEOUT_S)
+
+
+async def describe_quorum(
+    context: NodeContext, request: quorum_pb.DescribeQuorumRequest
+) -> quorum_pb.DescribeQuorumResponse:
+    """Describe the quorum of the controllers, as its leader sees it.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time.
+    """
+    return await context.controller.describe_quorum(request, _DEFAULT_TIMEOUT_S)

@@ -16,10 +16,19 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, timeout_ms
-from tidelog_quorum.metadata import ConfigResource, ConfigResourceType, MetadataImage, broker_settings, topic_config
+from tidelog_quorum.metadata import (
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+    broker_settings,
+    topic_config_from,
+)
 
 _VISIBLE_S = 3.0
 _TOPIC_INFOS = tuple(describe(TopicConfig))
+_GROUP = 32
+"""Kafka's number of groups as resources (KIP-848)."""
+_GROUP_KEYS = ("group.consumer.session.timeout.ms", "group.consumer.heartbeat.interval.ms")
 _Layers: TypeAlias = Sequence[tuple["pb.ConfigSource.ValueType", Mapping[str, str]]]
 
 
@@ -46,9 +55,22 @@ async def describe_configs(context: NodeContext, request: pb.DescribeConfigsRequ
     return pb.DescribeConfigsResponse(resources=[_resource(context, request, r) for r in wanted.values()])
 
 
+def topic_settings(context: NodeContext, set_on_it: Mapping[str, str]) -> Iterator[pb.DescribedConfig]:
+    """Describe all settings of a topic on which ``set_on_it`` are set, whether or not there is such a topic yet."""
+    config = topic_config_from(set_on_it, context.settings.current.topic_defaults())
+    layers = _layers(context)
+    for info in _TOPIC_INFOS:
+        found = _below(layers, tuple(s.key for s in BROKER_SYNONYMS.get(info.key, ())))
+        if info.key in set_on_it:
+            found.insert(0, _synonym(info.key, set_on_it[info.key], pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG))
+        yield _described(info, config, found, is_read_only=False)
+
+
 def _shows(image: MetadataImage, wanted: pb.ConfigResourceChange) -> bool:
     resource = ConfigResource(ConfigResourceType(wanted.resource.type), wanted.resource.name)
     settings = image.configs.get(resource, {})
+    if wanted.replaces_all and not settings.keys() <= {o.name for o in wanted.operations}:
+        return False
     return all(_is_done(settings.get(o.name), o) for o in wanted.operations)
 
 
@@ -91,9 +113,13 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.Describ
         validate_topic_name(name)
         if name not in context.metadata.image.topics:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return _describe_topic(context, name)
+        return topic_settings(context, context.metadata.image.config_of_topic(name))
+    if kind == _GROUP:
+        if not name:
+            raise error_for(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return _describe_group(context)
     if kind != ConfigResourceType.BROKER:
-        text = f"the type {kind} of resource {name!r} is neither a topic nor a broker"
+        text = f"the type {kind} of resource {name!r} is no topic, no broker and no group"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if name not in ("", str(context.broker_id)):
         text = f'node {context.broker_id} knows its own settings and those of all nodes (""), not those of {name!r}'
@@ -101,16 +127,14 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.Describ
     return _describe_all_brokers(context) if not name else _describe_broker(context)
 
 
-def _describe_topic(context: NodeContext, name: str) -> Iterator[pb.DescribedConfig]:
-    image = context.metadata.image
-    own = image.config_of_topic(name)
-    config = topic_config(image, name, context.settings.current.topic_defaults())
-    layers = _layers(context)
-    for info in _TOPIC_INFOS:
-        found = _below(layers, tuple(s.key for s in BROKER_SYNONYMS.get(info.key, ())))
-        if info.key in own:
-            found.insert(0, _synonym(info.key, own[info.key], pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG))
-        yield _described(info, config, found, is_read_only=False)
+def _describe_group(context: NodeContext) -> Iterator[pb.DescribedConfig]:
+    """The settings of a group are those of its coordinator: none is set on a single group."""
+    current = context.settings.current
+    for info in context.settings.infos:
+        if info.key in _GROUP_KEYS:
+            described = _described(info, current, [], is_read_only=True)
+            described.name = info.key.removeprefix("group.")
+            yield described
 
 
 def _describe_broker(context: NodeContext) -> Iterator[pb.DescribedConfig]:

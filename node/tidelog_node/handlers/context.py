@@ -13,8 +13,9 @@ from tidelog.config import DynamicBrokerConfig
 from tidelog.config.settings import SettingInfo
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId, LeaderEpoch
-from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
+from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2, quorum_service_pb2
 from tidelog_node.handlers.fetch_sessions import FetchSessions
+from tidelog_node.handlers.produce_turns import ProduceTurns
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector
@@ -86,6 +87,12 @@ class AdminController(Protocol):
         """Describe the features."""
         ...
 
+    async def describe_quorum(
+        self, request: quorum_service_pb2.DescribeQuorumRequest, timeout_s: float
+    ) -> quorum_service_pb2.DescribeQuorumResponse:
+        """Describe the quorum of the controllers."""
+        ...
+
 
 class NodeSettings(Protocol):
     """The node's configuration: what its file gives, by the settings' own names, and what holds now."""
@@ -142,6 +149,7 @@ class NodeContext:
     replica_selector: ReplicaSelector = field(default_factory=ReplicaSelector)
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     response_budget: ResponseBudget = field(default_factory=ResponseBudget)
+    produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
 
     def partition(self, topic: str, index: int) -> Partition:
         """Return a partition that this node holds.

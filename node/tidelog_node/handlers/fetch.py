@@ -12,67 +12,27 @@ acknowledgement nevertheless, and what it waits for does not end the poll (KIP-7
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId
+from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog_node.handlers.context import NodeContext, error_message, leader_hint
-from tidelog_node.handlers.fetch_sessions import OpenSession, session_error, superseded
+from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, PartitionKey
+from tidelog_node.fetching.proto import request_from_proto, response_to_proto
+from tidelog_node.handlers.context import NodeContext, leader_hint
+from tidelog_node.handlers.fetch_item import FetchItem
+from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
 from tidelog_node.handlers.preferred_replica import preferred_replica
 from tidelog_node.partitions import Partition, ReadRequest, ReadResult
-from tidelog_node.replication.fetch_session import FULL_EPOCH, PartitionKey, SessionPartition
+from tidelog_node.replication.fetch_session import FULL_EPOCH
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Item:
-    """One partition that this request looked at, and what the last read of it gave.
-
-    ``size`` is that of the records also when they were put away while the request waits.
-    """
-
-    key: PartitionKey
-    entry: SessionPartition
-    partition: Partition | None = None
-    read: ReadResult | None = None
-    error: TidelogError | None = None
-    is_limited: bool = False
-    size: int = 0
-    is_put_away: bool = False
-    preferred_replica: BrokerId | None = None
-    is_starved: bool = False
-    """There may be records, but the node's budget has no room for them."""
-
-    @property
-    def answers_at_once(self) -> bool:
-        if self.error is not None or self.preferred_replica is not None:
-            return True
-        return self.read is not None and self.read.diverging is not None
-
-    @property
-    def has_all(self) -> bool:
-        """Whether a later fetch finds nothing else here as long as nobody says that the partition has changed."""
-        return not self.answers_at_once and self.read is not None and self.read.has_all
-
-    @property
-    def is_news(self) -> bool:
-        if self.answers_at_once or self.size:
-            return True
-        return self.read is not None and self.entry.is_news(self.read.high_watermark, self.read.log_start_offset)
-
-    def fail(self, error: TidelogError) -> None:
-        """Take the error of a read."""
-        self.error, self.read, self.size, self.is_starved = error, None, 0, False
-
-    def leaves_follower_behind(self) -> bool:
-        """Whether records were deleted that the follower still has: a deletion waits for it to hear of that."""
-        return self.read is not None and self.entry.spec.log_start_offset < self.read.log_start_offset and self.is_news
+T = TypeVar("T")
 
 
 async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchResponse:
@@ -81,23 +41,67 @@ async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchRespo
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID, the request is for another cluster.
     """
+    begun = _begin(context, request_from_proto(request))
+    return response_to_proto(begun if isinstance(begun, FetchResponse) else await begun.complete())
+
+
+def begin_fetch(
+    context: NodeContext, request: FetchRequest, translate: Callable[[FetchResponse], T]
+) -> T | asyncio.Task[T]:
+    """Answer a fetch now if nothing is to be waited for, else in a task, which may be cancelled at any time.
+
+    ``translate`` makes the caller's response; it is called once, right after the records were read. The caller counts
+    its bytes in the node's budget as soon as it has it.
+
+    Raises:
+        TidelogError: INCONSISTENT_CLUSTER_ID, the request is for another cluster.
+    """
+    begun = _begin(context, request)
+    if isinstance(begun, FetchResponse):
+        return translate(begun)
+    under_way, budget, loop = begun, context.response_budget, asyncio.get_running_loop()
+    size = 0
+
+    async def complete() -> T:
+        nonlocal size
+        response = await under_way.complete()
+        size = response.size
+        budget.take(size)
+        return translate(response)
+
+    def end(_: asyncio.Task[T]) -> None:
+        # Also of a task that is cancelled before its first step, which runs no line of its own.
+        under_way.end()
+        if size:
+            # A step later, when the caller has counted it: others that were woken too must not find the room free.
+            loop.call_soon(budget.give_back, size)
+
+    task = loop.create_task(complete(), name="fetch")
+    task.add_done_callback(end)
+    return task
+
+
+def _begin(context: NodeContext, request: FetchRequest) -> FetchResponse | _Fetch:
+    """Return the answer, or the request that has to wait for it."""
     if request.cluster_id and request.cluster_id != context.cluster_id:
         text = f"the request is for cluster {request.cluster_id!r}, this is {context.cluster_id!r}"
         raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
-    if request.session.ends_wait:
-        context.fetch_sessions.end_wait(request.session.id, request.session.epoch)
-        return pb.FetchResponse(session_id=request.session.id)
+    asked = request.session
+    if asked is not None and asked.ends_wait:
+        context.fetch_sessions.end_wait(asked.id, asked.epoch)
+        return FetchResponse(session_id=asked.id)
     try:
         session = context.fetch_sessions.begin(request, context.clock.monotonic_ms())
     except TidelogError as error:
-        return session_error(error)
-    return await _Fetch(context, request, session).run()
+        return FetchResponse(error=error)
+    under_way = _Fetch(context, request, session)
+    return under_way.begin() or under_way
 
 
 class _Fetch:
-    """One request under way."""
+    """One request under way: :meth:`begin` once, and :meth:`complete` where that has no answer; then :meth:`end`."""
 
-    def __init__(self, context: NodeContext, request: pb.FetchRequest, session: OpenSession) -> None:
+    def __init__(self, context: NodeContext, request: FetchRequest, session: OpenSession) -> None:
         self._context = context
         self._request = request
         self._session = session
@@ -106,47 +110,62 @@ class _Fetch:
         self._budget = context.response_budget
         # Of this request alone: the next one of the session may wait for room already when this one ends.
         self._wake = functools.partial(session.hurry)
-        self._items: dict[PartitionKey, _Item] = {}
-        self._is_full = not request.HasField("session") or request.session.epoch <= FULL_EPOCH
-        self._is_read_committed = request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED
+        self._items: dict[PartitionKey, FetchItem] = {}
+        self._is_full = request.session is None or request.session.epoch <= FULL_EPOCH
+        self._max_bytes = min(request.max_bytes, context.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._deadline_ms = context.clock.monotonic_ms() + request.max_wait_ms
+        self._is_read_committed = request.is_read_committed
         if self._is_read_committed != session.is_read_committed:
             session.is_read_committed = self._is_read_committed
             session.state.mark_all()
         session.wants_high_watermark = self._follower is not None and context.replica_selector.is_rack_aware
 
-    async def run(self) -> pb.FetchResponse:
+    def begin(self) -> FetchResponse | None:
+        """Look once; returns the answer, None when it is to be waited for."""
+        has_to_wait = False
         try:
-            await self._collect()
-            if not self._session.is_turn_of(self._turn):
-                return session_error(superseded(self._request.session.id))
-            response = self._response()
-            wants_slot = self._request.HasField("session") and self._request.session.epoch == FULL_EPOCH
-            sessions, now_ms = self._context.fetch_sessions, self._context.clock.monotonic_ms()
-            response.session_id = sessions.finish(self._session, wants_slot, now_ms)
-            # What has more to give, or may be better then, is looked at again.
-            self._session.finish(self._turn, [key for key, item in self._items.items() if not item.has_all])
-            return response
-        finally:
-            self._budget.leave(self._wake)
-            self._budget.pass_on()
-            self._context.fetch_sessions.abandon(self._session)
-
-    async def _collect(self) -> None:
-        """Read until there is enough to answer, or the time is over."""
-        clock = self._context.clock
-        deadline_ms = clock.monotonic_ms() + self._request.max_wait_ms
-        self._look()
-        while not self._is_complete():
-            self._put_away()
-            self._wait_for_room()
-            await self._session.wait((deadline_ms - clock.monotonic_ms()) / 1000)
-            if not self._session.is_turn_of(self._turn):
-                return
             self._look()
-            self._budget.pass_on()
-            if clock.monotonic_ms() >= deadline_ms:
-                break
-        self._fetch_back()
+            has_to_wait = not self._is_complete()
+            return None if has_to_wait else self._answer()
+        finally:
+            if not has_to_wait:
+                self.end()
+
+    async def complete(self) -> FetchResponse:
+        """Wait, and read until there is enough to answer, or the time is over."""
+        clock = self._context.clock
+        try:
+            while not self._is_complete():
+                self._put_away()
+                self._wait_for_room()
+                await self._session.wait(self._turn, (self._deadline_ms - clock.monotonic_ms()) / 1000)
+                if not self._session.is_turn_of(self._turn):
+                    return FetchResponse(error=superseded(self._session.state.id))
+                self._look()
+                self._budget.pass_on()
+                if clock.monotonic_ms() >= self._deadline_ms:
+                    break
+            self._fetch_back()
+            return self._answer()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Wait for nothing any more; may be called again."""
+        self._budget.leave(self._wake)
+        self._budget.pass_on()
+        self._context.fetch_sessions.abandon(self._session)
+
+    def _answer(self) -> FetchResponse:
+        response = self._response()
+        asked = self._request.session
+        wants_slot = asked is not None and asked.epoch == FULL_EPOCH
+        sessions, now_ms = self._context.fetch_sessions, self._context.clock.monotonic_ms()
+        response.session_id = sessions.finish(self._session, wants_slot, now_ms)
+        # What has more to give, or may be better then, is looked at again.
+        self._session.finish(self._turn, [key for key, item in self._items.items() if not item.has_all])
+        return response
 
     def _is_complete(self) -> bool:
         if self._request.max_wait_ms <= 0 or not self._session.state.partitions or self._is_hurried():
@@ -157,12 +176,13 @@ class _Fetch:
         if self._follower is not None and any(self._ends_wait_of_follower(item) for item in items):
             return True
         size = sum(item.size for item in items)
-        return size >= self._request.min_bytes or (size > 0 and any(item.is_starved for item in items))
+        return size >= self._min_bytes or (size > 0 and any(item.is_starved for item in items))
 
     def _is_hurried(self) -> bool:
-        return not self._is_full and self._session.hurried_epoch == self._request.session.epoch
+        asked = self._request.session
+        return asked is not None and asked.epoch > FULL_EPOCH and self._session.hurried_epoch == asked.epoch
 
-    def _ends_wait_of_follower(self, item: _Item) -> bool:
+    def _ends_wait_of_follower(self, item: FetchItem) -> bool:
         if item.leaves_follower_behind():
             return True
         told = item.entry.told
@@ -172,14 +192,15 @@ class _Fetch:
     def _look(self) -> None:
         """Read the partitions that have changed; the others keep what they have."""
         keys = self._session.take_changed()
-        self._items.update((k, _Item(k, self._session.state.partitions[k])) for k in keys)
+        self._items.update((k, FetchItem(k, self._session.state.partitions[k])) for k in keys)
         self._read([self._items[k] for k in keys])
 
     def _wait_for_room(self) -> None:
         starved = [item.key for item in self._items.values() if item.is_starved]
         for key in starved:
             self._session.state.mark(key)
-        if starved:
+        # Who was called since it looked has its turn now.
+        if starved and not self._session.was_hurried:
             self._budget.wait(self._wake, is_follower=self._follower is not None)
 
     def _put_away(self) -> None:
@@ -194,10 +215,10 @@ class _Fetch:
             item.size, item.is_put_away = 0, False
         self._read(away)
 
-    def _read(self, items: Iterable[_Item]) -> None:
+    def _read(self, items: Iterable[FetchItem]) -> None:
         taken = sum(i.size for i in self._items.values())
         room = self._budget.room_for(self._wake, is_follower=self._follower is not None) - taken
-        remaining = min(self._request.max_bytes - taken, self._context.fetch_max_bytes - taken, room)
+        remaining = min(self._max_bytes - taken, room)
         is_first = taken == 0
         for item in items:
             self._read_item(item, remaining, is_first, has_room=room > 0)
@@ -205,7 +226,7 @@ class _Fetch:
             room -= item.size
             is_first = is_first and item.size == 0
 
-    def _read_item(self, item: _Item, remaining: int, is_first: bool, has_room: bool) -> None:
+    def _read_item(self, item: FetchItem, remaining: int, is_first: bool, has_room: bool) -> None:
         spec = item.entry.spec
         try:
             partition = item.partition = self._partition(item)
@@ -222,14 +243,14 @@ class _Fetch:
             return
         except Exception as error:
             # One bad partition never stops the fetch of the others.
-            logger.exception("Reading %s-%d failed for a reason that has no name", *item.key)
+            logger.exception("Reading %s-%d failed for a reason that has no name", self._name(item), item.key[1])
             item.fail(error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}"))
             return
         if not is_first and len(item.read.records) > remaining:
             item.read = dataclasses.replace(item.read, records=b"", aborted=() if self._is_read_committed else None)
         item.size = len(item.read.records)
 
-    def _read_partition(self, item: _Item, partition: Partition, max_bytes: int, has_room: bool) -> ReadResult:
+    def _read_partition(self, item: FetchItem, partition: Partition, max_bytes: int, has_room: bool) -> ReadResult:
         spec = item.entry.spec
         request = ReadRequest(
             spec.fetch_offset,
@@ -245,7 +266,7 @@ class _Fetch:
         item.preferred_replica = self._preferred_replica(partition, request)
         if item.preferred_replica is not None:
             return partition.snapshot(request)
-        if self._request.rack_id and partition.state.leader is None:
+        if self._request.may_read_followers and partition.state.leader is None:
             return partition.read_as_replica(request)
         return partition.read_as_leader(request, None)
 
@@ -269,26 +290,33 @@ class _Fetch:
             return 0
         return throttle.transfer_bytes - sum(item.size for item in self._items.values() if item.is_limited)
 
-    def _partition(self, item: _Item) -> Partition:
-        (topic, index), topic_id = item.key, item.entry.spec.topic_id
-        partition = self._context.partition(topic, index)
+    def _partition(self, item: FetchItem) -> Partition:
+        topic, topic_id = self._name(item), item.entry.spec.topic_id
+        if topic is None:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id.hex()}")
+        partition = self._context.partition(topic, item.key[1])
         if topic_id and topic_id != partition.topic_id:
             text = f"topic {topic} has id {partition.topic_id.hex()}, {topic_id.hex()} was asked for"
             raise error_for(ErrorCode.INCONSISTENT_TOPIC_ID, text)
         return partition
 
-    def _response(self) -> pb.FetchResponse:
+    def _name(self, item: FetchItem) -> str | None:
+        """Return the topic's name; one that was asked for by id keeps the first found (Kafka's CachedPartition)."""
+        ref, entry = item.key[0], item.entry
+        if isinstance(ref, str):
+            return ref
+        if entry.name is None:
+            entry.name = self._context.metadata.topic_name(ref)
+        return entry.name
+
+    def _response(self) -> FetchResponse:
         self._record_throttled()
-        response = pb.FetchResponse()
-        topics: dict[str, pb.FetchTopicResult] = {}
+        response = FetchResponse()
         keys = self._session.state.partitions if self._is_full else self._items
         for key in keys:
             item = self._items[key]
             if self._is_full or item.is_news:
-                topic, index = key
-                if topic not in topics:
-                    topics[topic] = response.topics.add(name=topic)
-                self._fill(topics[topic].partitions.add(index=index), item)
+                response.topics.setdefault(key[0], []).append(self._result(item))
         return response
 
     def _record_throttled(self) -> None:
@@ -298,31 +326,33 @@ class _Fetch:
         if size:
             self._context.throttles.leader.record(size)
 
-    def _fill(self, result: pb.FetchPartitionResult, item: _Item) -> None:
-        result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
+    def _result(self, item: FetchItem) -> FetchResult:
+        index, read = item.key[1], item.read
         if item.error is not None:
             item.entry.tell_error()
-            self._fill_error(result, item, item.error)
-        elif item.read is not None:
-            read = item.read
-            item.entry.tell(read.high_watermark, read.log_start_offset)
-            result.high_watermark = read.high_watermark
-            result.last_stable_offset = read.last_stable_offset
-            result.log_start_offset = read.log_start_offset
-            result.records = read.records
-            for aborted in read.aborted or ():
-                result.aborted_transactions.add(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            if read.diverging is not None:
-                result.diverging_epoch.epoch = read.diverging.epoch
-                result.diverging_epoch.end_offset = read.diverging.end_offset
-            if item.preferred_replica is not None:
-                result.preferred_read_replica = item.preferred_replica
+            return self._refusal(item, item.error)
+        assert read is not None, "a partition that was not read"
+        item.entry.tell(read.high_watermark, read.log_start_offset)
+        return FetchResult(
+            index,
+            None,
+            read.high_watermark,
+            read.last_stable_offset,
+            read.log_start_offset,
+            read.records,
+            None if read.aborted is None else [(t.producer_id, t.first_offset) for t in read.aborted],
+            read.diverging,
+            None,
+            item.preferred_replica,
+        )
 
-    def _fill_error(self, result: pb.FetchPartitionResult, item: _Item, error: TidelogError) -> None:
-        result.error.CopyFrom(error_message(error))
+    def _refusal(self, item: FetchItem, error: TidelogError) -> FetchResult:
+        result = FetchResult(item.key[1], error)
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and item.partition is not None:
             result.high_watermark = item.partition.high_watermark
             result.log_start_offset = item.partition.log.log_start_offset
-        leader = leader_hint(self._context, error, *item.key)
+        topic = self._name(item)
+        leader = None if topic is None else leader_hint(self._context, error, topic, result.index)
         if leader is not None:
-            result.current_leader.CopyFrom(leader)
+            result.current_leader = CurrentLeader(BrokerId(leader.leader_id), LeaderEpoch(leader.leader_epoch))
+        return result

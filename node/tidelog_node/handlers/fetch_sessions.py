@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
-from tidelog.v1 import log_service_pb2 as pb
-from tidelog.v1.common_pb2 import Error
+from tidelog_node.fetching import FetchRequest, PartitionKey, TopicRef
 from tidelog_node.partitions import FollowerIdentity, Partition
 from tidelog_node.partitions.purgatory import ReadWaiters
-from tidelog_node.replication import FetchSession, FetchSessionCache, FetchSpec
-from tidelog_node.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, MAX_EPOCH, PartitionKey
+from tidelog_node.replication import FetchSession, FetchSessionCache
+from tidelog_node.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, MAX_EPOCH
 
 DEFAULT_SLOTS = 1_000
 
@@ -31,6 +29,8 @@ class OpenSession:
         self.wants_high_watermark = wants_high_watermark
         self.is_read_committed = False
         self.hurried_epoch = FINAL_EPOCH
+        self.was_hurried = False
+        """Whether somebody wants the request to look again since it looked."""
         self._held: dict[PartitionKey, tuple[Partition, ReadWaiters]] = {}
         self._future: asyncio.Future[None] | None = None
         self._turn = 0
@@ -42,19 +42,20 @@ class OpenSession:
         replica = self.state.replica
         return None if replica is None else FollowerIdentity(*replica, self.state.lease)
 
-    def wake(self, topic: str, index: int) -> None:
+    def wake(self, topic: TopicRef, index: int) -> None:
         """A partition has something new: the request that waits looks at it."""
         self.state.mark((topic, index))
         self.hurry()
 
-    def mark(self, topic: str, index: int) -> None:
+    def mark(self, topic: TopicRef, index: int) -> None:
         """A partition is different: it is looked at before the next answer."""
         self.state.mark((topic, index))
         if self.wants_high_watermark:
             self.hurry()
 
     def hurry(self) -> None:
-        """Let the request that waits look again."""
+        """Let the request that waits, or is about to, look again."""
+        self.was_hurried = True
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
@@ -74,6 +75,7 @@ class OpenSession:
 
     def take_changed(self) -> list[PartitionKey]:
         """Return the partitions to look at."""
+        self.was_hurried = False
         keys = self.state.take_changed()
         self._looked_at.update(dict.fromkeys(keys))
         return keys
@@ -83,17 +85,10 @@ class OpenSession:
         if self.is_turn_of(number):
             self._keep(unfinished)
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Wait until something is to be looked at; returns whether it came before the time was over."""
-        if timeout_s <= 0:
-            return False
-        future = self._future = asyncio.get_running_loop().create_future()
-        try:
-            return bool((await asyncio.wait((future,), timeout=timeout_s))[0])
-        finally:
-            # A later request of the session may wait already.
-            if self._future is future:
-                self._future = None
+    async def wait(self, number: int, timeout_s: float) -> None:
+        """Wait until something is to be looked at, or the time is over: not at all for a request that has no say."""
+        if timeout_s > 0 and not self.was_hurried and self.is_turn_of(number):
+            await self._sleep(timeout_s)
 
     def hold(self, key: PartitionKey, partition: Partition) -> None:
         """Be told of what happens to a partition, and no more of another one that had its name."""
@@ -125,6 +120,18 @@ class OpenSession:
         for key in list(self._held):
             self.let_go(key)
 
+    async def _sleep(self, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        future = self._future = loop.create_future()
+        timer = loop.call_later(timeout_s, _end_wait, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            # A later request of the session may wait already.
+            if self._future is future:
+                self._future = None
+
     def _keep(self, keys: Iterable[PartitionKey]) -> None:
         for key in keys:
             self.state.mark(key)
@@ -144,20 +151,20 @@ class FetchSessions:
         self._open_session = open_session
         self._open: dict[int, OpenSession] = {}
 
-    def begin(self, request: pb.FetchRequest, now_ms: int) -> OpenSession:
+    def begin(self, request: FetchRequest, now_ms: int) -> OpenSession:
         """Return the session that a request goes on with, or one of its own.
 
         Raises:
-            TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
+            TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        replica = _replica(request)
         asked = request.session
-        if not request.HasField("session") or asked.epoch in (FULL_EPOCH, FINAL_EPOCH):
-            self._close(asked.id)
-            session = self._open_session(FetchSession(replica, now_ms))
-            session.state.update(_specs(request), ())
+        if asked is None or asked.epoch in (FULL_EPOCH, FINAL_EPOCH):
+            if asked is not None:
+                self._close(asked.id)
+            session = self._open_session(FetchSession(request.replica, now_ms, uses_topic_ids=request.uses_topic_ids))
+            session.state.update(request.wanted, ())
         else:
-            state = self.cache.resume(asked.id, asked.epoch, replica, now_ms)
+            state = self.cache.resume(asked.id, asked.epoch, request.replica, now_ms, request.uses_topic_ids)
             session = self._open[state.id]
             self._update(session, request)
             self.cache.touch(state, now_ms)
@@ -193,22 +200,15 @@ class FetchSessions:
             session.hurried_epoch = epoch
             session.hurry()
 
-    def _update(self, session: OpenSession, request: pb.FetchRequest) -> None:
+    def _update(self, session: OpenSession, request: FetchRequest) -> None:
         state = session.state
-        named = _specs(request)
-        forgotten = [(t.name, index) for t in request.forgotten_topics for index in t.partitions]
-        session.end_leases([*named, *forgotten, *state.changed])
-        for key in state.update(named, forgotten):
+        session.end_leases([*request.wanted, *request.forgotten, *state.changed])
+        for key in state.update(request.wanted, request.forgotten):
             session.let_go(key)
 
     def _close(self, session_id: int) -> None:
         if self.cache.remove(session_id) is not None:
             self._open.pop(session_id).close()
-
-
-def session_error(error: TidelogError) -> pb.FetchResponse:
-    """Return the answer to a request whose session cannot be gone on with."""
-    return pb.FetchResponse(error=Error(code=error.code.code, message=error.message))
 
 
 def superseded(session_id: int) -> TidelogError:
@@ -217,22 +217,6 @@ def superseded(session_id: int) -> TidelogError:
     return error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH, text)
 
 
-def _replica(request: pb.FetchRequest) -> tuple[BrokerId, BrokerEpoch] | None:
-    if not request.HasField("replica"):
-        return None
-    return BrokerId(request.replica.replica_id), BrokerEpoch(request.replica.replica_epoch)
-
-
-def _specs(request: pb.FetchRequest) -> Mapping[PartitionKey, FetchSpec]:
-    return {(topic.name, p.index): _spec(topic.topic_id, p) for topic in request.topics for p in topic.partitions}
-
-
-def _spec(topic_id: bytes, item: pb.FetchPartition) -> FetchSpec:
-    return FetchSpec(
-        topic_id,
-        item.fetch_offset,
-        item.partition_max_bytes,
-        LeaderEpoch(item.current_leader_epoch) if item.HasField("current_leader_epoch") else None,
-        LeaderEpoch(item.last_fetched_epoch) if item.HasField("last_fetched_epoch") else None,
-        item.log_start_offset,
-    )
+def _end_wait(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

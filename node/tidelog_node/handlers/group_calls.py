@@ -24,8 +24,9 @@ _OfMembers = (
 )
 _OfOffsets = pb.OffsetCommitRequest | pb.OffsetFetchGroup | pb.OffsetDeleteRequest
 _AT_A_STRETCH = 100
-_WITHOUT_ID = (pb.OffsetCommitRequest, pb.OffsetFetchGroup, pb.OffsetDeleteRequest)
-"""Offsets of the group "" may be there since old consumers committed them (GroupCoordinatorService)."""
+_PASSED_WITHOUT_ID = (pb.OffsetCommitRequest, pb.OffsetFetchGroup, pb.ConsumerGroupHeartbeatRequest)
+"""Old consumers commit offsets of the group ""; heartbeats by KIP-848 are refused with an error of their own
+(GroupCoordinatorService)."""
 
 
 async def call_group(
@@ -36,7 +37,7 @@ async def call_group(
     Raises:
         TidelogError: INVALID_GROUP_ID, or as :meth:`GroupCoordinator.call`.
     """
-    if not request.group_id and not isinstance(request, _WITHOUT_ID):
+    if not request.group_id and not isinstance(request, _PASSED_WITHOUT_ID):
         raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
     return await call_shard(coordinator, coordinator.shard_of(request.group_id), request, client, kind)
 
@@ -67,16 +68,19 @@ async def by_shard(
     group_ids: Iterable[str],
     ask: Callable[[int, Sequence[str]], Awaitable[Sequence[T]]],
     refusal: Callable[[str, TidelogError], T],
+    *,
+    allows_empty: bool,
 ) -> list[T]:
     """Ask each shard at the same time for its groups among these, each once, and return the answers together.
 
-    ``refusal`` makes the answer for a group whose shard cannot be asked.
+    ``refusal`` makes the answer for a group whose shard cannot be asked; ``allows_empty`` says whether there may be a
+    group "", which as in Kafka's GroupCoordinatorService is one of the classic protocol.
     """
     shards: dict[int, list[str]] = {}
     answers: list[T] = []
     for group_id in dict.fromkeys(group_ids):
         try:
-            if not group_id:
+            if not group_id and not allows_empty:
                 raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
             shards.setdefault(coordinator.shard_of(group_id), []).append(group_id)
         except TidelogError as error:

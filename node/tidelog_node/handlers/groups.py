@@ -15,13 +15,16 @@ from tidelog_node.partitions.time_slices import TimeSlices
 
 
 async def find_coordinator(
-    coordinator: GroupCoordinator, request: pb.FindCoordinatorRequest, client: ClientIdentity
+    coordinator: GroupCoordinator,
+    request: pb.FindCoordinatorRequest,
+    client: ClientIdentity,
+    listener: str | None = None,
 ) -> pb.FindCoordinatorResponse:
-    """Say who coordinates groups; any node knows."""
+    """Say who coordinates groups; any node knows. ``listener`` is the one to be reached at, None the gRPC one."""
     response = pb.FindCoordinatorResponse()
     slices = TimeSlices()
     for group_id in request.group_ids:
-        response.coordinators.append(coordinator.coordinator_of(group_id))
+        response.coordinators.append(coordinator.coordinator_of(group_id, listener))
         if slices.is_over:
             await slices.give_way()
     return response
@@ -57,7 +60,8 @@ async def describe_groups(
     def refuse(group_id: str, error: TidelogError) -> pb.DescribedGroup:
         return pb.DescribedGroup(group_id=group_id, error=error_message(error))
 
-    return pb.DescribeGroupsResponse(groups=await by_shard(coordinator, request.group_ids, ask, refuse))
+    answers = await by_shard(coordinator, request.group_ids, ask, refuse, allows_empty=True)
+    return pb.DescribeGroupsResponse(groups=answers)
 
 
 async def consumer_group_describe(
@@ -72,7 +76,8 @@ async def consumer_group_describe(
     def refuse(group_id: str, error: TidelogError) -> pb.DescribedConsumerGroup:
         return pb.DescribedConsumerGroup(group_id=group_id, error=error_message(error))
 
-    return pb.ConsumerGroupDescribeResponse(groups=await by_shard(coordinator, request.group_ids, ask, refuse))
+    answers = await by_shard(coordinator, request.group_ids, ask, refuse, allows_empty=False)
+    return pb.ConsumerGroupDescribeResponse(groups=answers)
 
 
 async def delete_groups(
@@ -87,4 +92,5 @@ async def delete_groups(
     def refuse(group_id: str, error: TidelogError) -> pb.DeletedGroup:
         return pb.DeletedGroup(group_id=group_id, error=error_message(error))
 
-    return pb.DeleteGroupsResponse(groups=await by_shard(coordinator, request.group_ids, ask, refuse))
+    answers = await by_shard(coordinator, request.group_ids, ask, refuse, allows_empty=True)
+    return pb.DeleteGroupsResponse(groups=answers)

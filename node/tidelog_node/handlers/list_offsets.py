@@ -1,6 +1,8 @@
 """ListOffsets: the first offset, the latest one, or the first at a timestamp (KIP-79, KIP-734).
 
 The latest offset is the high watermark, for read_committed the last stable offset; nothing at or behind it is found.
+There is no tiered storage: the earliest local offset is the earliest, and what only such storage has is not found
+(KIP-405, KIP-1005, KIP-1023).
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from tidelog_node.replication import LeaderState
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 
 
 async def list_offsets(context: NodeContext, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
@@ -44,9 +49,9 @@ def _answer(
     leader = partition.state.require_leader()
     if item.timestamp_ms == LATEST:
         result.offset = _end_offset(partition, leader.latest_offset(), is_read_committed)
-    elif item.timestamp_ms == EARLIEST:
+    elif item.timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         result.offset = partition.log.log_start_offset
-    else:
+    elif item.timestamp_ms not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         end_offset = _end_offset(partition, leader.high_watermark, is_read_committed)
         found = _find(partition, leader, item.timestamp_ms, end_offset)
         if found is not None:
@@ -61,7 +66,7 @@ def _end_offset(partition: Partition, high_watermark: int, is_read_committed: bo
 
 def _find(partition: Partition, leader: LeaderState, timestamp_ms: int, end_offset: int) -> TimestampAndOffset | None:
     if timestamp_ms < MAX_TIMESTAMP:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"{timestamp_ms} is neither a time nor one of -1, -2, -3")
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{timestamp_ms} is neither a time nor one of -1 to -6")
     if timestamp_ms == MAX_TIMESTAMP:
         found = partition.find_max_timestamp(end_offset)
     else:

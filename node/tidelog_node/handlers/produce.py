@@ -1,143 +1,304 @@
 """Produce: append to the partitions that this node leads, then wait as ``acks`` asks.
 
-Two halves, so that a stream's requests are appended in the order they came while their answers overtake each other:
-:func:`begin_produce` appends, :meth:`PendingProduce.response` waits.
+Nothing here knows which listener a request came by: it is anything of the shape of :class:`ProduceBatches`, and the
+outcome is for the listener to put into its own words. Two halves, so that requests are appended in the order they came
+while their answers overtake each other: :func:`begin_produce` appends, :class:`PendingProduce` waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog_node.handlers.context import NodeContext, error_message, leader_hint
-from tidelog_node.log import AppendInfo
-from tidelog_node.partitions import Partition, found_all
+from tidelog_node.handlers.context import LeaderHint, NodeContext, leader_hint
+from tidelog_node.handlers.produce_turns import Turn
+from tidelog_node.log import RecordError, RefusedRecordsError
+from tidelog_node.partitions import Partition
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+NO_OFFSET: Final = -1
+NO_APPEND_TIME: Final = -1
 _ACKS_ALL = frozenset[int]((pb.ACKS_UNSPECIFIED, pb.ACKS_ALL))
 _KNOWN_ACKS = _ACKS_ALL | {pb.ACKS_NONE, pb.ACKS_LEADER}
 
 
-@dataclass(slots=True)
+class PartitionBatch(Protocol):
+    """What is to be appended to one partition: one batch. A writable memoryview is written into and not copied."""
+
+    @property
+    def index(self) -> int:
+        """The partition."""
+        ...
+
+    @property
+    def records(self) -> bytes | memoryview:
+        """The batch."""
+        ...
+
+
+class TopicBatches(Protocol):
+    """What is to be appended to one topic."""
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+        ...
+
+    @property
+    def partitions(self) -> Iterable[PartitionBatch]:
+        """Its batches."""
+        ...
+
+
+class ProduceBatches(Protocol):
+    """A request: ``acks`` is one of the numbers of ``tidelog.v1.Acks``."""
+
+    @property
+    def acks(self) -> int:
+        """How many replicas must have the batches before the answer."""
+        ...
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long to wait for them."""
+        ...
+
+    @property
+    def topics(self) -> Iterable[TopicBatches]:
+        """What to append."""
+        ...
+
+
+class PartitionOutcome:
+    """What became of one batch. ``leader`` is set where the error says that this node does not lead (KIP-951).
+
+    With an error the offsets say that the batch was appended and is not known to be replicated; else they are -1.
+    """
+
+    __slots__ = ("base_offset", "error", "index", "leader", "log_append_time_ms", "log_start_offset")
+
+    def __init__(self, index: int, error: TidelogError | None = None) -> None:
+        self.index = index
+        self.error = error
+        self.base_offset = NO_OFFSET
+        self.log_append_time_ms = NO_APPEND_TIME
+        self.log_start_offset = NO_OFFSET
+        self.leader: LeaderHint | None = None
+
+    @property
+    def error_code(self) -> int:
+        """Kafka's number, 0 for success."""
+        return 0 if self.error is None else self.error.code.code
+
+    @property
+    def error_message(self) -> str | None:
+        """What went wrong, None for success."""
+        return None if self.error is None else self.error.message
+
+    @property
+    def record_errors(self) -> tuple[RecordError, ...]:
+        """The records for which the batch is refused, as far as they are known."""
+        return self.error.records if isinstance(self.error, RefusedRecordsError) else ()
+
+
+class TopicOutcome:
+    """What became of the batches of one topic, in the order of the request.
+
+    ``topic_id`` is for a listener whose requests name topics by their ids.
+    """
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, partitions: list[PartitionOutcome]) -> None:
+        self.name = name
+        self.topic_id = b""
+        self.partitions = partitions
+
+
 class _Waiting:
     """A batch that is appended here and must reach the other replicas."""
 
-    result: pb.ProducePartitionResult
-    topic: str
-    partition: Partition
-    required_offset: int
-    replicated: asyncio.Future[None]
+    __slots__ = ("outcome", "partition", "replicated", "required_offset")
+
+    def __init__(self, outcome: PartitionOutcome, partition: Partition, required_offset: int) -> None:
+        self.outcome = outcome
+        self.partition = partition
+        self.required_offset = required_offset
+        self.replicated = partition.replicated(required_offset)
 
 
 class PendingProduce:
-    """A request whose batches are appended; awaited once, on the loop that appended them."""
+    """A request whose batches are appended, on the loop that appended them: :meth:`completion` is asked for once.
+
+    ``outcomes`` are final where ``is_complete``, else with the completion.
+    """
+
+    __slots__ = ("_context", "_timeout_ms", "_unfinished", "_waiting", "outcomes")
 
     def __init__(self, context: NodeContext, timeout_ms: int) -> None:
+        self.outcomes: list[TopicOutcome] = []
         self._context = context
         self._timeout_ms = timeout_ms
-        self._response = pb.ProduceResponse()
         self._waiting: list[_Waiting] = []
+        self._unfinished = 0
 
-    async def response(self) -> pb.ProduceResponse:
-        """Return the response when every partition has its outcome, after ``timeout_ms`` at the latest."""
-        if self._waiting:
-            futures = [w.replicated for w in self._waiting]
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return not self._waiting
+
+    def completion(self, answer: Callable[[list[TopicOutcome]], T]) -> asyncio.Future[T]:
+        """Return a future of what ``answer`` makes of the outcomes.
+
+        It ends when every partition has its outcome, after ``timeout_ms`` at the latest. Who cancels it waits for
+        nothing any more; what was appended stays.
+        """
+        loop = asyncio.get_running_loop()
+        completed: asyncio.Future[T] = loop.create_future()
+
+        def complete() -> None:
+            if completed.done():
+                return
+            self._finish()
             try:
-                if not all(f.done() for f in futures):
-                    await asyncio.wait(futures, timeout=max(0, self._timeout_ms) / 1000)
-            finally:
-                for waiting in self._waiting:
-                    self._finish(waiting)
-        return self._response
+                completed.set_result(answer(self.outcomes))
+            except Exception as error:  # noqa: BLE001  # who waits hears of it; else nobody would
+                completed.set_exception(error)
+
+        def count(_: asyncio.Future[None]) -> None:
+            self._unfinished -= 1
+            if self._unfinished == 0:
+                complete()
+
+        def end(_: asyncio.Future[T]) -> None:
+            timer.cancel()
+            self.abandon()
+
+        self._unfinished = len(self._waiting)
+        timer = loop.call_later(max(0, self._timeout_ms) / 1000, complete)
+        completed.add_done_callback(end)
+        for waiting in self._waiting:
+            waiting.replicated.add_done_callback(count)
+        if self.is_complete:
+            complete()
+        return completed
 
     def abandon(self) -> None:
-        """Wait for nothing any more; what was appended stays. Does nothing after :meth:`response`."""
+        """Wait for nothing any more; what was appended stays. Does nothing when the outcomes are final."""
         for waiting in self._waiting:
             if not waiting.replicated.cancel() and not waiting.replicated.cancelled():
                 # A future complains when nobody asks why it failed.
                 waiting.replicated.exception()
+        self._waiting = []
 
-    def append(self, request: pb.ProduceRequest) -> None:
-        """Append all batches of the request, each to its partition; errors go into the response."""
+    def append(self, request: ProduceBatches) -> None:
+        """Append all batches of the request, each to its partition; errors go into the outcomes."""
+        acks = request.acks
         for topic in request.topics:
-            results = self._response.topics.add(name=topic.name)
+            name = topic.name
+            outcomes: list[PartitionOutcome] = []
+            self.outcomes.append(TopicOutcome(name, outcomes))
             for item in topic.partitions:
-                result = results.partitions.add(index=item.index, base_offset=-1, log_append_time_ms=-1)
+                outcome = PartitionOutcome(item.index)
+                outcomes.append(outcome)
                 try:
-                    self._append_one(request.acks, topic.name, item, result)
+                    self._append_one(acks, name, item.records, outcome)
                 except TidelogError as error:
-                    self._fail(result, topic.name, error)
+                    self._fail(outcome, name, error)
+                except Exception as error:
+                    # One bad partition never stops the appends to the others.
+                    logger.exception("Appending to %s-%d failed for a reason that has no name", name, item.index)
+                    text = f"{type(error).__name__}: {error}"
+                    self._fail(outcome, name, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
-    def _append_one(self, acks: int, topic: str, item: pb.ProducePartition, result: pb.ProducePartitionResult) -> None:
+    def _append_one(self, acks: int, topic: str, records: bytes | memoryview, outcome: PartitionOutcome) -> None:
         if acks not in _KNOWN_ACKS:
             raise error_for(ErrorCode.INVALID_REQUIRED_ACKS, f"acks has the unknown value {acks}")
         if topic in INTERNAL_TOPICS:
             # As Kafka's ReplicaManager: only coordinators write to them.
             raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no client writes to the internal topic {topic}")
-        partition = self._context.partition(topic, item.index)
-        info = partition.append(item.records, needs_all_replicas=acks in _ACKS_ALL)
-        _fill(result, partition, info)
-        if acks in _ACKS_ALL:
-            required = info.last_offset + 1
-            self._waiting.append(_Waiting(result, topic, partition, required, partition.replicated(required)))
+        partition = self._context.partition(topic, outcome.index)
+        needs_all_replicas = acks in _ACKS_ALL
+        info = partition.append(records, needs_all_replicas)
+        # These stay when the batch turns out not to be replicated (Kafka's DelayedProduce).
+        outcome.base_offset = info.first_offset
+        outcome.log_append_time_ms = info.log_append_time_ms
+        outcome.log_start_offset = partition.log.log_start_offset
+        if needs_all_replicas and not partition.is_replicated(info.last_offset + 1):
+            self._waiting.append(_Waiting(outcome, partition, info.last_offset + 1))
 
-    def _finish(self, waiting: _Waiting) -> None:
-        future = waiting.replicated
-        if not future.done():
-            future.cancel()
-            error: BaseException | None = waiting.partition.timed_out(waiting.required_offset, self._timeout_ms)
-        else:
-            error = future.exception()
-        if isinstance(error, TidelogError):
-            waiting.result.base_offset = waiting.result.log_append_time_ms = -1
-            self._fail(waiting.result, waiting.topic, error)
+    def _finish(self) -> None:
+        for waiting in self._waiting:
+            future = waiting.replicated
+            if not future.done():
+                future.cancel()
+                error: BaseException | None = waiting.partition.timed_out(waiting.required_offset, self._timeout_ms)
+            else:
+                error = future.exception()
+            if isinstance(error, TidelogError):
+                self._fail(waiting.outcome, waiting.partition.topic, error)
+        self._waiting = []
 
-    def _fail(self, result: pb.ProducePartitionResult, topic: str, error: TidelogError) -> None:
-        result.error.CopyFrom(error_message(error))
-        leader = leader_hint(self._context, error, topic, result.index)
-        if leader is not None:
-            result.current_leader.CopyFrom(leader)
+    def _fail(self, outcome: PartitionOutcome, topic: str, error: TidelogError) -> None:
+        outcome.error = error
+        outcome.leader = leader_hint(self._context, error, topic, outcome.index)
 
 
-async def begin_produce(context: NodeContext, request: pb.ProduceRequest) -> PendingProduce:
+def try_begin_produce(context: NodeContext, request: ProduceBatches) -> PendingProduce | None:
+    """Append the request's batches at once, on the calling loop; None when one must wait for its partition's folder.
+
+    Nothing is appended then: it is for :func:`begin_produce`.
+    """
+    for partition in _held(context, request):
+        if not context.produce_turns.is_free(partition):
+            return None
+    return _append(context, request)
+
+
+async def begin_produce(context: NodeContext, request: ProduceBatches, turn: Turn | None = None) -> PendingProduce:
     """Append the request's batches, on the calling loop, and return what is to be awaited.
 
-    There is no pause unless a partition is so new that it has no folder.
+    There is no pause unless a partition is so new that it has no folder. Requests of one client that are not begun one
+    after the other keep their order by the ``turn`` that :func:`take_turn` gave each; the caller ends it.
     """
-    await found_all(_held(context, request))
+    if turn is None and (pending := try_begin_produce(context, request)) is not None:
+        return pending
+    own = turn or take_turn(context, request)
+    try:
+        await own.wait()
+        return _append(context, request)
+    finally:
+        own.end()
+
+
+def take_turn(context: NodeContext, request: ProduceBatches) -> Turn:
+    """Put a request behind those that wait for the same partitions."""
+    return context.produce_turns.take(_held(context, request))
+
+
+def refuse_produce(request: ProduceBatches, error: TidelogError) -> list[TopicOutcome]:
+    """Return the outcomes of a request of which nothing is appended, for the same reason everywhere."""
+    return [
+        TopicOutcome(topic.name, [PartitionOutcome(item.index, error) for item in topic.partitions])
+        for topic in request.topics
+    ]
+
+
+def _append(context: NodeContext, request: ProduceBatches) -> PendingProduce:
     pending = PendingProduce(context, request.timeout_ms)
     pending.append(request)
     return pending
 
 
-def refuse_produce(request: pb.ProduceRequest, error: TidelogError) -> pb.ProduceResponse:
-    """Return the answer to a request of which nothing is appended, for the same reason everywhere."""
-    response = pb.ProduceResponse()
-    for topic in request.topics:
-        results = response.topics.add(name=topic.name)
-        for item in topic.partitions:
-            results.partitions.add(index=item.index, error=error_message(error), base_offset=-1, log_append_time_ms=-1)
-    return response
-
-
-async def produce(context: NodeContext, request: pb.ProduceRequest) -> pb.ProduceResponse:
-    """Append and wait for the outcome."""
-    pending = await begin_produce(context, request)
-    return await pending.response()
-
-
-def _held(context: NodeContext, request: pb.ProduceRequest) -> Iterator[Partition]:
+def _held(context: NodeContext, request: ProduceBatches) -> Iterator[Partition]:
     for topic in request.topics:
         for item in topic.partitions:
             partition = context.partitions.get(topic.name, item.index)
             if partition is not None:
                 yield partition
-
-
-def _fill(result: pb.ProducePartitionResult, partition: Partition, info: AppendInfo) -> None:
-    result.base_offset = info.first_offset
-    result.log_append_time_ms = info.log_append_time_ms
-    result.log_start_offset = partition.log.log_start_offset

@@ -7,6 +7,7 @@ from tidelog_node.log.files import OS_FILES, Files
 from tidelog_node.log.log import PartitionLog
 from tidelog_node.log.log_dirs import LogDirectory
 from tidelog_node.log.recovery import RecoveryReport
+from tidelog_node.log.refused_records import RecordError, RefusedRecordsError
 from tidelog_node.log.timestamps import TimestampAndOffset
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "LogConfig",
     "LogDirectory",
     "PartitionLog",
+    "RecordError",
     "RecoveryReport",
+    "RefusedRecordsError",
     "TimestampAndOffset",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION, UNLIMITED
-from tidelog.errors import CorruptRecordError, ErrorCode, error_for
+from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog.ids import LeaderEpoch
 from tidelog.records import (
     CODECS,
@@ -22,6 +22,7 @@ from tidelog.records import (
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.files import Buffer
 from tidelog_node.log.producers import Duplicate
+from tidelog_node.log.refused_records import keyless_records, records_out_of_time
 
 NO_APPEND_TIME = -1
 _ASSIGNED = struct.Struct(">qii")
@@ -101,8 +102,9 @@ class ProduceRules:
 
         Raises:
             CorruptRecordError: the batch is torn or changed.
+            RefusedRecordsError: INVALID_RECORD or INVALID_TIMESTAMP for some of the records.
             TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
-                UNSUPPORTED_COMPRESSION_TYPE.
+                UNSUPPORTED_COMPRESSION_TYPE for the batch.
         """
         if len(records) > self._max_bytes:
             self._check_size(len(records))
@@ -110,11 +112,14 @@ class ProduceRules:
         produced = inspect_produced(records, self._looks_inside or has_other_codec)
         header = produced.header
         if self._is_compacted and produced.summary is not None and produced.summary.has_keyless:
-            raise error_for(ErrorCode.INVALID_RECORD, "a record without a key, which a compacted topic does not take")
+            raise keyless_records(records)
         if not self._has_append_time:
             config = self._config
             before_max_ms, after_max_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-            check_timestamps(produced, now_ms, before_max_ms, after_max_ms)
+            try:
+                check_timestamps(produced, now_ms, before_max_ms, after_max_ms)
+            except TidelogError as error:
+                raise records_out_of_time(error, records, now_ms, before_max_ms, after_max_ms) from error
         if self._codec is None or not has_other_codec:
             return header, records
         records = recompress(records, self._codec, self._level)
@@ -126,13 +131,18 @@ class ProduceRules:
     ) -> AssignedBatch:
         """Return the batch with its offsets, its leader epoch and, with LogAppendTime, the time of the append.
 
-        Neither offset nor epoch is covered by the CRC, so that all but the first bytes stay as they came.
+        Neither offset nor epoch is covered by the CRC, so that all but the first bytes stay as they came. A writable
+        memoryview is written into, whatever else is copied as far as it changes.
         """
         size, last_offset = len(records), base_offset + header.last_offset_delta
+        own = records if isinstance(records, memoryview) and not records.readonly else None
         if self._has_append_time:
-            batch = bytearray(records)
+            batch = bytearray(records) if own is None else own
             assign_offsets(batch, base_offset, leader_epoch, now_ms)
             return AssignedBatch((batch,), size, base_offset, last_offset, now_ms)
+        if own is not None:
+            assign_offsets(own, base_offset, leader_epoch)
+            return AssignedBatch((own,), size, base_offset, last_offset, header.max_timestamp)
         assigned = _ASSIGNED.pack(base_offset, header.batch_length, leader_epoch)
         parts = (assigned, memoryview(records)[_ASSIGNED.size :])
         return AssignedBatch(parts, size, base_offset, last_offset, header.max_timestamp)

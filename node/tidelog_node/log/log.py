@@ -124,7 +124,7 @@ class PartitionLog(LogReader):
         """Append one batch from a producer; it gets the next offsets and the leader's epoch.
 
         A batch of an idempotent producer that is one of its last five is not appended again: the answer is that of
-        then.
+        then. Into a writable memoryview the log writes what it assigns; other buffers stay as they are.
 
         Raises:
             CorruptRecordError: the batch is torn or changed.

@@ -50,6 +50,7 @@ class Segment:
         "_indexes",
         "_last_stop",
         "_paths",
+        "_tail",
         "_transaction_index",
         "base_offset",
         "created_ms",
@@ -68,6 +69,8 @@ class Segment:
         self._first_timestamp: int | None = None
         # Where the last read stopped, for the next one of whoever reads on.
         self._last_stop: tuple[int, RecordBatchHeader] | None = None
+        # From which offset on, and where, the batch that was appended last: what followers read that keep up.
+        self._tail: tuple[int, int] | None = None
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.created_ms = 0
@@ -204,6 +207,7 @@ class Segment:
         growing = self._growing()
         position = self._batches.size
         self._batches.append(data)
+        self._tail = None
         for header in headers:
             growing.add(header, position)
             position += header.size_in_bytes
@@ -215,6 +219,7 @@ class Segment:
         position = batches.size
         batches.append_parts(parts, size)
         growing.add_batch(last_offset, max_timestamp, position, size)
+        self._tail = self.next_offset, position
         self.next_offset = last_offset + 1
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -228,6 +233,8 @@ class Segment:
 
         At least one, if it is below the end, else nothing; None when no batch ends above ``offset``.
         """
+        if self._tail is not None and self._tail[0] <= offset < self.next_offset <= end_offset:
+            return self._batches.read(self._batches.size - self._tail[1], self._tail[1])
         found = self._last_stop
         if found is None or not found[1].base_offset <= offset <= found[1].last_offset:
             found = self.locate(offset)
@@ -276,7 +283,7 @@ class Segment:
         That is another object for the same file: whoever holds this one holds what no log has any more.
         """
         segment = copy.copy(self)
-        segment._last_stop = None
+        segment._last_stop = segment._tail = None
         segment._indexes = SegmentIndexes(self._files, self._batches, self.base_offset, self._config, self._paths)
         segment._indexes.take(self._indexes)
         segment._truncate(offset)

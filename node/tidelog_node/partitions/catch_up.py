@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from tidelog.errors import TidelogError
 from tidelog.ids import LeaderEpoch
 from tidelog.records import parse_header
-from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
+from tidelog_node.fetching.messages import Buffer
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.partition import Partition
+from tidelog_node.replication import FetchSpec
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +53,8 @@ class _Read:
 
     turn: _Turn
     offset: int
-    records: bytes
-    result: pb.FetchPartitionResult
+    records: Buffer
+    result: FetchResult
     goes_on: bool
 
 
@@ -65,7 +67,7 @@ class CatchUp:
 
     def __init__(
         self,
-        read: Callable[[pb.FetchRequest], Awaitable[pb.FetchResponse]],
+        read: Callable[[FetchRequest], Awaitable[FetchResponse]],
         give_back: Callable[[Partition], None],
         max_bytes: int,
         cluster_id: str,
@@ -154,18 +156,13 @@ class CatchUp:
     async def _ask(self, turn: _Turn) -> _Read | None:
         """Read once and plan the next read; None when there is nothing to append."""
         partition, offset = turn.partition, turn.next_offset
-        item = pb.FetchPartition(
-            index=partition.index,
-            fetch_offset=offset,
-            partition_max_bytes=self._max_bytes,
-            current_leader_epoch=turn.leader_epoch,
-        )
-        topic = pb.FetchTopic(name=partition.topic, topic_id=partition.topic_id, partitions=[item])
-        request = pb.FetchRequest(max_bytes=self._max_bytes, topics=[topic], cluster_id=self._cluster_id)
+        spec = FetchSpec(partition.topic_id, offset, self._max_bytes, turn.leader_epoch)
+        wanted: dict[PartitionKey, FetchSpec] = {(partition.topic_id, partition.index): spec}
+        request = FetchRequest(wanted, self._max_bytes, cluster_id=self._cluster_id)
         try:
             response = await self._read(request)
-            result = next((r for t in response.topics for r in t.partitions), None)
-            records = b"" if result is None or result.HasField("error") else result.records
+            result = next(iter(response.results.values()), None)
+            records = b"" if result is None or result.error is not None else result.records
             end_offset = _end_offset(records) if records else offset
         except TidelogError as error:
             logger.debug("Reading %s ahead failed: %s", partition, error)
@@ -204,7 +201,7 @@ class CatchUp:
             self._give_back(turn.partition)
 
 
-def _end_offset(records: bytes) -> int:
+def _end_offset(records: Buffer) -> int:
     """Return the offset behind whole batches, by their lengths alone; the append checks all of them.
 
     Raises:

@@ -16,14 +16,14 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from tidelog.cluster.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import NO_EPOCH, BrokerId, LeaderEpoch
-from tidelog.v1 import log_service_pb2 as pb
+from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey, SessionStep
 from tidelog_node.partitions.catch_up import CatchUp
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.fetched_partition import FetchedPartition, WantedRecords
@@ -31,11 +31,14 @@ from tidelog_node.partitions.foundings import found_all
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.throttles import ReplicationThrottle, ThrottledSides
 from tidelog_node.partitions.transport import ReplicaTransport
-from tidelog_node.replication import EpochEnd
+from tidelog_node.replication import FetchSpec
+from tidelog_node.replication.fetch_session import SESSION_ERRORS
 
 logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_MS = 20
+_FIRST_PAUSE_MS = 5
+"""Of a partition: its leader may hear of the same change of the metadata a few milliseconds later than this node."""
 _THROTTLED_LOOK_MS = 500
 """The limit may be raised or taken away at any time, also while a fetcher waits for it."""
 _LOOKED_AT_PER_POLL = 16
@@ -45,11 +48,10 @@ _REDIRECTED = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
 )
 """What a leader answers while the two nodes' metadata differ: expected, and soon over."""
-
-
-_SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,6 @@ class FetcherSettings:
     timeout_ms: int = 30_000
 
 
-Key: TypeAlias = tuple[str, int]
-
-
 class LeaderFetcher:
     """The fetcher of one leader. ``run`` is its task; ``add`` and ``remove`` are called on the same loop.
 
@@ -77,7 +76,7 @@ class LeaderFetcher:
     def __init__(
         self,
         leader_id: BrokerId,
-        identity: Callable[[], pb.ReplicaState],
+        identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         address: Callable[[BrokerId], str | None],
         cluster_id: str,
         transport: ReplicaTransport,
@@ -93,13 +92,15 @@ class LeaderFetcher:
         self._settings = settings
         self._clock = clock
         self._throttle = throttle
-        self._session: FetchSessionHandler[Key, WantedRecords] = FetchSessionHandler()
+        self._session: FetchSessionHandler[PartitionKey, WantedRecords] = FetchSessionHandler()
         self._partitions: dict[Partition, FetchedPartition] = {}
         self._held_back: dict[Partition, FetchedPartition] = {}
         self._idle: dict[Partition, FetchedPartition] = {}
         self._limited: dict[Partition, FetchedPartition] = {}
         self._turns: deque[FetchedPartition] = deque()
         self._added = asyncio.Event()
+        self._waiting_poll: tuple[str, FetchRequest] | None = None
+        self._nudge: asyncio.Task[None] | None = None
         self._catch_up = CatchUp(self._read_ahead, self._take_back, settings.partition_max_bytes, cluster_id, clock)
         self._failures = 0
         self._session_errors = 0
@@ -151,7 +152,7 @@ class LeaderFetcher:
         self._partitions[fetched.partition] = fetched
         self._turns.append(fetched)
         self._ask_for(fetched)
-        self._added.set()
+        self._note_added()
 
     async def _wait_for_work(self) -> None:
         pauses = self._pauses()
@@ -176,10 +177,10 @@ class LeaderFetcher:
         if response is None:
             self._session.take_failure()
             return
-        if response.HasField("error"):
-            self._take_session_error(TidelogError(ErrorCode.of(response.error.code), response.error.message))
+        if response.error is not None:
+            self._take_session_error(response.error)
             return
-        results = {(topic.name, r.index): r for topic in response.topics for r in topic.partitions}
+        results = response.results
         if self._session.take_answer(response.session_id, results.keys()):
             self._session_errors = 0 if not asked.is_full else self._session_errors
             await self._take(results)
@@ -189,10 +190,13 @@ class LeaderFetcher:
     def _leader_address(self) -> str:
         address = self._address(self.leader_id)
         if address is None:
-            raise TidelogError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {self.leader_id} is not registered")
+            raise TidelogError(
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"node {self.leader_id} is not registered, or not with the listener that nodes have for each other",
+            )
         return address
 
-    async def _call(self, address: str, request: pb.FetchRequest) -> pb.FetchResponse | None:
+    async def _call(self, address: str, request: FetchRequest) -> FetchResponse | None:
         """Return the leader's answer; when a partition is added meanwhile the leader is asked to wait no longer.
 
         A request without a session that waits is given up then: None. One that does not is answered soon anyhow: given
@@ -201,32 +205,48 @@ class LeaderFetcher:
         timeout_s = (self._settings.max_wait_ms + self._settings.timeout_ms) / 1000
         if not request.max_wait_ms:
             return await self._transport.fetch(address, request, timeout_s)
+        if request.session is None or request.session.epoch == FULL_EPOCH:
+            return await self._call_unless_added(address, request, timeout_s)
+        self._waiting_poll = (address, request)
+        try:
+            return await self._transport.fetch(address, request, timeout_s)
+        finally:
+            self._waiting_poll = None
+            if self._nudge is not None:
+                self._nudge.cancel()
+                self._nudge = None
+
+    async def _call_unless_added(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse | None:
         name = f"fetch-from-{self.leader_id}"
         fetch = asyncio.create_task(self._transport.fetch(address, request, timeout_s), name=name)
-        tasks: list[asyncio.Task[Any]] = [fetch]
+        added = asyncio.create_task(self._added.wait(), name=f"{name}-added")
+        tasks: tuple[asyncio.Task[Any], ...] = (fetch, added)
         try:
-            is_full = request.session.epoch == FULL_EPOCH
-            added = self._added.wait() if is_full else self._end_wait(address, request)
-            tasks.append(asyncio.create_task(added, name=f"{name}-added"))
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return None if is_full and not fetch.done() else await fetch
+            return await fetch if fetch.done() else None
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _end_wait(self, address: str, request: pb.FetchRequest) -> None:
-        await self._added.wait()
-        session = pb.FetchSession(id=request.session.id, epoch=request.session.epoch, ends_wait=True)
-        nudge = pb.FetchRequest(replica=request.replica, cluster_id=self._cluster_id, session=session)
+    def _note_added(self) -> None:
+        """Have a partition that was added fetched soon: the poll that waits is ended, once."""
+        self._added.set()
+        if self._waiting_poll is not None:
+            address, request = self._waiting_poll
+            self._waiting_poll = None
+            name = f"fetch-from-{self.leader_id}-added"
+            self._nudge = asyncio.create_task(self._end_wait(address, request), name=name)
+
+    async def _end_wait(self, address: str, request: FetchRequest) -> None:
         # Of no use when it is lost: the poll ends by itself then.
         with contextlib.suppress(TidelogError):
-            await self._transport.fetch(address, nudge, self._settings.timeout_ms / 1000)
+            await self._transport.fetch(address, request.ending_wait(), self._settings.timeout_ms / 1000)
 
     def _take_session_error(self, error: TidelogError) -> None:
         self._session.take_error(error.code)
         self._session_errors += 1
-        if error.code not in _SESSION_ERRORS or self._session_errors > 1:
+        if error.code not in SESSION_ERRORS or self._session_errors > 1:
             raise error
         logger.debug("Node %d begins a new fetch session: %s", self.leader_id, error)
 
@@ -278,40 +298,25 @@ class LeaderFetcher:
         now_ms, throttled_ms = self._clock.monotonic_ms(), min(self._throttle.wait_ms(), _THROTTLED_LOOK_MS)
         return [max(f.pause_until_ms - now_ms, throttled_ms if f.is_limited else 0) for f in self._idle.values()]
 
-    def _request(self, asked: SessionRequest[Key, WantedRecords]) -> pb.FetchRequest:
-        topics: dict[str, pb.FetchTopic] = {}
-        for wanted in asked.wanted.values():
-            partition = wanted.fetched.partition
-            topic = topics.get(partition.topic)
-            if topic is None:
-                topic = topics[partition.topic] = pb.FetchTopic(name=partition.topic, topic_id=partition.topic_id)
-            topic.partitions.add(
-                index=partition.index,
-                fetch_offset=wanted.offset,
-                partition_max_bytes=wanted.max_bytes,
-                current_leader_epoch=wanted.fetched.leader_epoch,
-                last_fetched_epoch=None if wanted.last_fetched_epoch == NO_EPOCH else wanted.last_fetched_epoch,
-                log_start_offset=wanted.log_start_offset,
-            )
-        return pb.FetchRequest(
-            replica=self._identity(),
+    def _request(self, asked: SessionRequest[PartitionKey, WantedRecords]) -> FetchRequest:
+        return FetchRequest(
+            {key: _spec(wanted) for key, wanted in asked.wanted.items()},
+            self._settings.response_max_bytes,
             # A new session is to be there soon, so that its polls can be ended when there is more to fetch.
             max_wait_ms=0 if asked.is_full and not self._session.was_refused else self._wait_ms(),
             min_bytes=self._settings.min_bytes,
-            max_bytes=self._settings.response_max_bytes,
-            topics=topics.values(),
+            replica=self._identity(),
             cluster_id=self._cluster_id,
-            session=pb.FetchSession(id=asked.session_id, epoch=asked.epoch),
-            forgotten_topics=[pb.ForgottenTopic(name=name, partitions=[index]) for name, index in asked.forgotten],
+            session=SessionStep(asked.session_id, asked.epoch),
+            forgotten=tuple(asked.forgotten),
         )
 
     def _wait_ms(self) -> int:
         """A poll ends in time for the partitions that are paused."""
         return min([self._settings.max_wait_ms, *(pause_ms for pause_ms in self._pauses() if pause_ms > 0)])
 
-    async def _take(self, results: dict[Key, pb.FetchPartitionResult]) -> None:
+    async def _take(self, results: Mapping[PartitionKey, FetchResult]) -> None:
         answered = [(self._session.sent(key), result) for key, result in results.items()]
-        # Each look at the records copies them.
         new = [(i.fetched.partition, r) for i, r in answered if i and not i.fetched.partition.log.is_founded]
         await found_all(partition for partition, result in new if result.records)
         for item, result in answered:
@@ -329,16 +334,14 @@ class LeaderFetcher:
             if self._partitions.get(item.fetched.partition) is item.fetched:
                 self._ask_for(item.fetched)
 
-    async def _take_partition(self, item: WantedRecords, result: pb.FetchPartitionResult) -> None:
+    async def _take_partition(self, item: WantedRecords, result: FetchResult) -> None:
         fetched, partition = item.fetched, item.fetched.partition
-        if result.HasField("error"):
-            error = TidelogError(ErrorCode.of(result.error.code), result.error.message)
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        if result.error is not None:
+            if result.error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 await partition.restart_out_of_range(fetched.leader_epoch, item.offset, result.log_start_offset)
-            raise error
-        if result.HasField("diverging_epoch"):
-            end = EpochEnd(LeaderEpoch(result.diverging_epoch.epoch), result.diverging_epoch.end_offset)
-            await partition.truncate_diverging(fetched.leader_epoch, item.offset, end)
+            raise result.error
+        if result.diverging is not None:
+            await partition.truncate_diverging(fetched.leader_epoch, item.offset, result.diverging)
             return
         partition.replicate(
             fetched.leader_epoch, item.offset, result.records, result.high_watermark, result.log_start_offset
@@ -359,12 +362,12 @@ class LeaderFetcher:
         is_throttled_there = ThrottledSides.of(partition.log.config, partition.index, self.leader_id).leader
         return not (partition.throttled.follower or is_throttled_there)
 
-    async def _read_ahead(self, request: pb.FetchRequest) -> pb.FetchResponse:
+    async def _read_ahead(self, request: FetchRequest) -> FetchResponse:
         return await self._transport.fetch(self._leader_address(), request, self._settings.timeout_ms / 1000)
 
     def _take_back(self, partition: Partition) -> None:
         self._ask_for(self._partitions[partition])
-        self._added.set()
+        self._note_added()
 
     def _pause(self, fetched: FetchedPartition, error: TidelogError) -> None:
         """Leave a partition alone for a while; of failures in a row for one reason only the first is worth a line."""
@@ -372,11 +375,22 @@ class LeaderFetcher:
         level = logging.WARNING if is_news else logging.DEBUG
         fetched.failing_with = error.code
         logger.log(level, "Fetching %s from node %d failed: %s", fetched.partition, self.leader_id, error)
-        fetched.backoff_ms = min(max(_FIRST_BACKOFF_MS, 2 * fetched.backoff_ms), self._settings.max_backoff_ms)
+        fetched.backoff_ms = min(max(_FIRST_PAUSE_MS, 2 * fetched.backoff_ms), self._settings.max_backoff_ms)
         # Each end of a pause ends a poll: those of many partitions fall together.
         end_ms, grid_ms = self._clock.monotonic_ms() + fetched.backoff_ms, max(1, fetched.backoff_ms // 2)
         fetched.pause_until_ms = -(-end_ms // grid_ms) * grid_ms
 
 
-def _key(partition: Partition) -> Key:
-    return partition.topic, partition.index
+def _key(partition: Partition) -> PartitionKey:
+    return partition.topic_id, partition.index
+
+
+def _spec(wanted: WantedRecords) -> FetchSpec:
+    return FetchSpec(
+        wanted.fetched.partition.topic_id,
+        wanted.offset,
+        wanted.max_bytes,
+        wanted.fetched.leader_epoch,
+        None if wanted.last_fetched_epoch == NO_EPOCH else wanted.last_fetched_epoch,
+        wanted.log_start_offset,
+    )

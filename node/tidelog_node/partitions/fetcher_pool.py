@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.fetcher import FetcherSettings, LeaderFetcher
 from tidelog_node.partitions.partition import Partition
@@ -99,5 +98,5 @@ class FetcherPool:
             self._running[leader_id] = (fetcher, task)
         return self._running[leader_id][0]
 
-    def _identity(self) -> pb.ReplicaState:
-        return pb.ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch())
+    def _identity(self) -> tuple[BrokerId, BrokerEpoch]:
+        return self._broker_id, self._broker_epoch()

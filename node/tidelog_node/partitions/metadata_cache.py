@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 
-from tidelog.ids import NO_BROKER, BrokerId
+from tidelog.config.endpoints import GRPC
+from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId
 from tidelog_quorum.metadata import MetadataImage
+
+logger = logging.getLogger(__name__)
 
 
 class MetadataCache:
-    """Written by the metadata follower after the partitions have taken a change over; read by the handlers."""
+    """Written by the metadata follower after the partitions have taken a change over; read by the handlers.
 
-    def __init__(self) -> None:
+    ``inter_broker_listener`` is the name of the listener by which nodes fetch from each other.
+    """
+
+    def __init__(self, inter_broker_listener: str = GRPC) -> None:
         self.image = MetadataImage()
+        self._inter_broker_listener = inter_broker_listener
+        self._unreachable: dict[BrokerId, BrokerEpoch] = {}
         self._brokers = self.image.brokers
+        self._names_ahead = self.image.topic_names
         self.controller_id: BrokerId = NO_BROKER
         self._changed = asyncio.Event()
 
@@ -23,17 +33,41 @@ class MetadataCache:
         """Replace the image and wake those who wait."""
         self.image = image
         self._brokers = image.brokers
+        self._names_ahead = image.topic_names
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     def publish_brokers(self, image: MetadataImage) -> None:
-        """Make the nodes' addresses known ahead of the rest: followers need them to take the image over."""
+        """Make the nodes' addresses known ahead of the rest: followers need them to take the image over.
+
+        And the topics' ids: followers ask by them as soon as they have taken it over, which may be sooner than here.
+        """
         self._brokers = image.brokers
+        self._names_ahead = image.topic_names
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic of an id, None when there is none; its replicas may be yet to come."""
+        known = TopicId(topic_id)
+        return self.image.topic_names.get(known) or self._names_ahead.get(known)
 
     def broker_address(self, broker_id: BrokerId) -> str | None:
-        """Return ``host:port`` of a node, None when it is not registered."""
+        """Return ``host:port`` of a node's inter-broker listener; None when it is not registered or has none."""
         broker = self._brokers.get(broker_id)
-        return None if broker is None else str(broker.endpoint)
+        if broker is None:
+            return None
+        endpoint = broker.endpoint_on(self._inter_broker_listener)
+        if endpoint is not None:
+            return str(endpoint)
+        if self._unreachable.get(broker_id) != broker.broker_epoch:
+            # Once for each start of the other node, for this is asked with each fetch.
+            self._unreachable[broker_id] = broker.broker_epoch
+            logger.error(
+                "Node %d has no listener %s, which this node's inter.broker.listener.name is: it has %s",
+                broker_id,
+                self._inter_broker_listener,
+                ", ".join(map(str, broker.listeners)) or broker.endpoint,
+            )
+        return None
 
     async def next_image(self, seen: MetadataImage) -> MetadataImage:
         """Return the newest image as soon as it is another one than ``seen``; those between are passed over."""

@@ -8,7 +8,6 @@ takes ``disk`` first.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import assert_never
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 from tidelog_node.log import AppendInfo, PartitionLog, TimestampAndOffset
+from tidelog_node.log.files import Buffer
 from tidelog_node.log.segment import Segment
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
@@ -26,7 +26,7 @@ from tidelog_node.partitions.reads import (
     ReadRequest,
     ReadResult,
     epoch_end,
-    find_log_divergence,
+    read_divergence,
     read_for_consumer,
     read_for_follower,
 )
@@ -98,6 +98,7 @@ class Partition:
         self.throttled = ThrottledSides.of(log.config, index, state.local_id)
         self._effects = effects
         self._clock = clock
+        self._disk_watch = DiskWatch(self, effects)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -134,8 +135,10 @@ class Partition:
         """Let a leader look for followers that lag."""
         self.step(TimePassed())
 
-    def append(self, records: bytes, needs_all_replicas: bool) -> AppendInfo:
+    def append(self, records: bytes | memoryview, needs_all_replicas: bool) -> AppendInfo:
         """Append one batch as the leader; an idempotent one that is there already is not appended again.
+
+        A writable memoryview is this log's own: its offsets are written into it.
 
         Raises:
             TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or what the log refuses; nothing is appended.
@@ -143,12 +146,20 @@ class Partition:
         leader = self.state.require_leader()
         if needs_all_replicas:
             leader.check_enough_replicas()
-        with self._watching_disk():
+        with self._disk_watch:
             info = self.log.append_as_leader(records, leader.leader_epoch, self._clock.wall_ms())
         if not info.is_duplicate:
             self.step(RecordsAppended(self.log.log_end_offset))
             self.waiters.log_end.wake()
         return info
+
+    def is_replicated(self, required_offset: int) -> bool:
+        """Return whether all in-sync replicas hold everything below ``required_offset``, right after the append.
+
+        Raises:
+            TidelogError: NOT_ENOUGH_REPLICAS_AFTER_APPEND: they do, but the ISR has become too small.
+        """
+        return self.state.require_leader().is_replicated(required_offset)
 
     def replicated(self, required_offset: int) -> asyncio.Future[None]:
         """Return a future that ends when all in-sync replicas hold everything below ``required_offset``.
@@ -180,7 +191,7 @@ class Partition:
         leader = self.state.require_leader()
         if follower is not None:
             return self._read_for_follower(leader, request, follower)
-        with self._watching_disk():
+        with self._disk_watch:
             return read_for_consumer(self.log, request, leader.high_watermark)
 
     def read_as_replica(self, request: ReadRequest) -> ReadResult:
@@ -193,7 +204,7 @@ class Partition:
         if request.fetch_offset > self.log.log_end_offset:
             text = f"{self}: offset {request.fetch_offset} is above this replica's log end {self.log.log_end_offset}"
             raise error_for(ErrorCode.OFFSET_NOT_AVAILABLE, text)
-        with self._watching_disk():
+        with self._disk_watch:
             return read_for_consumer(self.log, request, self.high_watermark)
 
     def snapshot(self, request: ReadRequest) -> ReadResult:
@@ -218,13 +229,13 @@ class Partition:
 
     def find_by_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampAndOffset | None:
         """Return the first record as late as ``timestamp_ms``, None when there is none or it is not below the end."""
-        with self._watching_disk():
+        with self._disk_watch:
             found = self.log.find_by_timestamp(timestamp_ms)
         return found if found is not None and found.offset < end_offset else None
 
     def find_max_timestamp(self, end_offset: int) -> TimestampAndOffset | None:
         """Return the first record of the largest timestamp, None when there is none or it is not below the end."""
-        with self._watching_disk():
+        with self._disk_watch:
             found = self.log.find_max_timestamp()
         return found if found is not None and found.offset < end_offset else None
 
@@ -242,7 +253,7 @@ class Partition:
             text = f"{self}: records are deleted only where cleanup.policy has delete"
             raise error_for(ErrorCode.POLICY_VIOLATION, text)
         required_offset = leader.deletion_offset(offset)
-        with self._watching_disk():
+        with self._disk_watch:
             if self.log.advance_log_start_offset(required_offset):
                 self.waiters.wake_readers()
         future = self.waiters.deletions.add(required_offset)
@@ -257,7 +268,7 @@ class Partition:
         self,
         leader_epoch: LeaderEpoch,
         fetch_offset: int,
-        records: bytes,
+        records: Buffer,
         high_watermark: int,
         log_start_offset: int,
     ) -> None:
@@ -269,7 +280,7 @@ class Partition:
         if not self._is_expected(leader_epoch, fetch_offset):
             return
         if records:
-            with self._watching_disk():
+            with self._disk_watch:
                 self.log.append_as_follower(records, self._clock.wall_ms())
             self.waiters.log_end.wake()
         self.step(
@@ -303,13 +314,13 @@ class Partition:
             TidelogError: KAFKA_STORAGE_ERROR; it may be tried again.
         """
         async with self.disk:
-            with self._watching_disk():
+            with self._disk_watch:
                 await asyncio.to_thread(self.log.complete_founding)
 
     async def flush(self) -> int:
         """Put the log on the disk, in a thread; returns the new recovery point."""
         async with self.disk:
-            with self._watching_disk():
+            with self._disk_watch:
                 return await asyncio.to_thread(self.log.flush)
 
     def needs_flush(self) -> bool:
@@ -319,7 +330,7 @@ class Partition:
     async def delete_expired(self) -> list[str]:
         """Delete the segments whose time is over or that are beyond the size; returns their files' names."""
         async with self.disk:
-            with self._watching_disk():
+            with self._disk_watch:
                 deleted = self.log.delete_expired(self._clock.wall_ms(), self.high_watermark)
         if deleted:
             self.waiters.mark_readers()
@@ -328,12 +339,12 @@ class Partition:
     async def remove_condemned(self) -> int:
         """Remove from the disk, in a thread, files that were deleted ``file.delete.delay.ms`` ago; returns how many."""
         async with self.disk:
-            with self._watching_disk():
+            with self._disk_watch:
                 return await asyncio.to_thread(self.log.remove_condemned, self._clock.wall_ms())
 
     def replace_segments(self, cleaned: Segment, sources: Sequence[Segment]) -> bool:
         """Put a cleaned segment in place of its sources, while holding ``disk``; False when they are not there."""
-        with self._watching_disk():
+        with self._disk_watch:
             return self.log.replace_segments(cleaned, sources, self._clock.wall_ms())
 
     def forget_truncation(self, offset: int) -> None:
@@ -343,7 +354,7 @@ class Partition:
 
     def expire_producers(self) -> int:
         """Forget producers that were silent for ``producer.id.expiration.ms``; returns how many."""
-        with self._watching_disk():
+        with self._disk_watch:
             return self.log.expire_producers(self._clock.wall_ms())
 
     async def close(self) -> None:
@@ -369,7 +380,7 @@ class Partition:
 
     def step(self, event: Event) -> None:
         """Feed the state machine and do what it says."""
-        with self._watching_disk():
+        with self._disk_watch:
             for command in self.state.step(event, self._clock.monotonic_ms()):
                 self._execute(command)
         if isinstance(event, _TOLD_WITH_THE_NEXT_FETCH):
@@ -419,13 +430,11 @@ class Partition:
 
     def _read_for_follower(self, leader: LeaderState, request: ReadRequest, follower: FollowerIdentity) -> ReadResult:
         leader.check_follower(follower.replica_id, follower.replica_epoch)
-        diverging = find_log_divergence(self.log, request)
+        diverging = read_divergence(self.log, request, leader.high_watermark)
         if diverging is not None:
-            last_stable = self.log.last_stable_offset(leader.high_watermark)
-            start = self.log.log_start_offset
-            return ReadResult(b"", leader.high_watermark, last_stable, start, diverging=diverging)
-        with self._watching_disk():
-            result = read_for_follower(self.log, request, leader.high_watermark)
+            return diverging
+        with self._disk_watch:
+            records = read_for_follower(self.log, request)
         self.step(
             FollowerFetched(
                 follower.replica_id,
@@ -435,9 +444,12 @@ class Partition:
                 follower.lease,
             )
         )
+        # As the fetch may have raised it.
+        high_watermark, log_end = self.high_watermark, self.log.log_end_offset
+        last_stable = self.log.last_stable_offset(high_watermark)
         # Of records that are not committed the mere passing of time may change that: a fetch later may find it so.
-        has_all = result.has_all and self.high_watermark == self.log.log_end_offset
-        return dataclasses.replace(result, high_watermark=self.high_watermark, has_all=has_all)
+        has_all = request.fetch_offset == log_end == high_watermark
+        return ReadResult(records, high_watermark, last_stable, self.log.log_start_offset, has_all=has_all)
 
     def _abandon(self, reason: str, code: ErrorCode) -> None:
         self._effects.stop_fetching(self)
@@ -447,6 +459,3 @@ class Partition:
     def _is_expected(self, leader_epoch: LeaderEpoch, fetch_offset: int) -> bool:
         is_follower = self.state.leader is None and self.state.leader_epoch == leader_epoch
         return is_follower and self.log.log_end_offset == fetch_offset
-
-    def _watching_disk(self) -> DiskWatch:
-        return DiskWatch(self, self._effects)

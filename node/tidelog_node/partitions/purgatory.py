@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tidelog.errors import TidelogError
 from tidelog_node.replication import LeaderState
+from tidelog_node.replication.fetch_session import TopicRef
 
 
 class OffsetWaiters:
@@ -49,29 +50,29 @@ class OffsetWaiters:
 class Reader(Protocol):
     """Who reads partitions again and again, and has to look at one when it has changed."""
 
-    def wake(self, topic: str, index: int) -> None:
+    def wake(self, topic: TopicRef, index: int) -> None:
         """The partition has something new: look at it now."""
         ...
 
-    def mark(self, topic: str, index: int) -> None:
+    def mark(self, topic: TopicRef, index: int) -> None:
         """Something about the partition is different: look at it with the next fetch."""
         ...
 
 
 class ReadWaiters:
-    """The readers that care for one kind of change of one partition, each with the partition's name."""
+    """The readers that care for one kind of change of one partition, each with what it calls the partition."""
 
     def __init__(self) -> None:
-        self._waiting: set[tuple[Reader, str, int]] = set()
+        self._waiting: set[tuple[Reader, TopicRef, int]] = set()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, reader: Reader, topic: str, index: int) -> None:
+    def add(self, reader: Reader, topic: TopicRef, index: int) -> None:
         """Tell ``reader`` of each change until it is discarded."""
         self._waiting.add((reader, topic, index))
 
-    def discard(self, reader: Reader, topic: str, index: int) -> None:
+    def discard(self, reader: Reader, topic: TopicRef, index: int) -> None:
         """Tell it no more."""
         self._waiting.discard((reader, topic, index))
 

@@ -21,13 +21,13 @@ class FollowerIdentity:
     lease: FetchLease | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadRequest:
     """A fetch of one partition.
 
-    ``leader_epoch`` is the one that the reader believes in, None for "do not check" (KIP-320). The last two are a
-    follower's: the epoch of its last record, None when it has none, and where its log starts. One that
-    ``is_held_back`` gets no records now.
+    ``leader_epoch`` is the one that the reader believes in, None for "do not check" (KIP-320), and
+    ``last_fetched_epoch`` that of the last record it has, None for none, or "do not check". ``log_start_offset`` is
+    where a follower's log starts. A request that ``is_held_back`` gets no records now.
     """
 
     fetch_offset: int
@@ -39,7 +39,7 @@ class ReadRequest:
     is_held_back: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadResult:
     """What a fetch of one partition gives: records, or where the follower's log diverges.
 
@@ -62,6 +62,9 @@ def read_for_consumer(log: PartitionLog, request: ReadRequest, high_watermark: i
     Raises:
         TidelogError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
     """
+    diverging = read_divergence(log, request, high_watermark)
+    if diverging is not None:
+        return diverging
     last_stable = log.last_stable_offset(high_watermark)
     limit = last_stable if request.is_read_committed else high_watermark
     records = _read(log, request, limit)
@@ -70,22 +73,20 @@ def read_for_consumer(log: PartitionLog, request: ReadRequest, high_watermark: i
     return ReadResult(records, high_watermark, last_stable, log.log_start_offset, aborted, has_all=has_all)
 
 
-def read_for_follower(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult:
-    """Return all records that are there; the high watermark may be raised by the fetch and is told as it is now.
+def read_for_follower(log: PartitionLog, request: ReadRequest) -> bytes:
+    """Return all records that are there, committed or not.
 
     Raises:
         TidelogError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
     """
-    records = _read(log, request, log.log_end_offset)
-    last_stable, has_all = log.last_stable_offset(high_watermark), request.fetch_offset == log.log_end_offset
-    return ReadResult(records, high_watermark, last_stable, log.log_start_offset, has_all=has_all)
+    return _read(log, request, log.log_end_offset)
 
 
-def find_log_divergence(log: PartitionLog, request: ReadRequest) -> EpochEnd | None:
-    """Return where a follower's log leaves this one, None when it is a prefix of it or the reader is no follower.
+def read_divergence(log: PartitionLog, request: ReadRequest, high_watermark: int) -> ReadResult | None:
+    """Return the answer that says where a reader's log leaves this one, None when it is a prefix or did not say.
 
     Raises:
-        TidelogError: OFFSET_OUT_OF_RANGE: this log does not reach back to the follower's end, or knows nothing of it.
+        TidelogError: OFFSET_OUT_OF_RANGE: this log does not reach back to the reader's end, or knows nothing of it.
     """
     if request.last_fetched_epoch is None:
         return None
@@ -96,7 +97,11 @@ def find_log_divergence(log: PartitionLog, request: ReadRequest) -> EpochEnd | N
             f"{log.directory.name}: offset {request.fetch_offset} after epoch {request.last_fetched_epoch}: the log"
             f" starts at {log.log_start_offset}, its latest epoch is {log.latest_epoch}",
         )
-    return find_divergence(request.last_fetched_epoch, request.fetch_offset, leader_end)
+    diverging = find_divergence(request.last_fetched_epoch, request.fetch_offset, leader_end)
+    if diverging is None:
+        return None
+    last_stable = log.last_stable_offset(high_watermark)
+    return ReadResult(b"", high_watermark, last_stable, log.log_start_offset, diverging=diverging)
 
 
 def epoch_at(log: PartitionLog, offset: int) -> LeaderEpoch:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 import grpc.aio
 
 from tidelog.transport import error_from_rpc, open_channel
-from tidelog.v1.log_service_pb2 import FetchRequest, FetchResponse
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_node.fetching import FetchRequest, FetchResponse
+from tidelog_node.fetching.proto import request_to_proto, response_from_proto
 
 if TYPE_CHECKING:
     from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub
@@ -42,9 +43,10 @@ class GrpcReplicaTransport:
             channel = open_channel(address)
             self._channels[address] = (channel, LogServiceStub(channel))
         try:
-            return await self._channels[address][1].Fetch(request, timeout=timeout_s)
+            response = await self._channels[address][1].Fetch(request_to_proto(request), timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error) from error
+        return response_from_proto(response)
 
     async def close(self) -> None:
         """Close all channels."""

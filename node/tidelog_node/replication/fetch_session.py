@@ -37,7 +37,16 @@ MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
 """How long a session must be unused to be stale, and how long a new one is spared."""
 
-PartitionKey: TypeAlias = tuple[str, int]
+SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+"""What a request is answered with whose session cannot be gone on with: the next one names all partitions."""
+
+TopicRef: TypeAlias = str | bytes
+"""A topic's name; or its id, in a session that goes by ids."""
+PartitionKey: TypeAlias = tuple[TopicRef, int]
 
 
 def next_epoch(epoch: int) -> int:
@@ -61,12 +70,14 @@ class FetchSpec:
 class SessionPartition:
     """A partition of a session: what is asked of it, and the high watermark and log start that were told last.
 
-    ``must_answer``: it was named and not answered yet.
+    ``must_answer``: it was named and not answered yet. ``name`` is its topic's, when that was asked for by its id and
+    has been found once.
     """
 
     spec: FetchSpec
     told: tuple[int, int] | None = None
     must_answer: bool = True
+    name: str | None = None
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Return whether the reader has to hear of these."""
@@ -89,6 +100,7 @@ class FetchSession:
 
     ``changed`` are the partitions to look at, in order: those that waited longest first. ``replica`` is a follower's
     identity, None for a consumer. ``cached_size`` is the number of partitions when it was last used.
+    ``uses_topic_ids`` is that of its requests, all of which have the same.
     """
 
     replica: tuple[BrokerId, BrokerEpoch] | None
@@ -97,6 +109,7 @@ class FetchSession:
     epoch: int = 1
     last_used_ms: int = NEVER_MS
     cached_size: int = 0
+    uses_topic_ids: bool | None = None
     partitions: dict[PartitionKey, SessionPartition] = field(default_factory=dict)
     changed: dict[PartitionKey, None] = field(default_factory=dict)
     lease: FetchLease = field(default_factory=lambda: FetchLease(NEVER_MS))
@@ -157,12 +170,18 @@ class FetchSessionCache:
         return iter(list(self._sessions.values()))
 
     def resume(
-        self, session_id: int, epoch: int, replica: tuple[BrokerId, BrokerEpoch] | None, now_ms: int
+        self,
+        session_id: int,
+        epoch: int,
+        replica: tuple[BrokerId, BrokerEpoch] | None,
+        now_ms: int,
+        uses_topic_ids: bool | None = None,
     ) -> FetchSession:
         """Return the session of an incremental request, which is its use and moves its epoch on.
 
         Raises:
-            TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH; nothing is changed.
+            TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; nothing
+                is changed.
         """
         session = self._sessions.get(session_id)
         if session is None or session.replica != replica:
@@ -170,6 +189,9 @@ class FetchSessionCache:
         if session.epoch != epoch:
             text = f"fetch session {session_id} expects epoch {session.epoch}, the request has {epoch}"
             raise error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH, text)
+        if session.uses_topic_ids is not uses_topic_ids:
+            text = f"fetch session {session_id} was begun with topics named otherwise, by id or by name"
+            raise error_for(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, text)
         session.epoch = next_epoch(epoch)
         self.touch(session, now_ms)
         return session

@@ -254,3 +254,31 @@ def test_epoch_of_a_leader_without_records_does_not_ask_for_a_flush(disk, config
     disk.kill()
     again = PartitionLog.open(DIRECTORY, config, files=disk, recovery_point=1)
     assert [(e.epoch, e.start_offset) for e in again.epoch_entries] == [(3, 0)]
+
+
+def test_last_batch_is_read_whole_from_each_of_its_offsets_also_after_a_truncation(log, batch_of, replicated):
+    """It is found without an index, by followers that keep up: what it was must be forgotten with it."""
+
+    def batches(offset, end_offset, max_bytes=1_000):
+        return [(h.base_offset, h.last_offset) for _, h in iter_headers(log.read(offset, max_bytes, end_offset))]
+
+    log.append_as_leader(batch_of(b"a", b"b"), 0, now_ms=0)
+    log.append_as_leader(batch_of(b"c", b"d"), 0, now_ms=0)
+    assert batches(2, 4) == batches(3, 4) == batches(3, 4, max_bytes=1) == [(2, 3)]
+    assert batches(0, 4) == [(0, 1), (2, 3)]
+    assert batches(2, 2) == batches(2, 3) == []
+    log.truncate_to(2)
+    assert batches(1, 2) == [(0, 1)]
+    log.append_as_leader(batch_of(b"e"), 0, now_ms=0)
+    assert batches(2, 3) == [(2, 2)]
+    log.append_as_follower(replicated(3, 0, b"f"), now_ms=0)
+    assert batches(2, 4, max_bytes=1) == [(2, 2)]
+    assert batches(2, 4) == [(2, 2), (3, 3)]
+
+
+def test_last_batch_is_read_with_one_access_to_the_disk(log, disk, batch_of, monkeypatch):
+    log.append_as_leader(batch_of(b"a"), 0, now_ms=0)
+    reads, pread = [], disk.pread
+    monkeypatch.setattr(disk, "pread", lambda *arguments: reads.append(arguments) or pread(*arguments))
+    assert log.read(0, 1_000, 1)
+    assert len(reads) == 1

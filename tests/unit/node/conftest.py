@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 from dataclasses import dataclass, field
 
 import pytest
@@ -90,9 +91,11 @@ class FakeTransport:
     async def fetch(self, address, request, timeout_s):
         self.calls += 1
         node_id = int(address.rpartition(":")[2])
-        self._check(node_id, request.replica.replica_id)
-        response = await handlers.fetch(self.nodes[node_id].context, request)
-        self._check(node_id, request.replica.replica_id)
+        replica_id = request.replica[0] if request.replica else 0
+        self._check(node_id, replica_id)
+        response = handlers.begin_fetch(self.nodes[node_id].context, request, lambda response: response)
+        response = await response if inspect.isawaitable(response) else response
+        self._check(node_id, replica_id)
         return response
 
     def _check(self, *node_ids):

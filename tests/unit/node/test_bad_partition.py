@@ -7,6 +7,7 @@ import pytest
 from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.log import PartitionLog
+from tidelog_node.replication import EpochEnd
 
 
 class Wrong:
@@ -45,10 +46,9 @@ def change_answers(change):
 
         async def fetch(address, request, timeout_s):
             response = await original(address, request, timeout_s)
-            for topic in response.topics:
-                for partition in topic.partitions:
-                    if partition.index == 0 and (partition.records or partition.HasField("error")) and wrong.meet():
-                        change(partition)
+            for partition in response.results.values():
+                if partition.index == 0 and (partition.records or partition.error) and wrong.meet():
+                    change(partition)
             return response
 
         monkeypatch.setattr(cluster.transport, "fetch", fetch)
@@ -68,20 +68,17 @@ def cut_short(partition):
 
 def answer_with(code):
     def change(partition):
-        partition.ClearField("records")
-        partition.error.code = code.code
+        partition.records, partition.error = b"", error_for(code)
 
     return change
 
 
 def answer_an_unknown_code(partition):
-    partition.ClearField("records")
-    partition.error.code = 9_999
+    partition.records, partition.error = b"", error_for(9_999)
 
 
 def send_far_offsets(partition):
-    partition.ClearField("records")
-    partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset = -7, -7
+    partition.records, partition.diverging = b"", EpochEnd(-7, -7)
 
 
 WRONGS = {

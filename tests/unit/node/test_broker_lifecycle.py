@@ -5,6 +5,7 @@ import logging
 import pytest
 from disk_node import until
 
+from tidelog.config.endpoints import NamedListener
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_node.server.lifecycle import BrokerLifecycle
@@ -65,10 +66,11 @@ class Running:
         self.now_ms = 1_000
         self.epochs_told = []
         self.offline = []
+        self.heard = []
         self.lifecycle = BrokerLifecycle(
             1,
             "c",
-            ("127.0.0.1", 1),
+            [NamedListener("GRPC", "127.0.0.1", 1, "GRPC"), NamedListener("PLAINTEXT", "h", 2)],
             "",
             [b"d" * 16],
             -1,
@@ -77,6 +79,7 @@ class Running:
             lambda: self.offset,
             lambda: self.offline,
             self,
+            self.heard.append,
         )
         self.task = tasks.create_task(self.lifecycle.run(self.on_registered), name="lifecycle")
 
@@ -121,6 +124,21 @@ def test_node_registers_with_the_features_that_it_knows(wait_for):
             await wait_for(lambda: controller.registrations)
             named = {f.name: (f.min_level, f.max_level) for f in controller.registrations[0].features}
             assert named == {name: (f.min_level, f.max_level) for name, f in SUPPORTED_FEATURES.items()}
+
+    asyncio.run(run())
+
+
+def test_node_registers_with_all_its_listeners(wait_for):
+    async def run():
+        controller = FakeController()
+        async with running(controller):
+            await wait_for(lambda: controller.registrations)
+            request = controller.registrations[0]
+            assert (request.endpoint.host, request.endpoint.port) == ("127.0.0.1", 1)
+            assert [(x.name, x.host, x.port, x.security_protocol) for x in request.listeners] == [
+                ("GRPC", "127.0.0.1", 1, "GRPC"),
+                ("PLAINTEXT", "h", 2, "PLAINTEXT"),
+            ]
 
     asyncio.run(run())
 
@@ -274,6 +292,18 @@ def test_heartbeat_waits_for_a_silent_controller_no_longer_than_for_a_few_heartb
             node.offset = 1_000
             await until(lambda: controller.attempts_s)
         assert controller.attempts_s[0] == pytest.approx(attempt_s)
+
+    asyncio.run(run())
+
+
+def test_node_hears_of_a_controller_with_each_heartbeat_that_is_answered(wait_for):
+    async def run():
+        controller = FakeController()
+        controller.errors["heartbeat"] = [ErrorCode.REQUEST_TIMED_OUT, None]
+        async with running(controller) as node:
+            await wait_for(lambda: len(node.heard) > 1)
+            assert set(node.heard) == {node.lifecycle.broker_epoch}
+            assert len(node.heard) < len(controller.heartbeats), "the first one had no answer"
 
     asyncio.run(run())
 

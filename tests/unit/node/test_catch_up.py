@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from tidelog.errors import ErrorCode, error_for
-from tidelog_node import handlers
 from tidelog_node.partitions import catch_up
 from tidelog_node.partitions.clock import SystemClock
 
@@ -34,13 +33,13 @@ class Spy:
 
     async def fetch(self, address, request, timeout_s):
         end = self.cluster.partition(3).log.log_end_offset
-        offsets = {p.fetch_offset for t in request.topics for p in t.partitions}
-        if not request.HasField("replica"):
+        offsets = {spec.fetch_offset for spec in request.wanted.values()}
+        if request.replica is None:
             self.ahead += offsets
             self.gaps += [offset - end for offset in offsets]
             if self.fail_ahead is not None:
                 raise self.fail_ahead
-        elif request.replica.replica_id == 3:
+        elif request.replica[0] == 3:
             assert all(offset <= end for offset in offsets), (offsets, end)
         response = await self.plain(address, request, timeout_s)
         progress = self.cluster.partition(1).state.leader.followers[3]
@@ -149,14 +148,14 @@ def test_leader_hears_of_a_follower_that_is_read_ahead_for_long(cluster_of, wait
     async def run():
         async with behind(cluster_of, wait_for) as (cluster, _):
             heard = set()
-            fetch = handlers.fetch
+            fetch = cluster.transport.fetch
 
-            async def listen(context, request):
-                response = await fetch(context, request)
+            async def listen(*arguments):
+                response = await fetch(*arguments)
                 heard.add(cluster.partition(1).state.leader.followers[3].log_end_offset)
                 return response
 
-            monkeypatch.setattr(handlers, "fetch", listen)
+            monkeypatch.setattr(cluster.transport, "fetch", listen)
             await come_back(cluster, wait_for)
             assert len([offset for offset in heard if 1 < offset < COUNT]) >= 3, heard
 
@@ -169,7 +168,7 @@ async def reading_from_silent_leader(cluster):
     given_back, read = [], []
 
     async def ask(request):
-        read.append(request.topics[0].partitions[0].index)
+        read.append(next(iter(request.wanted))[1])
         if len(read) == 1:
             await asyncio.Event().wait()
         raise error_for(ErrorCode._TRANSPORT, "cut off")

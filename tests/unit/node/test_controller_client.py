@@ -8,7 +8,9 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport import abort_with, server_options
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog.v1 import quorum_service_pb2 as quorum_pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
+from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceServicer, add_QuorumServiceServicer_to_server
 from tidelog_node.server import controller_client
 from tidelog_node.server.controller_client import ControllerClient
 
@@ -177,5 +179,35 @@ def test_call_tries_again_while_no_controller_is_up_yet():
         assert (await call).is_caught_up
         await client.close()
         await server.stop(0)
+
+    asyncio.run(run())
+
+
+def test_describe_quorum_asks_the_leading_controller():
+    class FakeQuorumService(QuorumServiceServicer):
+        def __init__(self, leads):
+            self.leads = leads
+
+        async def DescribeQuorum(self, request, context):
+            if not self.leads:
+                await abort_with(context, error_for(ErrorCode.NOT_CONTROLLER, "not me"))
+            return quorum_pb.DescribeQuorumResponse(leader_id=2, high_watermark=9)
+
+    async def run():
+        servers, voters = [], {}
+        for voter_id in (1, 2):
+            server = grpc.aio.server(options=server_options())
+            add_QuorumServiceServicer_to_server(FakeQuorumService(voter_id == 2), server)
+            voters[voter_id] = ("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+            await server.start()
+            servers.append(server)
+        client = ControllerClient(voters)
+        try:
+            quorum = await client.describe_quorum(quorum_pb.DescribeQuorumRequest(), 5.0)
+            assert (quorum.leader_id, quorum.high_watermark) == (2, 9)
+        finally:
+            await client.close()
+            for server in servers:
+                await server.stop(0)
 
     asyncio.run(run())

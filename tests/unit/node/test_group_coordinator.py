@@ -171,8 +171,7 @@ def test_coordinator_is_the_leader_and_the_topic_is_created_when_it_is_not_there
             answer = groups.of[2].coordinator_of("g")
             assert (answer.error.code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE.code, -1)
             assert groups.created == [OFFSETS_TOPIC]
-            for invalid in ("", "g" * 32_768):
-                assert groups.of[2].coordinator_of(invalid).error.code == ErrorCode.INVALID_GROUP_ID.code
+            assert groups.of[2].coordinator_of("g" * 32_768).error.code == ErrorCode.INVALID_GROUP_ID.code
 
             await groups.cluster.create_topic(OFFSETS_TOPIC)
             answer = groups.of[2].coordinator_of("g")
@@ -293,14 +292,13 @@ def test_same_leader_of_a_new_term_loads_the_shard_again_by_itself(groups_of, wa
     asyncio.run(run())
 
 
-def test_new_leader_serves_nothing_before_all_that_it_has_is_committed(groups_of):
+def test_new_leader_serves_nothing_before_all_that_it_has_is_committed(groups_of, wait_for):
     async def run():
         async with groups_of(1, 2, 3) as groups:
             await groups.fetch(1, "g")
             groups.cluster.transport.cut_off.add(3)
             committing = asyncio.create_task(groups.commit(1, "g", 7))
-            await asyncio.sleep(0.05)
-            assert groups.partition(2).log.log_end_offset == 1
+            await wait_for(lambda: groups.partition(2).log.log_end_offset == 1)
             assert groups.partition(2).high_watermark == 0
             await groups.elect(2)
             assert await code_of(committing) is ErrorCode.NOT_COORDINATOR

@@ -105,7 +105,9 @@ def test_groups_of_all_shards_are_listed_described_and_deleted_together(service_
             described = await stub.DescribeGroups(pb.DescribeGroupsRequest(group_ids=[*names, names[0], ""]))
             assert sorted(g.group_id for g in described.groups) == sorted([*names, ""])
             errors = {g.group_id: g.error.code for g in described.groups if g.HasField("error")}
-            assert errors == {"": ErrorCode.INVALID_GROUP_ID.code}
+            assert errors == {"": ErrorCode.GROUP_ID_NOT_FOUND.code}
+            nameless = await stub.ConsumerGroupDescribe(pb.ConsumerGroupDescribeRequest(group_ids=[""]))
+            assert [g.error.code for g in nameless.groups] == [ErrorCode.INVALID_GROUP_ID.code]
 
             deleted = await stub.DeleteGroups(pb.DeleteGroupsRequest(group_ids=names))
             assert {g.group_id: g.error.code for g in deleted.groups} == dict.fromkeys(names, 0)
@@ -153,7 +155,7 @@ def test_errors_of_the_node_are_in_the_responses(service_of):
                 assert [(g.group_id, g.error.code) for g in (await call(request)).groups] == [("g", NOT_COORDINATOR)]
             assert not (await stub.ListGroups(pb.ListGroupsRequest())).HasField("error")
             assert (await join(stub, "")).error.code == ErrorCode.INVALID_GROUP_ID.code
-            found = await stub.FindCoordinator(pb.FindCoordinatorRequest(group_ids=["g", ""]))
+            found = await stub.FindCoordinator(pb.FindCoordinatorRequest(group_ids=["g", "g" * 32_768]))
             codes = [c.error.code for c in found.coordinators]
             assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE.code, ErrorCode.INVALID_GROUP_ID.code]
 

@@ -1,7 +1,6 @@
 import asyncio
 import contextlib
 
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.partitions.clock import SystemClock
 from tidelog_node.partitions.fetcher import FetcherSettings, LeaderFetcher
 from tidelog_node.partitions.throttles import ReplicationThrottles
@@ -17,9 +16,7 @@ def test_fetcher_that_gets_a_partition_and_is_ended_at_the_same_time_ends(cluste
             throttle = ReplicationThrottles(clock).follower
             # Node 2 does not lead: what is asked of it pauses for longer and longer.
             transport = type(cluster.transport)(cluster.nodes)
-            fetcher = LeaderFetcher(
-                2, lambda: pb.ReplicaState(replica_id=1), lambda _: "node:2", "", transport, settings, clock, throttle
-            )
+            fetcher = LeaderFetcher(2, lambda: (1, 0), lambda _: "node:2", "", transport, settings, clock, throttle)
             partition = cluster.partition(1)
             fetcher.add(partition, partition.state.leader_epoch)
             task = asyncio.create_task(fetcher.run(), name="fetcher")
@@ -39,6 +36,31 @@ def test_fetcher_that_gets_a_partition_and_is_ended_at_the_same_time_ends(cluste
     asyncio.run(run())
 
 
+class StandingClock(SystemClock):
+    def monotonic_ms(self):
+        return 1_000
+
+
+def test_partition_of_which_its_leader_has_not_heard_yet_is_asked_for_again_soon(cluster_of, wait_for):
+    """The first records of a new topic wait for that: nodes hear of it within a few milliseconds of each other."""
+
+    async def run():
+        async with cluster_of(1, 2) as cluster:
+            await cluster.create_topic(replicas=(1, 2))
+            clock, settings = StandingClock(), FetcherSettings()
+            throttle = ReplicationThrottles(clock).follower
+            transport = type(cluster.transport)(cluster.nodes)
+            fetcher = LeaderFetcher(2, lambda: (1, 0), lambda _: "node:2", "", transport, settings, clock, throttle)
+            fetcher.add(cluster.partition(1), cluster.partition(1).state.leader_epoch)
+            task = asyncio.create_task(fetcher.run(), name="fetcher")
+            await wait_for(lambda: fetcher._pauses())
+            assert 0 < max(fetcher._pauses()) <= 10
+            task.cancel()
+            await asyncio.wait([task])
+
+    asyncio.run(run())
+
+
 def test_fetcher_forgets_the_turns_of_partitions_that_were_added_anew(cluster_of):
     """Each election adds a partition again; its log would be kept with every one of them."""
 
@@ -48,7 +70,7 @@ def test_fetcher_forgets_the_turns_of_partitions_that_were_added_anew(cluster_of
             clock = SystemClock()
             throttle = ReplicationThrottles(clock).follower
             settings = FetcherSettings()
-            identity = pb.ReplicaState
+            identity = lambda: (0, 0)  # noqa: E731
             fetcher = LeaderFetcher(2, identity, lambda _: None, "", cluster.transport, settings, clock, throttle)
             partition = cluster.partition(1)
             for epoch in range(100):

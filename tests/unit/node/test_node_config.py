@@ -6,6 +6,7 @@ import pytest
 import tidelog_node.server
 from tidelog.config import TopicConfig, describe, parse_config
 from tidelog.config.broker import BROKER_SYNONYMS
+from tidelog.config.endpoints import GRPC, NamedListener
 from tidelog.config.topic import UNLIMITED
 from tidelog.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
@@ -23,9 +24,10 @@ def test_node_config_reads_kafkas_keys_and_aliases():
     raw = {k: v for k, v in REQUIRED.items() if k != "node.id"} | {"broker.id": "7", "min.insync.replicas": "2"}
     config = parse_config(NodeConfig, raw)
 
-    assert (config.node_id, config.log_dirs, config.listener) == (7, ("/a", "/b"), ("127.0.0.1", 9092))
+    assert (config.node_id, config.log_dirs) == (7, ("/a", "/b"))
     assert config.topic_defaults().min_insync_replicas == 2
-    assert config.advertised == ("127.0.0.1", 9092)
+    assert config.grpc_listener == NamedListener("GRPC", "127.0.0.1", 9092, GRPC)
+    assert config.advertised_endpoints({}) == (config.grpc_listener,)
 
 
 def test_node_config_gives_topics_kafkas_defaults_but_flushes_every_few_seconds():
@@ -61,7 +63,7 @@ def test_node_config_turns_broker_settings_into_topic_defaults(given, field, exp
     ("key", "value", "text"),
     [
         ("node.id", "-1", "at least 0"),
-        ("listeners", "PLAINTEXT://x:1", "GRPC://host:port"),
+        ("listeners", "PLAINTEXT://x:1", "exactly one listener whose security protocol is GRPC"),
         ("listeners", "GRPC://0.0.0.0:9092", "advertised.listeners must name an address"),
         ("advertised.listeners", "GRPC://host:0", "port 0"),
         ("controller.quorum.voters", "nobody", "id@host:port"),

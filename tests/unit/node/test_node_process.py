@@ -13,6 +13,7 @@ from tidelog.transport import abort_with, open_channel, server_options
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_node.kafka.listener import KafkaListeners
 from tidelog_node.log.files import OperatingSystemFiles
 from tidelog_node.partitions import LogDirectories
 from tidelog_node.server import lifecycle
@@ -120,7 +121,7 @@ class RunningNode:
         keys = {
             "node.id": "1",
             "cluster.id": "c",
-            "listeners": "GRPC://127.0.0.1:0",
+            "listeners": "GRPC://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "log.dirs": str(path / "data"),
             "broker.heartbeat.interval.ms": "50",
@@ -131,7 +132,8 @@ class RunningNode:
         self.directories = LogDirectories.open(config.current.log_dirs, "c", 1, self.files)
         server = grpc.aio.server(options=server_options())
         self.port = server.add_insecure_port("127.0.0.1:0")
-        self.node = Node(config, server, self.port, self.directories)
+        self.kafka = KafkaListeners.bind(config.current.kafka_listeners, config.current.listener_limits())
+        self.node = Node(config, server, self.port, self.kafka, self.directories)
         self.stop = asyncio.Event()
         self.running = asyncio.create_task(self.node.run(self.stop), name="node")
 
@@ -169,6 +171,8 @@ def running_node(tmp_path, wait_for):
             node.running.cancel()
             await asyncio.gather(node.running, return_exceptions=True)
             node.directories.close(clean=False)
+            with node.kafka:
+                pass
 
     return start
 
@@ -226,6 +230,25 @@ def test_node_stops_cleanly_when_told_to(running_node, tmp_path):
             assert await node.ended() is None
             assert controller.heartbeats[-1].want_shut_down
             assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+    asyncio.run(run())
+
+
+def test_node_answers_kafka_clients_until_it_stops(running_node):
+    async def run():
+        async with running_node() as (node, controller):
+            [advertised] = [e for e in controller.registrations[0].listeners if e.name == "PLAINTEXT"]
+            assert advertised.port == node.kafka.ports["PLAINTEXT"]
+            reader, writer = await asyncio.open_connection("127.0.0.1", advertised.port)
+            # ApiVersions 0, correlation id 5, no client id.
+            writer.write(bytes.fromhex("0000000a 0012 0000 00000005 ffff"))
+            head = await asyncio.wait_for(reader.readexactly(14), 10)
+            assert head[4:10] == bytes.fromhex("00000005 0000")
+            await reader.readexactly(int.from_bytes(head[:4], "big") - 10)
+            node.stop.set()
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await node.ended() is None
+            writer.close()
 
     asyncio.run(run())
 

@@ -1,0 +1,21 @@
+"""What a fetch asks and answers, whichever listener it came by."""
+
+from tidelog_node.fetching.messages import (
+    CurrentLeader,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
+    SessionStep,
+)
+from tidelog_node.replication.fetch_session import FetchSpec, PartitionKey, TopicRef
+
+__all__ = [
+    "CurrentLeader",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchResult",
+    "FetchSpec",
+    "PartitionKey",
+    "SessionStep",
+    "TopicRef",
+]

@@ -1,0 +1,35 @@
+"""DescribeProducers: who writes to partitions with a producer id, by any of their replicas (KIP-664)."""
+
+from __future__ import annotations
+
+from tidelog.errors import TidelogError
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.handlers.context import NodeContext, error_message
+
+
+async def describe_producers(
+    context: NodeContext, request: pb.DescribeProducersRequest
+) -> pb.DescribeProducersResponse:
+    """Answer for every partition; errors are inside. A producer that was silent for long enough is not active."""
+    response = pb.DescribeProducersResponse()
+    for topic in request.topics:
+        results = response.topics.add(name=topic.name)
+        for index in topic.partitions:
+            result = results.partitions.add(index=index)
+            try:
+                _describe(context, topic.name, result)
+            except TidelogError as error:
+                result.error.CopyFrom(error_message(error))
+    return response
+
+
+def _describe(context: NodeContext, topic: str, result: pb.DescribeProducersPartitionResult) -> None:
+    for entry in context.partition(topic, result.index).log.active_producers():
+        result.active_producers.add(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp_ms=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.current_txn_first_offset,
+        )

@@ -1,0 +1,66 @@
+"""The order of produce requests that cannot be appended at once: a partition that is new may have no folder yet.
+
+Whoever comes for such a partition waits until it has one, and for all who came before: one producer's batches are
+appended in the order in which it sent them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tidelog_node.partitions import Partition, found_all
+
+
+class ProduceTurns:
+    """One per node, on its event loop."""
+
+    def __init__(self) -> None:
+        self._last: dict[Partition, Turn] = {}
+
+    def is_free(self, partition: Partition) -> bool:
+        """Whether a batch may be appended to the partition now."""
+        return partition.log.is_founded and partition not in self._last
+
+    def take(self, partitions: Iterable[Partition]) -> Turn:
+        """Return the turn of a request for these partitions, which are its own until it ends it."""
+        held = list(dict.fromkeys(partitions))
+        turn = Turn(self, held, [self._last[p].ended for p in held if p in self._last])
+        self._last.update((partition, turn) for partition in held)
+        return turn
+
+    def give_up(self, turn: Turn) -> None:
+        """Forget a turn that has ended."""
+        for partition in turn.partitions:
+            if self._last.get(partition) is turn:
+                del self._last[partition]
+
+
+class Turn:
+    """One request's place: made by :meth:`ProduceTurns.take`, ended once its batches are appended or never will be."""
+
+    def __init__(self, turns: ProduceTurns, partitions: list[Partition], before: list[asyncio.Future[None]]) -> None:
+        self.partitions = partitions
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns = turns
+        self._before = before
+
+    async def wait(self) -> None:
+        """Wait until everybody before has ended, and the partitions have folders; what a disk refuses, appends say."""
+        for ended in self._before:
+            await asyncio.shield(ended)
+        await found_all(self.partitions)
+
+    def end(self) -> None:
+        """Let the next one have the partitions, once all who came before have; a second call does nothing.
+
+        Who gives up early waits for nothing, but is what those behind know of those before.
+        """
+        if self.ended.done():
+            return
+        before = next((ended for ended in self._before if not ended.done()), None)
+        if before is not None:
+            before.add_done_callback(lambda _: self.end())
+            return
+        self.ended.set_result(None)
+        self._turns.give_up(self)
