@@ -33,6 +33,14 @@ def run_json(cluster: LocalCluster, *args: str) -> Any:
     return json.loads(result.stdout)
 
 
+def test_cluster_is_described_with_the_addresses_for_clients_of_kafka(cluster: LocalCluster) -> None:
+    nodes = run_json(cluster, "cluster", "describe")["nodes"]
+    assert [(n["address"], n["kafka"]) for n in nodes] == [
+        (node.address, [node.kafka_address]) for node in cluster.nodes.values()
+    ]
+    assert ",".join(n["kafka"][0] for n in nodes) == cluster.kafka_bootstrap_servers
+
+
 def only_log(cluster: LocalCluster, node: int, topic: str) -> Path:
     [log] = (cluster.data_dir / f"node-{node}").glob(f"data/{topic}-0/*.log")
     return log

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from acknowledged import create_topic, wait_for
+from confluent_kafka.admin import AdminClient
 
 from tidelog.errors import ConfigError
 from tidelog.testing import LocalCluster
+from tidelog.testing.ports import free_ports
 
 _OWNER = textwrap.dedent("""
     import signal, time
@@ -91,6 +93,24 @@ def test_error_has_a_note_of_each_process_that_ended_by_itself() -> None:
 def test_unknown_configuration_is_refused_before_anything_starts() -> None:
     with pytest.raises(ConfigError, match=r"neither controllers nor nodes know the configuration replica\.lag"):
         LocalCluster(controllers=1, nodes=1, config={"replica.lag": 1}).start()
+
+
+def test_nodes_have_listeners_for_clients_of_kafka_and_keep_them_over_restarts() -> None:
+    [port] = free_ports(1)
+    with LocalCluster(controllers=1, nodes=2, kafka_ports=[port]) as cluster:
+        addresses = cluster.kafka_bootstrap_servers
+        assert addresses == f"127.0.0.1:{port},{cluster.nodes[2].kafka_address}"
+        assert len({h.port for h in cluster.nodes.values()} | {h.kafka_port for h in cluster.nodes.values()}) == 4
+        create_topic(cluster, "t", 1, 2)
+        for again in (False, True):
+            if again:
+                cluster.nodes[2].stop()
+                cluster.nodes[2].start()
+                cluster.wait_ready()
+            with AdminClient({"bootstrap.servers": addresses}) as admin:
+                found = admin.list_topics(timeout=20)
+            assert {f"{b.host}:{b.port}" for b in found.brokers.values()} == set(addresses.split(","))
+            assert sorted(found.topics["t"].partitions[0].replicas) == [1, 2]
 
 
 @pytest.mark.parametrize("controllers", [1, 5])

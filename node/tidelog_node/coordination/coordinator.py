@@ -93,13 +93,14 @@ class GroupCoordinator:
         finally:
             await self._views.close()
 
-    def coordinator_of(self, group_id: str) -> pb.Coordinator:
-        """Return who coordinates a group (FindCoordinator); has __consumer_offsets created when it is not there."""
+    def coordinator_of(self, group_id: str, listener: str | None = None) -> pb.Coordinator:
+        """Return who coordinates a group (FindCoordinator); has __consumer_offsets created when it is not there.
+
+        The address is that of the coordinator's listener of this name; None: its gRPC endpoint.
+        """
         try:
-            if not group_id:
-                raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
             _check_length(group_id)
-            broker_id, endpoint = self._leader_of(group_id)
+            broker_id, endpoint = self._leader_of(group_id, listener)
         except TidelogError as error:
             message = common_pb2.Error(code=error.code.code, message=error.message)
             return pb.Coordinator(group_id=group_id, error=message, node_id=-1)
@@ -214,7 +215,7 @@ class GroupCoordinator:
     def _is_held(self, partition: Partition) -> bool:
         return self._partitions.get(partition.topic, partition.index) is partition
 
-    def _leader_of(self, group_id: str) -> tuple[BrokerId, common_pb2.Endpoint]:
+    def _leader_of(self, group_id: str, listener: str | None) -> tuple[BrokerId, common_pb2.Endpoint]:
         image = self._metadata.image
         topic = image.topics.get(OFFSETS_TOPIC)
         if topic is None:
@@ -225,7 +226,11 @@ class GroupCoordinator:
         broker = image.brokers.get(leader)
         if broker is None or broker.fenced:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} has no leader now")
-        return leader, common_pb2.Endpoint(host=broker.endpoint.host, port=broker.endpoint.port)
+        endpoint = broker.endpoint if listener is None else broker.endpoint_on(listener)
+        if endpoint is None:
+            text = f"node {leader}, which leads {OFFSETS_TOPIC}-{index}, has no listener {listener}"
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        return leader, common_pb2.Endpoint(host=endpoint.host, port=endpoint.port)
 
 
 def _check_length(group_id: str) -> None:

@@ -53,6 +53,7 @@ from tidelog_node.groups.store import GroupStore
 from tidelog_node.partitions import Clock, Partition
 from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_node.replication import LeaderState
+from tidelog_node.replication.fetch_session import TopicRef
 
 logger = logging.getLogger(__name__)
 
@@ -110,11 +111,11 @@ class ShardDriver:
         """Whether the partition is led here, and still in the term of this driver."""
         return self.partition.state.leader is self._leader and self._environment.is_held(self.partition)
 
-    def wake(self, topic: str, index: int) -> None:
+    def wake(self, topic: TopicRef, index: int) -> None:
         """Look at the partition: its high watermark or its role is another."""
         self._woken.set()
 
-    def mark(self, topic: str, index: int) -> None:
+    def mark(self, topic: TopicRef, index: int) -> None:
         """Do nothing: what does not hurry a reader is no business of a coordinator."""
 
     def tell_topics(self) -> None:

@@ -57,7 +57,9 @@ def refuse(request: GroupRequest, error: TidelogError) -> GroupResponse:
     said = error_message(error)
     match request:
         case pb.JoinGroupRequest():
-            return pb.JoinGroupResponse(error=said, generation_id=NO_GENERATION, member_id=request.member_id)
+            is_full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+            member_id = "" if is_full else request.member_id
+            return pb.JoinGroupResponse(error=said, generation_id=NO_GENERATION, member_id=member_id)
         case pb.SyncGroupRequest():
             return pb.SyncGroupResponse(error=said)
         case pb.HeartbeatRequest():

@@ -15,6 +15,7 @@ from tidelog_node.groups.classic import ClassicGroup, joining, membership, synci
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.persistence import tombstone as classic_tombstone
 from tidelog_node.groups.consumer import ConsumerGroup, Record
+from tidelog_node.groups.consumer.requests import check_request
 from tidelog_node.groups.events import GroupRecord, RequestReceived
 from tidelog_node.groups.held import HeldGroup
 from tidelog_node.groups.records import encode
@@ -149,6 +150,8 @@ def _consumer_group(
     """Return the group, and the records that delete what it was before."""
     if isinstance(held.group, ConsumerGroup):
         return held.group, []
+    # A request that cannot be is refused as such, also where there is no group.
+    check_request(request, turn.settings.consumer_assignors)
     if request.member_epoch != _JOINING_EPOCH or held.is_used:
         raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {held.group_id} is not a consumer group")
     return ConsumerGroup(held.group_id, turn.settings), group_tombstones(held)

@@ -21,7 +21,8 @@ def commit(
     """Handle OffsetCommit; without a generation it makes a simple group where there is none.
 
     Raises:
-        TidelogError: GROUP_ID_NOT_FOUND, and those of the group's own check.
+        TidelogError: GROUP_ID_NOT_FOUND, for clients before KIP-848 ILLEGAL_GENERATION; those of the group's own
+            check.
     """
     _check_commit(held, request, turn)
     changes, response = requests.commit(request, turn)
@@ -87,10 +88,13 @@ def delete(held: HeldGroup, call: RequestReceived, request: pb.OffsetDeleteReque
 def _check_commit(held: HeldGroup, request: pb.OffsetCommitRequest, turn: Turn) -> None:
     epoch = request.generation_id_or_member_epoch
     if not held.exists and epoch >= 0:
+        if request.without_member_epochs:
+            raise error_for(ErrorCode.ILLEGAL_GENERATION, f"there is no group {held.group_id} with generation {epoch}")
         raise not_found(held.group_id)
     if isinstance(held.group, ClassicGroup):
         membership.check_commit(held.group, request)
         membership.keep_alive(held.group, request.member_id, turn)
     else:
         instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
-        held.group.check_commit(request.member_id, epoch, instance_id)
+        knows_epochs = not request.without_member_epochs
+        held.group.check_commit(request.member_id, epoch, instance_id, knows_epochs=knows_epochs)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.config import any_of, at_least, between, not_empty, one_of, setting
-from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
+from tidelog.config.endpoints import (
+    DEFAULT_PROTOCOL_MAP,
+    BrokerListeners,
+    NamedListener,
+    parse_addresses,
+    parse_advertised_listeners,
+    parse_broker_listeners,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+)
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, SELECTORS
-from tidelog_node.server.group_config import GroupCoordinatorConfig
+from tidelog_node.server.kafka_config import KafkaListenerConfig
 
 _SECOND_MS = 1_000
 _at_least_one_or_unlimited = any_of(one_of(-1), at_least(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig(GroupCoordinatorConfig):
+class NodeConfig(KafkaListenerConfig):
     """What ``tidelog-node`` reads from its properties file, what can change while it runs included.
 
     Raises:
@@ -23,9 +35,30 @@ class NodeConfig(GroupCoordinatorConfig):
 
     node_id: int = setting(check=at_least(0), aliases=("broker.id",), doc="This node's id among the nodes.")
     cluster_id: str = setting(check=not_empty, doc="The cluster's id; whoever has another one is refused.")
-    listeners: str = setting(check=parse_listener, doc="Where to listen: GRPC://host:port.")
+    listeners: str = setting(
+        check=parse_listeners,
+        doc="Where to listen: NAME://host:port,NAME://host:port,... What a listener speaks is in "
+        "listener.security.protocol.map. Exactly one speaks gRPC; any number speak Kafka's protocol, say "
+        "GRPC://host:9094,PLAINTEXT://host:9092.",
+    )
+    listener_security_protocol_map: str = setting(
+        DEFAULT_PROTOCOL_MAP,
+        check=parse_protocol_map,
+        doc="What each listener speaks, by its name: NAME:PROTOCOL,NAME:PROTOCOL,... with GRPC or, for Kafka's "
+        "protocol, PLAINTEXT. A listener with SSL, SASL_PLAINTEXT or SASL_SSL is refused.",
+    )
     advertised_listeners: str | None = setting(
-        None, check=parse_listener, doc="How clients and other nodes reach this node; listeners by default."
+        None,
+        check=parse_advertised_listeners,
+        doc="How clients and other nodes reach this node's listeners, by their names, those left out not at all; "
+        "listeners by default.",
+    )
+    inter_broker_listener_name: str | None = setting(
+        None,
+        check=not_empty,
+        doc="The listener by which other nodes fetch from this one and this one from them. By default PLAINTEXT, or "
+        "else the first that speaks Kafka's protocol, or else the one that speaks gRPC. A node cannot fetch from one "
+        "that does not have it: add the listener to all nodes, with the old name here, before the name changes.",
     )
     controller_quorum_voters: str | None = setting(
         None, check=parse_voters, doc="The controllers: id@host:port,id@host:port,..."
@@ -74,7 +107,9 @@ class NodeConfig(GroupCoordinatorConfig):
         check=at_least(1),
         doc="The bytes of produce requests under way, those that wait for acks included, at which no more are read. "
         "A quarter as much may wait; further requests are refused with THROTTLING_QUOTA_EXCEEDED, which producers send "
-        "again. What a connection's next request takes, about 2 MiB, is on top.",
+        "again. What a connection's next request takes, about 2 MiB, is on top. A Kafka client's request is received "
+        "when there is room for it, and never refused; those larger than 64 KiB that are not produced have a quarter "
+        "as much of their own.",
     )
     queued_max_response_bytes: int = setting(
         256 * 1024**2,
@@ -127,14 +162,10 @@ class NodeConfig(GroupCoordinatorConfig):
     def __post_init__(self) -> None:
         if not self.controller_quorum_voters and not self.bootstrap:
             raise ValueError("controller.quorum.voters or controller.quorum.bootstrap.servers must be set")
-        host, port = self.advertised
-        if host in ("0.0.0.0", "::"):
-            raise ValueError(f"advertised.listeners must name an address that others can reach, not {host}:{port}")
-        if self.advertised_listeners is not None and port == 0:
-            raise ValueError(f"advertised.listeners {self.advertised_listeners} has port 0")
+        self._listeners()
         self.group_settings()
         # Not super(): the class with slots is another than the one that the compiler sees.
-        GroupCoordinatorConfig.__post_init__(self)
+        KafkaListenerConfig.__post_init__(self)
 
     @property
     def voters(self) -> dict[int, tuple[str, int]]:
@@ -147,14 +178,31 @@ class NodeConfig(GroupCoordinatorConfig):
         return parse_addresses(self.controller_quorum_bootstrap_servers or "")
 
     @property
-    def listener(self) -> tuple[str, int]:
-        """The (host, port) to listen on; port 0 lets the system choose."""
-        return parse_listener(self.listeners)
+    def grpc_listener(self) -> NamedListener:
+        """Where to serve gRPC; port 0 lets the system choose."""
+        return self._listeners().grpc
 
     @property
-    def advertised(self) -> tuple[str, int]:
-        """The (host, port) by which others reach this node."""
-        return parse_listener(self.advertised_listeners or self.listeners)
+    def kafka_listeners(self) -> tuple[NamedListener, ...]:
+        """Where to serve Kafka's protocol; port 0 lets the system choose."""
+        return self._listeners().kafka
+
+    @property
+    def inter_broker_listener(self) -> NamedListener:
+        """The listener by which nodes fetch from each other, as others reach it."""
+        return self._listeners().inter_broker
+
+    def advertised_endpoints(self, ports: Mapping[str, int]) -> tuple[NamedListener, ...]:
+        """Return how others reach this node's listeners; ``ports`` are those that are bound, by the listener's name."""
+        return tuple(dataclasses.replace(x, port=x.port or ports.get(x.name, 0)) for x in self._listeners().advertised)
+
+    def _listeners(self) -> BrokerListeners:
+        return parse_broker_listeners(
+            self.listeners,
+            self.listener_security_protocol_map,
+            self.advertised_listeners,
+            self.inter_broker_listener_name,
+        )
 
     @property
     def flush_check_interval_ms(self) -> int:

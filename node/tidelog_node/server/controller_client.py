@@ -18,13 +18,15 @@ from tidelog.config.endpoints import format_address
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport import error_from_rpc, open_channel
 from tidelog.transport.status import trailing_value
-from tidelog.v1 import admin_service_pb2, controller_service_pb2
+from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
+from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from tidelog.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
+    from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceAsyncStub
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -71,6 +73,23 @@ class ControllerClient:
         return await self._call_controller(
             lambda s, t: s.BrokerHeartbeat(request, timeout=t), timeout_s, attempt_timeout_s
         )
+
+    @property
+    def address(self) -> str:
+        """The controller that is asked first: the one that answered last, unless it has pointed to another."""
+        return self._next
+
+    async def hold_connection(self, address: str, request: controller_service_pb2.HoldConnectionRequest) -> None:
+        """Leave a call open at one controller, which has no answer.
+
+        Raises:
+            TidelogError: why it ended: NOT_CONTROLLER, or the connection is gone.
+        """
+        stub: ControllerServiceAsyncStub = ControllerServiceStub(self.channel(address))
+        try:
+            await stub.HoldConnection(request)
+        except grpc.aio.AioRpcError as rpc_error:
+            raise error_from_rpc(rpc_error) from rpc_error
 
     async def alter_partition(
         self, request: controller_service_pb2.AlterPartitionRequest
@@ -151,6 +170,17 @@ class ControllerClient:
     ) -> admin_service_pb2.DescribeFeaturesResponse:
         """Describe the features."""
         return await self._call_admin(lambda s, t: s.DescribeFeatures(request, timeout=t), timeout_s)
+
+    async def describe_quorum(
+        self, request: quorum_service_pb2.DescribeQuorumRequest, timeout_s: float
+    ) -> quorum_service_pb2.DescribeQuorumResponse:
+        """Describe the quorum."""
+
+        async def call(channel: grpc.aio.Channel, attempt_s: float) -> quorum_service_pb2.DescribeQuorumResponse:
+            stub: QuorumServiceAsyncStub = QuorumServiceStub(channel)
+            return await stub.DescribeQuorum(request, timeout=attempt_s)
+
+        return await self._call(call, timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to a controller."""

@@ -16,6 +16,7 @@ import math
 import uuid
 from collections.abc import Callable, Sequence
 
+from tidelog.config.endpoints import GRPC, NamedListener
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.v1 import common_pb2
@@ -42,13 +43,17 @@ _REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTE
 
 
 class BrokerLifecycle:
-    """One per node. ``run`` is its task; ``broker_epoch`` is -1 before the first registration."""
+    """One per node. ``run`` is its task; ``broker_epoch`` is -1 before the first registration.
+
+    ``listeners`` are as others reach them, one of them by gRPC. ``on_heard`` is called whenever a controller has
+    answered a heartbeat.
+    """
 
     def __init__(
         self,
         broker_id: BrokerId,
         cluster_id: str,
-        advertised: tuple[str, int],
+        listeners: Sequence[NamedListener],
         rack: str,
         log_dirs: Sequence[bytes],
         previous_broker_epoch: int,
@@ -57,6 +62,7 @@ class BrokerLifecycle:
         reported_offset: Callable[[], int],
         offline_log_dirs: Callable[[], Sequence[bytes]] = tuple,
         clock: Clock | None = None,
+        on_heard: Callable[[BrokerEpoch], None] = lambda _: None,
     ) -> None:
         self.broker_epoch = BrokerEpoch(-1)
         self.incarnation_id = uuid.uuid4().bytes
@@ -65,7 +71,9 @@ class BrokerLifecycle:
             broker_id=broker_id,
             cluster_id=cluster_id,
             incarnation_id=self.incarnation_id,
-            endpoint=common_pb2.Endpoint(host=advertised[0], port=advertised[1]),
+            endpoint=next(
+                common_pb2.Endpoint(host=x.host, port=x.port) for x in listeners if x.security_protocol == GRPC
+            ),
             rack=rack,
             log_dirs=log_dirs,
             previous_broker_epoch=previous_broker_epoch,
@@ -73,6 +81,7 @@ class BrokerLifecycle:
                 common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
                 for f in SUPPORTED_FEATURES.values()
             ],
+            listeners=[_endpoint(x) for x in listeners],
         )
         self._interval_s = heartbeat_interval_ms / 1000
         # A session is some heartbeats long: that at the next leader must not end while a silent one is waited for.
@@ -82,6 +91,7 @@ class BrokerLifecycle:
         self._reported_offset = reported_offset
         self._offline_log_dirs = offline_log_dirs
         self._clock = clock or SystemClock()
+        self._on_heard = on_heard
         self._session_end_ms: float = -math.inf
         self._session_offset: float = math.inf
         self._on_registered: Callable[[], None] = _do_nothing
@@ -183,6 +193,7 @@ class BrokerLifecycle:
             logger.info("The controller has %s this node", "fenced" if response.is_fenced else "unfenced")
         self.is_fenced = response.is_fenced
         self._prolong_session(response, sent_ms)
+        self._on_heard(self.broker_epoch)
         if response.should_shut_down and self._wants_shut_down:
             self._may_stop.set()
         return self._pause_s()
@@ -209,3 +220,9 @@ class BrokerLifecycle:
 
 def _do_nothing() -> None:
     pass
+
+
+def _endpoint(listener: NamedListener) -> common_pb2.ListenerEndpoint:
+    return common_pb2.ListenerEndpoint(
+        name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol
+    )

@@ -120,6 +120,11 @@ class LogService(LogServiceServicer):
     ) -> pb.InitProducerIdResponse:
         return await _answer(context, handlers.init_producer_id, self._context, request)
 
+    async def DescribeProducers(  # noqa: N802, D102
+        self, request: pb.DescribeProducersRequest, context: _Context
+    ) -> pb.DescribeProducersResponse:
+        return await _answer(context, handlers.describe_producers, self._context, request)
+
 
 def add_log_service(service: LogService, server: grpc.aio.Server) -> None:
     """Let ``server`` serve it."""
@@ -251,7 +256,7 @@ class _ProduceStream:
         try:
             await self._budget.take(size)
         except TidelogError as error:
-            response = handlers.refuse_produce(item.request, error)
+            response = handlers.produce_response(handlers.refuse_produce(item.request, error))
             self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=item.correlation_id, response=response))
             return
         pending = await self._begin(item.request, size)
@@ -267,7 +272,10 @@ class _ProduceStream:
             raise
 
     async def _complete(self, correlation_id: int, pending: handlers.PendingProduce) -> None:
-        response = await pending.response()
+        if pending.is_complete:
+            response = handlers.produce_response(pending.outcomes)
+        else:
+            response = await pending.completion(handlers.produce_response)
         self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
 
     def _end(self, pending: handlers.PendingProduce, size: int, _: asyncio.Task[None]) -> None:

@@ -1,6 +1,6 @@
 """One node's process: builds the parts, serves until SIGTERM or SIGINT, and stops in order.
 
-The order of a start: the port and the log directories are claimed, the logs opened, the node registered, the first
+The order of a start: the ports and the log directories are claimed, the logs opened, the node registered, the first
 image applied; only then are clients answered and the controller told that the node has caught up. A stop first moves
 the leaderships away, then ends what is under way, closes the logs and marks the directories clean. When the last log
 directory has failed the leaderships are moved as well, but nothing is marked.
@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from tidelog.config.endpoints import format_address
+from tidelog.config.endpoints import GRPC
 from tidelog.config.process import ungrouped
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
@@ -31,6 +31,11 @@ from tidelog_node.groups.store import GroupStore
 from tidelog_node.handlers import NodeContext
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.response_budget import ResponseBudget
+from tidelog_node.kafka.apis.registry import all_apis
+from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
+from tidelog_node.kafka.listener import KafkaListeners
+from tidelog_node.kafka.request_memory import RequestBudgets
+from tidelog_node.kafka.served import KafkaNode
 from tidelog_node.partitions import (
     LogDirectories,
     MetadataCache,
@@ -52,7 +57,7 @@ from tidelog_node.partitions.housekeeping import (
     write_log_start_offsets,
 )
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.transport import GrpcReplicaTransport
+from tidelog_node.partitions.transport import GrpcReplicaTransport, ReplicaTransport
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server.allocator import keep_freed_memory
 from tidelog_node.server.budget import ByteBudget
@@ -61,6 +66,7 @@ from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.group_service import GroupService
+from tidelog_node.server.held_connection import HeldConnection
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_node.server.listener import AdminService, LogService, add_log_service
 from tidelog_node.server.metadata_follower import MetadataFollower
@@ -88,30 +94,39 @@ async def serve(properties: dict[str, str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = grpc.aio.server(options=server_options())
-    port = bind_port(server, *config.listener)
-    directories = LogDirectories.open(
-        config.log_dirs,
-        config.cluster_id,
-        BrokerId(config.node_id),
-        producer_id_expiration_ms=config.producer_id_expiration_ms,
-    )
-    try:
-        raise_open_files_limit()
-        keep_freed_memory()
-        await Node(settings, server, port, directories).run(stop)
-    finally:
-        directories.close(clean=False)
+    port = bind_port(server, config.grpc_listener.host, config.grpc_listener.port)
+    with KafkaListeners.bind(
+        config.kafka_listeners, config.listener_limits(), config.inter_broker_listener.name
+    ) as kafka:
+        directories = LogDirectories.open(
+            config.log_dirs,
+            config.cluster_id,
+            BrokerId(config.node_id),
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        try:
+            raise_open_files_limit()
+            keep_freed_memory()
+            await Node(settings, server, port, kafka, directories).run(stop)
+        finally:
+            directories.close(clean=False)
 
 
 class Node:
     """The parts of one node, wired. ``run`` is called once."""
 
     def __init__(
-        self, settings: DynamicNodeConfig, server: grpc.aio.Server, port: int, directories: LogDirectories
+        self,
+        settings: DynamicNodeConfig,
+        server: grpc.aio.Server,
+        port: int,
+        kafka: KafkaListeners,
+        directories: LogDirectories,
     ) -> None:
         self._settings = settings
         self._config = config = settings.current
         self._server = server
+        self._kafka = kafka
         self._directories = directories
         self._previous_broker_epoch = directories.previous_broker_epoch
         self._clock = SystemClock()
@@ -121,20 +136,20 @@ class Node:
         )
         self._broker_id = BrokerId(config.node_id)
         self._controller = ControllerClient(config.voters, config.bootstrap)
+        self._connection = HeldConnection(self._broker_id, self._controller)
         self._producer_ids = ProducerIdManager(self._controller, self._broker_id, self._broker_epoch)
         self._topic_creation = TopicCreation(self._controller, [config.offsets_topic.creatable()])
         self._cleaner = CleanerJob(config, self._clean_logs)
-        self._cache = MetadataCache()
-        self._transport = GrpcReplicaTransport()
+        self._cache = MetadataCache(config.inter_broker_listener.name)
+        self._transport = _replica_transport(config)
         self._health = health.aio.HealthServicer()
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
         self._is_serving = False
-        host, advertised_port = config.advertised
         self._lifecycle = BrokerLifecycle(
             self._broker_id,
             config.cluster_id,
-            (host, advertised_port or port),
+            config.advertised_endpoints({config.grpc_listener.name: port, **kafka.ports}),
             config.broker_rack or "",
             directories.ids,
             self._previous_broker_epoch,
@@ -143,6 +158,7 @@ class Node:
             self._reported_offset,
             lambda: directories.offline_ids,
             self._clock,
+            self._connection.hold,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -195,6 +211,7 @@ class Node:
                 async with asyncio.TaskGroup() as tasks:
                     await self._serve(tasks)
         finally:
+            await self._kafka.stop(0)
             await self._server.stop(0)
             await self._transport.close()
             await self._controller.close()
@@ -236,6 +253,7 @@ class Node:
         log_start_interval_ms = config.log_flush_start_offset_checkpoint_interval_ms
         jobs: dict[str, Coroutine[None, None, None]] = {
             "lifecycle": self._lifecycle.run(self._follower.note_registration),
+            "controller-connection": self._connection.run(),
             "metadata-follower": self._follower.run(),
             "isr-changes": isr_changes.run(),
             "lag-watch": watch_lag(self._registry, config.replica_lag_time_max_ms),
@@ -279,16 +297,20 @@ class Node:
             FetchSessions(self._config.max_incremental_fetch_session_cache_slots),
             ResponseBudget(self._config.queued_max_response_bytes),
         )
-        budget = ByteBudget(self._config.queued_max_request_bytes)
+        request_limit = self._config.queued_max_request_bytes
+        budget = ByteBudget(request_limit)
         add_log_service(LogService(context, budget), self._server)
         add_AdminServiceServicer_to_server(AdminService(context), self._server)
         add_GroupServiceServicer_to_server(GroupService(self._groups), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
+        node = KafkaNode(context, self._groups)
+        await self._kafka.serve(node, all_apis(), RequestBudgets(budget, request_limit))
         self._is_serving = True
         self._lifecycle.hurry()
-        logger.info("Node %d serves on %s", self._broker_id, format_address(*self._config.listener))
+        doors = (self._config.grpc_listener, *self._config.kafka_listeners)
+        logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, doors)))
 
     async def _shut_down(self, fetchers: FetcherPool, background: list[asyncio.Task[None]]) -> None:
         logger.info("Node %d is stopping", self._broker_id)
@@ -299,7 +321,7 @@ class Node:
             task.cancel()
         await asyncio.wait(background)
         fetchers.stop_all()
-        await self._server.stop(_STOP_GRACE_S)
+        await asyncio.gather(self._server.stop(_STOP_GRACE_S), self._kafka.stop(_STOP_GRACE_S))
         await self._registry.close()
         await self._registry.checkpoints.write()
         await self._registry.checkpoints.write_log_start_offsets()
@@ -337,6 +359,13 @@ class Node:
             logger.critical("No log directory is left, the node stops so that others take over: %s", error)
             self._storage_failure = error
             self._stop.set()
+
+
+def _replica_transport(config: NodeConfig) -> ReplicaTransport:
+    """Return what speaks the protocol of the listener that nodes have for each other."""
+    if config.inter_broker_listener.security_protocol == GRPC:
+        return GrpcReplicaTransport()
+    return KafkaReplicaTransport(f"node-{config.node_id}-fetcher")
 
 
 def _fetcher_settings(config: NodeConfig) -> FetcherSettings:

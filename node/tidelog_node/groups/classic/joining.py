@@ -65,6 +65,9 @@ def _join_unknown(group: ClassicGroup, call: RequestReceived, request: pb.JoinGr
             replace_static_member(group, group.members[holder], new_id, call, request, turn)
         return
     new_id = turn.new_member_id(call.client.client_id)
+    if request.joins_at_once:
+        _add(group, call, request, new_id, turn)
+        return
     group.pending_joins.add(new_id)
     group.timers.set_session(new_id, turn.now_ms + request.session_timeout_ms)
     turn.respond(

@@ -11,6 +11,7 @@ from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, Class
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.rebalance import (
     answer_join,
+    joined,
     maybe_complete_join,
     prepare_rebalance,
     refuse_join,
@@ -27,6 +28,7 @@ class _Before:
     """A member as it was, in case that the change cannot be written."""
 
     member_id: str
+    leader: str | None
     protocols: tuple[tuple[str, bytes], ...]
     rebalance_timeout_ms: int
     session_timeout_ms: int
@@ -44,7 +46,9 @@ def replace_static_member(
 
     In a stable group it keeps its assignment, without a rebalance, unless another protocol would be chosen.
     """
-    before = _Before(member.member_id, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+    before = _Before(
+        member.member_id, group.leader, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
+    )
     refuse_join(member, turn, ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
     refuse_sync(member, turn, ErrorCode.FENCED_INSTANCE_ID)
     group.rename(member, new_id)
@@ -54,7 +58,7 @@ def replace_static_member(
     member.join_call = call.call_id
     reset_session(group, member, turn)
     if group.state is ClassicState.STABLE and group.select_protocol() == group.protocol_name:
-        _keep_assignment(group, member, before, turn)
+        _keep_assignment(group, member, before, turn, may_skip=not request.never_skips_assignment)
     elif group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
         # While the leader assigns, it has the old member id in mind.
         prepare_rebalance(group, turn)
@@ -62,7 +66,9 @@ def replace_static_member(
         maybe_complete_join(group, turn)
 
 
-def _keep_assignment(group: ClassicGroup, member: ClassicMember, before: _Before, turn: Turn) -> None:
+def _keep_assignment(
+    group: ClassicGroup, member: ClassicMember, before: _Before, turn: Turn, *, may_skip: bool
+) -> None:
     generation, new_id, call_id = group.generation, member.member_id, member.join_call
 
     def is_current() -> bool:
@@ -72,7 +78,10 @@ def _keep_assignment(group: ClassicGroup, member: ClassicMember, before: _Before
 
     def committed(turn: Turn) -> None:
         if is_current():
-            answer_join(group, member, turn, skip_assignment=True)
+            if may_skip:
+                answer_join(group, member, turn, skip_assignment=True)
+            else:
+                _answer_as_follower(group, member, before.leader, turn)
             reset_session(group, member, turn)
 
     def failed(turn: Turn, error: TidelogError) -> None:
@@ -82,6 +91,16 @@ def _keep_assignment(group: ClassicGroup, member: ClassicMember, before: _Before
     assignments = {other.member_id: other.assignment for other in group.members.values()}
     record = group_record(group, assignments)
     turn.write(group.group_id, (record,), on_committed=committed, on_failed=failed)
+
+
+def _answer_as_follower(group: ClassicGroup, member: ClassicMember, leader: str | None, turn: Turn) -> None:
+    """Tell a client that does not know of ``skip_assignment`` who led before, be it itself: so it does not assign."""
+    assert member.join_call is not None
+    response = joined(group, member)
+    response.leader = leader or ""
+    response.ClearField("members")
+    turn.respond(member.join_call, response)
+    member.join_call = None
 
 
 def _revert(group: ClassicGroup, member: ClassicMember, before: _Before, error: TidelogError, turn: Turn) -> None:

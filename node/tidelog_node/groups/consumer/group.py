@@ -273,18 +273,23 @@ class ConsumerGroup:
         """Return whether a member subscribes to a topic, by name or regular expression."""
         return topic in self._state.subscribed_topics()
 
-    def check_commit(self, member_id: str, member_epoch: int, instance_id: str | None = None) -> None:
-        """Raise when offsets may not be committed.
+    def check_commit(
+        self, member_id: str, member_epoch: int, instance_id: str | None = None, *, knows_epochs: bool = True
+    ) -> None:
+        """Raise when offsets may not be committed; ``knows_epochs`` says whether the client's version does.
 
         No member may do so, with a negative epoch, while the group is empty.
 
         Raises:
-            TidelogError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID.
+            TidelogError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID.
         """
         if member_epoch < 0 and self.is_empty:
             return
         if instance_id is not None:
             check_instance(self._state, instance_id, member_id)
+        if not knows_epochs and member_id in self._state.members:
+            text = f"group {self.group_id} has group.protocol=consumer: its members commit with OffsetCommit 9 or above"
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
         self._check_epoch(member_id, member_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:

@@ -22,8 +22,8 @@ def check_request(request: pb.ConsumerGroupHeartbeatRequest, assignors: Sequence
         TidelogError: INVALID_REQUEST; UNSUPPORTED_ASSIGNOR, the assignor is none of ``assignors``.
     """
     _check_name("member_id", request.member_id)
-    if not request.group_id:
-        raise _invalid("group_id must not be empty")
+    if not request.group_id.strip():
+        raise _invalid(f"group_id must not be empty or blank: {request.group_id!r}")
     if request.HasField("group_instance_id"):
         _check_name("group_instance_id", request.group_instance_id)
     if request.HasField("rack_id"):
@@ -54,8 +54,8 @@ def _check_epoch(request: pb.ConsumerGroupHeartbeatRequest) -> None:
 
 
 def _check_name(field: str, text: str) -> None:
-    if not 0 < len(text) <= _MAX_NAME_LENGTH:
-        raise _invalid(f"{field} must have from 1 to {_MAX_NAME_LENGTH} characters, and has {len(text)}")
+    if not text.strip() or len(text) > _MAX_NAME_LENGTH:
+        raise _invalid(f"{field} must have from 1 to {_MAX_NAME_LENGTH} characters, and has {len(text)}: {text[:9]!r}")
 
 
 def _invalid(message: str) -> TidelogError:

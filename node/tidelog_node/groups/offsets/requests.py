@@ -12,20 +12,24 @@ from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.offsets.committed import CommittedOffsets, OffsetChange, TopicPartition
 from tidelog_node.groups.records import OffsetCommitValue
 from tidelog_node.groups.turn import Turn
-from tidelog_node.groups.value_formats import NO_LEADER_EPOCH
+from tidelog_node.groups.value_formats import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 
 def commit(request: pb.OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChange], pb.OffsetCommitResponse]:
     """Return what a commit changes and its response; each partition that cannot be committed has its error there."""
     changes: list[OffsetChange] = []
     response = pb.OffsetCommitResponse()
+    chosen = request.HasField("retention_time_ms")
+    expires_ms = turn.wall_ms + request.retention_time_ms if chosen else NO_TIMESTAMP
     for topic in request.topics:
         result = response.topics.add(name=topic.name)
         for partition in topic.partitions:
             error = _refused(topic.name, partition, turn)
             result.partitions.add(index=partition.index, error=error)
             if error is None:
-                changes.append((TopicPartition(topic.name, partition.index), _value(partition, turn.wall_ms)))
+                changes.append(
+                    (TopicPartition(topic.name, partition.index), _value(partition, turn.wall_ms, expires_ms))
+                )
     return changes, response
 
 
@@ -80,13 +84,14 @@ def _exists(topic: TopicInfo | None, partition: int) -> bool:
     return topic is not None and 0 <= partition < topic.partitions
 
 
-def _value(partition: pb.OffsetCommitPartition, wall_ms: int) -> OffsetCommitValue:
+def _value(partition: pb.OffsetCommitPartition, wall_ms: int, expires_ms: int) -> OffsetCommitValue:
     knows_epoch = partition.HasField("committed_leader_epoch")
     return OffsetCommitValue(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch if knows_epoch else NO_LEADER_EPOCH,
         metadata=partition.committed_metadata,
         commit_timestamp=wall_ms,
+        expire_timestamp=expires_ms,
     )
 
 

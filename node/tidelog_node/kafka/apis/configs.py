@@ -1,0 +1,177 @@
+"""DescribeConfigs, which this node answers; AlterConfigs and IncrementalAlterConfigs, which the controller does.
+
+AlterConfigs replaces all settings of a resource, in one step at the controller.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1.metadata_record_pb2 import ConfigResourceType
+from tidelog_node import handlers
+from tidelog_node.kafka.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+
+_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7}
+_PASSWORD = 9
+_OPERATIONS = {
+    0: pb.CONFIG_OPERATION_TYPE_SET,
+    1: pb.CONFIG_OPERATION_TYPE_DELETE,
+    2: pb.CONFIG_OPERATION_TYPE_APPEND,
+    3: pb.CONFIG_OPERATION_TYPE_SUBTRACT,
+}
+_DELETE = 1
+A = TypeVar("A", bound=AlterConfigsResource | IncrementalAlterConfigsResource)
+
+
+async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, caller: Caller) -> DescribeConfigsResponse:
+    """Describe the settings of topics, of this node, of all nodes and of groups."""
+    call = pb.DescribeConfigsRequest(
+        resources=[
+            pb.DescribeConfigsResource(resource=_name(r), names=r.configuration_keys or ()) for r in request.resources
+        ],
+        include_synonyms=request.include_synonyms,
+        include_documentation=request.include_documentation,
+    )
+    response = await handlers.describe_configs(node.context, call)
+    results = [
+        DescribeConfigsResult(
+            error_code=r.error.code,
+            error_message=r.error.message or None,
+            resource_type=r.resource.type,
+            resource_name=r.resource.name,
+            configs=[_described(c, request.include_documentation) for c in r.configs],
+        )
+        for r in response.resources
+    ]
+    return DescribeConfigsResponse(results=results)
+
+
+async def alter_configs(node: KafkaNode, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
+    """Replace all settings of resources."""
+    responses = await _alter(node, request.resources, _replacement, validate_only=request.validate_only)
+    return AlterConfigsResponse(responses=responses)
+
+
+async def incremental_alter_configs(
+    node: KafkaNode, request: IncrementalAlterConfigsRequest, caller: Caller
+) -> IncrementalAlterConfigsResponse:
+    """Change single settings of resources."""
+    responses = await _alter(node, request.resources, _change, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _alter(
+    node: KafkaNode, resources: Sequence[A], change_of: Callable[[A], pb.ConfigResourceChange], *, validate_only: bool
+) -> list[AlterConfigsResourceResponse]:
+    """Have the resources changed that can be asked for; each has one response, with its own error or the call's."""
+    responses = []
+    call = pb.IncrementalAlterConfigsRequest(validate_only=validate_only)
+    counts = Counter((r.resource_type, r.resource_name) for r in resources)
+    for resource in {(r.resource_type, r.resource_name): r for r in resources}.values():
+        try:
+            _refuse_repeated(resource, counts)
+            call.resources.append(change_of(resource))
+        except TidelogError as error:
+            responses.append(_refused(_name(resource), error))
+    if not call.resources:
+        return responses
+    try:
+        answered = (await handlers.incremental_alter_configs(node.context, call)).resources
+    except TidelogError as error:
+        return [*responses, *(_refused(r.resource, error) for r in call.resources)]
+    return [
+        *responses,
+        *(
+            AlterConfigsResourceResponse(r.error.code, r.error.message or None, r.resource.type, r.resource.name)
+            for r in answered
+        ),
+    ]
+
+
+def _refused(name: pb.ConfigResourceName, error: TidelogError) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(error.code.code, error.message, name.type, name.name)
+
+
+def _replacement(resource: AlterConfigsResource) -> pb.ConfigResourceChange:
+    _refuse_nulls(c for c in resource.configs if c.value is None)
+    operations = [
+        pb.ConfigOperation(name=c.name, type=pb.CONFIG_OPERATION_TYPE_SET, value=c.value or "")
+        for c in resource.configs
+    ]
+    return pb.ConfigResourceChange(resource=_name(resource), operations=operations, replaces_all=True)
+
+
+def _change(resource: IncrementalAlterConfigsResource) -> pb.ConfigResourceChange:
+    _refuse_nulls(c for c in resource.configs if c.value is None and c.config_operation != _DELETE)
+    return pb.ConfigResourceChange(resource=_name(resource), operations=[_operation(c) for c in resource.configs])
+
+
+def _refuse_repeated(
+    resource: AlterConfigsResource | IncrementalAlterConfigsResource, counts: Counter[tuple[int, str]]
+) -> None:
+    if counts[resource.resource_type, resource.resource_name] > 1:
+        raise error_for(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def _refuse_nulls(nulls: Iterable[AlterableConfig | IncrementalAlterableConfig]) -> None:
+    names = [config.name for config in nulls]
+    if names:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(names)}")
+
+
+def _operation(config: IncrementalAlterableConfig) -> pb.ConfigOperation:
+    kind = _OPERATIONS.get(config.config_operation)
+    if kind is None:
+        text = f"unknown type {config.config_operation} of an operation on {config.name!r}"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    return pb.ConfigOperation(name=config.name, type=kind, value=config.value or "")
+
+
+def _name(
+    resource: AlterConfigsResource | DescribeConfigsResource | IncrementalAlterConfigsResource,
+) -> pb.ConfigResourceName:
+    # The numbers are Kafka's; those of other resources are refused by who is asked.
+    return pb.ConfigResourceName(type=ConfigResourceType.ValueType(resource.resource_type), name=resource.resource_name)
+
+
+def _described(config: pb.DescribedConfig, is_documented: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value if config.HasField("value") else None,
+        read_only=config.is_read_only,
+        config_source=config.source,
+        is_sensitive=config.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(s.name, s.value if s.HasField("value") else None, s.source) for s in config.synonyms
+        ],
+        config_type=_PASSWORD if config.is_sensitive else _TYPES[config.type],
+        documentation=config.documentation if is_documented else None,
+    )
+
+
+APIS: tuple[Api, ...] = (
+    MessageApi(DescribeConfigsRequest, describe_configs),
+    MessageApi(AlterConfigsRequest, alter_configs),
+    MessageApi(IncrementalAlterConfigsRequest, incremental_alter_configs),
+)

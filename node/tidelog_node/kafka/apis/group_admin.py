@@ -1,0 +1,209 @@
+"""FindCoordinator, and what administrators ask: ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.handlers import groups
+from tidelog_node.kafka.protocol.messages.group_admin import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from tidelog_node.kafka.protocol.messages.group_consumers import (
+    NO_OPERATIONS,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedAssignment,
+    DescribedConsumerGroup,
+    DescribedConsumerGroupMember,
+    DescribedTopicPartitions,
+)
+from tidelog_node.kafka.protocol.messages.group_coordinators import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+
+_SEVERAL_KEYS = 4
+_SAYS_NOT_FOUND = 6
+_NO_NODE = -1
+_CONSUMER_MEMBER = 1
+_GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that Kafka has for groups, since all may all."""
+
+
+class CoordinatorType(IntEnum):
+    """What a key of FindCoordinator is."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse:
+    """Say who coordinates groups, by the address of the caller's listener."""
+    several = caller.version >= _SEVERAL_KEYS
+    keys = request.coordinator_keys if several else [request.key]
+    if request.key_type == CoordinatorType.GROUP:
+        found = await _group_coordinators(node, keys, caller)
+    else:
+        found = [_no_coordinator(request.key_type, key) for key in keys]
+    if several:
+        return FindCoordinatorResponse(coordinators=found)
+    only = found[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Caller) -> list[Coordinator]:
+    asked = pb.FindCoordinatorRequest(group_ids=keys)
+    answer = await groups.find_coordinator(node.groups, asked, caller.client, caller.listener)
+    return [
+        Coordinator(
+            key=found.group_id,
+            node_id=found.node_id,
+            host=found.endpoint.host,
+            port=_NO_NODE if found.HasField("error") else found.endpoint.port,
+            error_code=found.error.code,
+            error_message=found.error.message or None,
+        )
+        for found in answer.coordinators
+    ]
+
+
+def _no_coordinator(key_type: int, key: str) -> Coordinator:
+    if key_type == CoordinatorType.TRANSACTION:
+        # The one code that no client tries again: with any other librdkafka waits for ever, and does not say for what.
+        text = "transactions are not served: leave transactional.id out"
+        error = error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    else:
+        error = error_for(ErrorCode.INVALID_REQUEST, f"there are no coordinators of the type {key_type}")
+    return Coordinator(key, _NO_NODE, "", _NO_NODE, error.code.code, error.message)
+
+
+async def list_groups(node: KafkaNode, request: ListGroupsRequest, caller: Caller) -> ListGroupsResponse:
+    """List the groups that this node coordinates."""
+    asked = pb.ListGroupsRequest(states_filter=request.states_filter, types_filter=request.types_filter)
+    answer = await groups.list_groups(node.groups, asked, caller.client)
+    return ListGroupsResponse(
+        error_code=answer.error.code,
+        groups=[ListedGroup(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups],
+    )
+
+
+async def describe_groups(node: KafkaNode, request: DescribeGroupsRequest, caller: Caller) -> DescribeGroupsResponse:
+    """Describe groups of the classic protocol, each once."""
+    answer = await groups.describe_groups(
+        node.groups, pb.DescribeGroupsRequest(group_ids=request.groups), caller.client
+    )
+    described = [_described(group, caller) for group in answer.groups]
+    for group in described:
+        group.authorized_operations = _operations(group.error_code, asked=request.include_authorized_operations)
+    return DescribeGroupsResponse(groups=described)
+
+
+def _described(group: pb.DescribedGroup, caller: Caller) -> DescribedGroup:
+    # A group that is not there is Dead, which said all before KIP-1043.
+    is_unsaid = group.error.code == ErrorCode.GROUP_ID_NOT_FOUND.code and caller.version < _SAYS_NOT_FOUND
+    return DescribedGroup(
+        error_code=0 if is_unsaid else group.error.code,
+        error_message=group.error.message or None,
+        group_id=group.group_id,
+        group_state=group.group_state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_data,
+        members=[_described_member(member) for member in group.members],
+    )
+
+
+def _described_member(member: pb.DescribedGroupMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.member_metadata,
+        member_assignment=member.member_assignment,
+    )
+
+
+def _operations(error_code: int, *, asked: bool) -> int:
+    return _GROUP_OPERATIONS if asked and not error_code else NO_OPERATIONS
+
+
+async def consumer_group_describe(
+    node: KafkaNode, request: ConsumerGroupDescribeRequest, caller: Caller
+) -> ConsumerGroupDescribeResponse:
+    """Describe groups of KIP-848's protocol, each once."""
+    asked = pb.ConsumerGroupDescribeRequest(group_ids=request.group_ids)
+    answer = await groups.consumer_group_describe(node.groups, asked, caller.client)
+    described = [
+        DescribedConsumerGroup(
+            error_code=group.error.code,
+            error_message=group.error.message or None,
+            group_id=group.group_id,
+            group_state=group.group_state,
+            group_epoch=group.group_epoch,
+            assignment_epoch=group.assignment_epoch,
+            assignor_name=group.assignor_name,
+            members=[_described_consumer(member) for member in group.members],
+            authorized_operations=_operations(group.error.code, asked=request.include_authorized_operations),
+        )
+        for group in answer.groups
+    ]
+    return ConsumerGroupDescribeResponse(groups=described)
+
+
+def _described_consumer(member: pb.DescribedConsumerGroupMember) -> DescribedConsumerGroupMember:
+    return DescribedConsumerGroupMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
+        rack_id=member.rack_id or None,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex or None,
+        assignment=_described_assignment(member.assignment),
+        target_assignment=_described_assignment(member.target_assignment),
+        member_type=_CONSUMER_MEMBER,
+    )
+
+
+def _described_assignment(assignment: pb.MemberTopics) -> DescribedAssignment:
+    return DescribedAssignment(
+        [DescribedTopicPartitions(t.topic_id, t.topic_name, list(t.partitions)) for t in assignment.topics]
+    )
+
+
+async def delete_groups(node: KafkaNode, request: DeleteGroupsRequest, caller: Caller) -> DeleteGroupsResponse:
+    """Delete groups that have no members, with their offsets."""
+    asked = pb.DeleteGroupsRequest(group_ids=request.groups_names)
+    answer = await groups.delete_groups(node.groups, asked, caller.client)
+    return DeleteGroupsResponse(results=[DeletableGroupResult(g.group_id, g.error.code) for g in answer.groups])
+
+
+APIS: tuple[Api, ...] = (
+    MessageApi(FindCoordinatorRequest, find_coordinator),
+    MessageApi(ListGroupsRequest, list_groups),
+    MessageApi(DescribeGroupsRequest, describe_groups),
+    MessageApi(ConsumerGroupDescribeRequest, consumer_group_describe),
+    MessageApi(DeleteGroupsRequest, delete_groups),
+)

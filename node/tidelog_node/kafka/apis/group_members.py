@@ -1,0 +1,195 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup and ConsumerGroupHeartbeat: what members of groups ask."""
+
+from __future__ import annotations
+
+import uuid
+
+from tidelog.errors import ErrorCode
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.handlers import group_members
+from tidelog_node.kafka.protocol.messages.group_consumers import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
+)
+from tidelog_node.kafka.protocol.messages.group_members import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+
+_KNOWS_MEMBER_ID_REQUIRED = 4
+_NULL_PROTOCOL_NAME = 7
+_KNOWS_SKIP_ASSIGNMENT = 9
+_SYNC_NAMES_PROTOCOL = 5
+_LEAVE_NAMES_MEMBERS = 3
+_OWN_MEMBER_ID = 1
+_JOINING_EPOCH = 0
+_AS_BEFORE = -1
+
+
+async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+    """Join a group; answered when the group is complete."""
+    asked = pb.JoinGroupRequest(
+        group_id=request.group_id,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocols=[pb.GroupProtocol(name=p.name, metadata=bytes(p.metadata)) for p in request.protocols],
+        reason=request.reason or "",
+        joins_at_once=caller.version < _KNOWS_MEMBER_ID_REQUIRED,
+        never_skips_assignment=caller.version < _KNOWS_SKIP_ASSIGNMENT,
+    )
+    answer = await group_members.join_group(node.groups, asked, caller.client)
+    no_protocol = None if caller.version >= _NULL_PROTOCOL_NAME else ""
+    return JoinGroupResponse(
+        error_code=answer.error.code,
+        generation_id=answer.generation_id,
+        protocol_type=answer.protocol_type or None,
+        protocol_name=answer.protocol_name or no_protocol,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
+                metadata=member.metadata,
+            )
+            for member in answer.members
+        ],
+    )
+
+
+async def sync_group(node: KafkaNode, request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse:
+    """Get what a member is assigned; answered when the group's leader has assigned."""
+    if caller.version >= _SYNC_NAMES_PROTOCOL and not (request.protocol_type and request.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL.code)
+    asked = pb.SyncGroupRequest(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type or "",
+        protocol_name=request.protocol_name or "",
+        assignments=[
+            pb.MemberAssignment(member_id=a.member_id, assignment=bytes(a.assignment)) for a in request.assignments
+        ],
+    )
+    answer = await group_members.sync_group(node.groups, asked, caller.client)
+    return SyncGroupResponse(
+        error_code=answer.error.code,
+        protocol_type=answer.protocol_type or None,
+        protocol_name=answer.protocol_name or None,
+        assignment=answer.assignment,
+    )
+
+
+async def heartbeat(node: KafkaNode, request: HeartbeatRequest, caller: Caller) -> HeartbeatResponse:
+    """Keep a member alive."""
+    asked = pb.HeartbeatRequest(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+    )
+    answer = await group_members.heartbeat(node.groups, asked, caller.client)
+    return HeartbeatResponse(error_code=answer.error.code)
+
+
+async def leave_group(node: KafkaNode, request: LeaveGroupRequest, caller: Caller) -> LeaveGroupResponse:
+    """Take members out of a group; up to version 2 one, whose error is that of the response."""
+    names_members = caller.version >= _LEAVE_NAMES_MEMBERS
+    leaving = request.members if names_members else [MemberIdentity(member_id=request.member_id)]
+    asked = pb.LeaveGroupRequest(
+        group_id=request.group_id,
+        members=[
+            pb.LeavingMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, reason=member.reason or ""
+            )
+            for member in leaving
+        ],
+    )
+    answer = await group_members.leave_group(node.groups, asked, caller.client)
+    response = _left(leaving, answer)
+    if names_members:
+        return response
+    return LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
+
+
+def _left(leaving: list[MemberIdentity], answer: pb.LeaveGroupResponse) -> LeaveGroupResponse:
+    if answer.error.code == ErrorCode.UNKNOWN_MEMBER_ID.code:
+        # There is no such group, which Kafka says of each member.
+        codes = [answer.error.code] * len(leaving)
+    elif answer.HasField("error"):
+        return LeaveGroupResponse(error_code=answer.error.code)
+    else:
+        codes = [member.error.code for member in answer.members]
+    members = [
+        MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
+        for member, code in zip(leaving, codes, strict=True)
+    ]
+    return LeaveGroupResponse(members=members)
+
+
+async def consumer_group_heartbeat(
+    node: KafkaNode, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> ConsumerGroupHeartbeatResponse:
+    """Join, stay in, or leave a group by KIP-848's protocol."""
+    is_nameless = caller.version < _OWN_MEMBER_ID and not request.member_id and request.member_epoch == _JOINING_EPOCH
+    asked = pb.ConsumerGroupHeartbeatRequest(
+        group_id=request.group_id,
+        member_id=str(uuid.uuid4()) if is_nameless else request.member_id,
+        member_epoch=request.member_epoch,
+        group_instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=None if request.rebalance_timeout_ms == _AS_BEFORE else request.rebalance_timeout_ms,
+        subscribed_topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+    )
+    if request.subscribed_topic_names is not None:
+        asked.subscribed_topic_names.SetInParent()
+        asked.subscribed_topic_names.names.extend(request.subscribed_topic_names)
+    if request.topic_partitions is not None:
+        asked.topic_partitions.SetInParent()
+        for topic in request.topic_partitions:
+            asked.topic_partitions.topics.add(topic_id=topic.topic_id, partitions=topic.partitions)
+    return _beaten(await group_members.consumer_group_heartbeat(node.groups, asked, caller.client))
+
+
+def _beaten(answer: pb.ConsumerGroupHeartbeatResponse) -> ConsumerGroupHeartbeatResponse:
+    response = ConsumerGroupHeartbeatResponse(
+        error_code=answer.error.code,
+        error_message=answer.error.message or None,
+        member_id=answer.member_id or None,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+    )
+    if answer.HasField("assignment"):
+        topics = [
+            HeartbeatTopicPartitions(topic_id=topic.topic_id, partitions=list(topic.partitions))
+            for topic in answer.assignment.topics
+        ]
+        response.assignment = HeartbeatAssignment(topic_partitions=topics)
+    return response
+
+
+APIS: tuple[Api, ...] = (
+    MessageApi(JoinGroupRequest, join_group),
+    MessageApi(SyncGroupRequest, sync_group),
+    MessageApi(HeartbeatRequest, heartbeat),
+    MessageApi(LeaveGroupRequest, leave_group),
+    MessageApi(ConsumerGroupHeartbeatRequest, consumer_group_heartbeat),
+)

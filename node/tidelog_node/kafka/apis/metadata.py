@@ -1,0 +1,166 @@
+"""Metadata: brokers, topics and leaders, as this node's image has them (Kafka's KafkaApis.handleTopicMetadataRequest).
+
+Clients ask often, and for many topics: the answer is put together from each topic's bytes, which are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator
+from itertools import islice
+from typing import ClassVar, Final
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicId
+from tidelog.topic_names import validate_topic_name
+from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from tidelog_node.kafka.cluster_view import ClusterView
+from tidelog_node.kafka.encoded_topics import EncodedTopics
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.messages.metadata import (
+    NO_OPERATIONS,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_node.kafka.served import Api, Body, Caller, KafkaNode, Request
+from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.description import INTERNAL_TOPICS
+
+_TAKES_IDS: Final = 12
+_NO_ID: Final = bytes(16)
+_TOPICS_AT_ONCE: Final = 128
+
+
+class MetadataApi:
+    """Answers at once, from the newest image; when many topics are asked for others have their turn in between."""
+
+    key: ClassVar[ApiKey] = ApiKey.METADATA
+    versions: ClassVar[tuple[int, int]] = MetadataRequest.VERSIONS
+    flexible: ClassVar[int] = MetadataRequest.FLEXIBLE
+    overlaps: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._encoded = EncodedTopics()
+
+    def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body]:
+        """Return the response; topics that are missing are created in the background where client and node allow it."""
+        version = request.caller.version
+        asked = decode(MetadataRequest, request.reader, version)
+        if not _is_valid(asked, version):
+            return _refusal(asked, version)
+        image = node.context.metadata.image
+        view = self._encoded.view(image, request.caller.listener)
+        topics = self._topics(node, image, asked, view, request.caller)
+        operations = CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else NO_OPERATIONS
+        written = list(islice(topics, _TOPICS_AT_ONCE))
+        if len(written) < _TOPICS_AT_ONCE:
+            return _response(node, view, operations, written, version)
+        return _in_turns(node, view, operations, written, topics, version)
+
+    def _topics(
+        self, node: KafkaNode, image: MetadataImage, asked: MetadataRequest, view: ClusterView, caller: Caller
+    ) -> Iterator[bytes]:
+        writer = self._encoded.writer(caller.listener, caller.version)
+        ending = writer.ending(TOPIC_OPERATIONS if asked.include_topic_authorized_operations else NO_OPERATIONS)
+        names, unknown_ids = _names(image, asked, caller.version)
+        for topic_id in unknown_ids:
+            unknown = writer.topic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id, is_internal=False, partitions=())
+            yield unknown + writer.ending(NO_OPERATIONS)
+        missing = []
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is None:
+                error = _why_missing(name)
+                yield writer.topic(error.code, name, _NO_ID, name in INTERNAL_TOPICS, ()) + ending
+                if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    missing.append(name)
+            else:
+                yield self._encoded.topic(view, caller.listener, caller.version, topic) + ending
+        if missing and asked.allow_auto_topic_creation and node.context.topic_creator is not None:
+            node.context.topic_creator.want(missing)
+
+
+async def _in_turns(
+    node: KafkaNode, view: ClusterView, operations: int, written: list[bytes], rest: Iterator[bytes], version: int
+) -> Body:
+    while part := list(islice(rest, _TOPICS_AT_ONCE)):
+        written += part
+        await asyncio.sleep(0)
+    return _response(node, view, operations, written, version)
+
+
+def _is_valid(asked: MetadataRequest, version: int) -> bool:
+    """Ids are not known before version 12; names may be null with an id only."""
+    for topic in asked.topics or ():
+        has_id = topic.topic_id != _NO_ID
+        if (has_id and version < _TAKES_IDS) or (topic.name is None and not has_id):
+            return False
+    return True
+
+
+def _names(image: MetadataImage, asked: MetadataRequest, version: int) -> tuple[Iterable[str], list[TopicId]]:
+    """Return the names of the topics that are asked for, each once, and the ids that are not known."""
+    if asked.topics is None or (version == 0 and not asked.topics):
+        return sorted(image.topics), []
+    ids = dict.fromkeys(TopicId(t.topic_id) for t in asked.topics if t.topic_id != _NO_ID)
+    if ids:
+        # Then the names beside them are not looked at.
+        unknown = [i for i in ids if i not in image.topic_names]
+        return [image.topic_names[i] for i in ids if i in image.topic_names], unknown
+    return dict.fromkeys(t.name for t in asked.topics if t.name is not None), []
+
+
+def _why_missing(name: str) -> ErrorCode:
+    try:
+        validate_topic_name(name)
+    except TidelogError as invalid:
+        return invalid.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _response(node: KafkaNode, view: ClusterView, operations: int, topics: list[bytes], version: int) -> Body:
+    """Write the response as it is declared, with the topics in their place, which are written already."""
+    brokers = [
+        MetadataResponseBroker(i, endpoint.host, endpoint.port, broker.rack or None)
+        for i, (broker, endpoint) in view.alive.items()
+    ]
+    without = MetadataResponse(
+        brokers=brokers,
+        cluster_id=node.context.cluster_id,
+        controller_id=view.any_alive(),
+        cluster_authorized_operations=operations,
+    )
+    writer = Writer()
+    encode(without, writer, version)
+    is_flexible = version >= MetadataResponse.FLEXIBLE
+    end = len(writer.buffer) - _tail_size(version)
+    whole = Writer()
+    whole.buffer += writer.buffer[: end - (1 if is_flexible else 4)]
+    if is_flexible:
+        whole.unsigned_varint(len(topics) + 1)
+    else:
+        whole.int32(len(topics))
+    whole.buffer += b"".join(topics)
+    whole.buffer += writer.buffer[end:]
+    return whole.chunks()
+
+
+def _tail_size(version: int) -> int:
+    """Return the size of what follows the topics: the cluster's operations, an error, no tagged fields."""
+    return 4 * (8 <= version <= 10) + 2 * (version >= 13) + (version >= MetadataResponse.FLEXIBLE)
+
+
+def _refusal(asked: MetadataRequest, version: int) -> Body:
+    """Kafka's MetadataRequest.getErrorResponse: each topic has the error."""
+    error = ErrorCode.INVALID_REQUEST.code
+    topics = [MetadataResponseTopic(error, t.name or "", t.topic_id) for t in asked.topics or ()]
+    writer = Writer()
+    encode(MetadataResponse(topics=topics, error_code=error), writer, version)
+    return writer.chunks()
+
+
+APIS: tuple[Api, ...] = (MetadataApi(),)

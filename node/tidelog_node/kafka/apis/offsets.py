@@ -1,0 +1,129 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords, translated for the handlers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.errors import ErrorCode
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node import handlers
+from tidelog_node.kafka.protocol.messages.offsets import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+
+_ISOLATION_LEVELS: Final = (
+    pb.ISOLATION_LEVEL_READ_UNCOMMITTED,
+    pb.ISOLATION_LEVEL_READ_COMMITTED,
+)
+_PLACES_SINCE: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+"""The first version in which a negative time stands for a place (ReplicaManager.timestampMinSupportedVersion)."""
+_OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+_NOT_CHECKED: Final = -1
+
+
+async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Caller) -> ListOffsetsResponse:
+    """Answer each partition that may be asked for so, and refuse the others (ReplicaManager.fetchOffset)."""
+    level = request.isolation_level
+    names = Counter((topic.name, item.partition_index) for topic in request.topics for item in topic.partitions)
+    asked = pb.ListOffsetsRequest(isolation_level=_ISOLATION_LEVELS[level == 1])
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        results = ListOffsetsTopicResponse(topic.name)
+        response.topics.append(results)
+        accepted = asked.topics.add(name=topic.name)
+        for item in topic.partitions:
+            code = _refusal(item, caller.version, names[topic.name, item.partition_index], level)
+            if code is None:
+                _ask(accepted, item)
+            else:
+                results.partitions.append(ListOffsetsPartitionResponse(item.partition_index, code.code))
+    answer = await handlers.list_offsets(node.context, asked)
+    for results, found in zip(response.topics, answer.topics, strict=True):
+        results.partitions += _found(found.partitions, caller.version)
+    return response
+
+
+async def offset_for_leader_epoch(
+    node: KafkaNode, request: OffsetForLeaderEpochRequest, caller: Caller
+) -> OffsetForLeaderEpochResponse:
+    """Answer for each partition."""
+    asked = pb.OffsetForLeaderEpochRequest()
+    for topic in request.topics:
+        items = asked.topics.add(name=topic.topic).partitions
+        for item in topic.partitions:
+            added = items.add(index=item.partition, leader_epoch=item.leader_epoch)
+            if item.current_leader_epoch != _NOT_CHECKED:
+                added.current_leader_epoch = item.current_leader_epoch
+    answer = await handlers.offset_for_leader_epoch(node.context, asked)
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.name,
+                [EpochEndOffset(r.error.code, r.index, r.leader_epoch, r.end_offset) for r in topic.partitions],
+            )
+            for topic in answer.topics
+        ]
+    )
+
+
+async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller: Caller) -> DeleteRecordsResponse:
+    """Delete from each partition."""
+    asked = pb.DeleteRecordsRequest(timeout_ms=request.timeout_ms)
+    for topic in request.topics:
+        items = asked.topics.add(name=topic.name).partitions
+        for item in topic.partitions:
+            items.add(index=item.partition_index, offset=item.offset)
+    answer = await handlers.delete_records(node.context, asked)
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name,
+                [DeleteRecordsPartitionResult(r.index, r.low_watermark, r.error.code) for r in topic.partitions],
+            )
+            for topic in answer.topics
+        ]
+    )
+
+
+def _refusal(item: ListOffsetsPartition, version: int, times_named: int, isolation_level: int) -> ErrorCode | None:
+    if times_named > 1 or isolation_level not in (0, 1):
+        return ErrorCode.INVALID_REQUEST
+    if item.timestamp < 0 and version < _PLACES_SINCE.get(item.timestamp, version + 1):
+        return ErrorCode.UNSUPPORTED_VERSION
+    return None
+
+
+def _ask(topic: pb.ListOffsetsTopic, item: ListOffsetsPartition) -> None:
+    added = topic.partitions.add(index=item.partition_index, timestamp_ms=item.timestamp)
+    if item.current_leader_epoch != _NOT_CHECKED:
+        added.current_leader_epoch = item.current_leader_epoch
+
+
+def _found(results: Iterable[pb.ListOffsetsPartitionResult], version: int) -> Iterable[ListOffsetsPartitionResponse]:
+    for result in results:
+        code = result.error.code
+        if code == ErrorCode.OFFSET_NOT_AVAILABLE.code and version < _OFFSET_NOT_AVAILABLE_SINCE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE.code
+        yield ListOffsetsPartitionResponse(result.index, code, result.timestamp_ms, result.offset, result.leader_epoch)
+
+
+APIS: tuple[Api, ...] = (
+    MessageApi(ListOffsetsRequest, list_offsets),
+    MessageApi(OffsetForLeaderEpochRequest, offset_for_leader_epoch),
+    MessageApi(DeleteRecordsRequest, delete_records),
+)

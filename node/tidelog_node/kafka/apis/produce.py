@@ -1,0 +1,212 @@
+"""Produce: appends in the order of a connection's requests, answers when the batches are where ``acks`` wants them.
+
+What needs no wait is answered at once, without a task; what waits for replicas is answered from their callback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Final, NamedTuple
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerId
+from tidelog.records import HEADER_SIZE
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node import handlers
+from tidelog_node.handlers import NodeContext, PartitionOutcome, TopicOutcome
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.messages.produce import (
+    FIRST_SERVED,
+    FIRST_WITH_LEADERS,
+    FIRST_WITH_TOPIC_IDS,
+    FIRST_WITH_ZSTD,
+    FLEXIBLE,
+    VERSIONS,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+    decode_request,
+    encode_response,
+)
+from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+
+_ACKS: Final = {-1: pb.ACKS_ALL, 0: pb.ACKS_NONE, 1: pb.ACKS_LEADER}
+_NO_ANSWER: Final = 0
+_MAGIC_POSITION: Final = 16
+_MAGIC: Final = 2
+_ATTRIBUTES_POSITION: Final = 22
+_CODEC_MASK: Final = 0x07
+_ZSTD: Final = 4
+_TRANSACTIONAL: Final = 0x10
+
+
+class ProduceApi:
+    """Kafka's ``KafkaApis.handleProduceRequest``."""
+
+    key = ApiKey.PRODUCE
+    versions = VERSIONS
+    flexible = FLEXIBLE
+    overlaps = True
+
+    def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body | None] | None:
+        """Append; with ``acks=0`` there is no answer.
+
+        Raises:
+            MalformedMessageError: the bytes are no such request; nothing is appended.
+            CloseConnection: a batch is refused with ``acks=0``: so the client hears of it, as with Kafka.
+        """
+        caller = request.caller
+        call = _Call(node.context, caller.listener, caller.version, decode_request(request.reader, caller.version))
+        return call.begin()
+
+
+class _Batches(NamedTuple):
+    acks: int
+    timeout_ms: int
+    topics: list[ProduceTopic]
+
+
+class _Endpoint(NamedTuple):
+    host: str
+    port: int
+    rack: str | None
+
+
+class _Call:
+    """One request. ``_refused`` are the batches that are not handed on, each with its topic's place in the request."""
+
+    __slots__ = ("_asked", "_context", "_listener", "_refused", "_version")
+
+    def __init__(self, context: NodeContext, listener: str, version: int, asked: ProduceRequest) -> None:
+        self._context = context
+        self._listener = listener
+        self._version = version
+        self._asked = asked
+        self._refused: list[tuple[int, PartitionOutcome]] = []
+
+    def begin(self) -> Body | Awaitable[Body | None] | None:
+        asked, context = self._asked, self._context
+        acks = _ACKS.get(asked.acks)
+        if self._version < FIRST_SERVED:
+            return self._refuse(ErrorCode.UNSUPPORTED_VERSION, f"Produce of version {self._version}: the least is 3")
+        if acks is None:
+            return self._refuse(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {asked.acks}, one of -1, 0, 1 is expected")
+        self._sort_out()
+        batches = _Batches(acks, asked.timeout_ms, asked.topics)
+        pending = handlers.try_begin_produce(context, batches)
+        if pending is None:
+            return self._begin_later(batches)
+        if pending.is_complete:
+            return self._answer(pending.outcomes)
+        return pending.completion(self._body)
+
+    def _begin_later(self, batches: _Batches) -> asyncio.Future[Body | None]:
+        """Append in a task; a client that asks for no answer may go away before."""
+        turn = handlers.take_turn(self._context, batches)
+
+        async def append() -> Body | None:
+            pending = await handlers.begin_produce(self._context, batches, turn)
+            if pending.is_complete:
+                return self._answer(pending.outcomes)
+            return await pending.completion(self._body)
+
+        task = asyncio.create_task(append(), name="produce-to-new-partitions")
+        # A task that is cancelled before its first step runs no line of its own.
+        task.add_done_callback(lambda _: turn.end())
+        return task if self._asked.acks != _NO_ANSWER else asyncio.shield(task)
+
+    def _refuse(self, code: ErrorCode, text: str) -> Body | None:
+        return self._answer(handlers.refuse_produce(self._asked, error_for(code, text)))
+
+    def _answer(self, outcomes: list[TopicOutcome]) -> Body | None:
+        if self._asked.acks != _NO_ANSWER:
+            return self._body(outcomes)
+        self._merge(outcomes)
+        failed = [
+            f"{topic.name or topic.topic_id.hex()}-{partition.index}: {partition.error}"
+            for topic in outcomes
+            for partition in topic.partitions
+            if partition.error is not None
+        ]
+        if failed:
+            raise CloseConnection(f"acks=0 and {len(failed)} batches are refused, the first is {failed[0]}")
+        return None
+
+    def _body(self, outcomes: list[TopicOutcome]) -> Body:
+        self._merge(outcomes)
+        endpoints = self._endpoints(outcomes) if self._version >= FIRST_WITH_LEADERS else {}
+        writer = Writer()
+        encode_response(outcomes, endpoints, writer, self._version)
+        return writer.chunks()
+
+    def _sort_out(self) -> None:
+        """Look up the topics' names, and take out the batches that a request of this version may not have."""
+        is_by_id = self._version >= FIRST_WITH_TOPIC_IDS
+        for place, topic in enumerate(self._asked.topics):
+            if is_by_id and not self._find_name(topic):
+                error = error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic.topic_id.hex()}")
+                self._refused += [(place, PartitionOutcome(item.index, error)) for item in topic.partitions]
+                topic.partitions = []
+                continue
+            topic.partitions = [item for item in topic.partitions if self._may_have(place, item)]
+
+    def _may_have(self, place: int, item: ProducePartition) -> bool:
+        records = item.records
+        is_batch = len(records) >= HEADER_SIZE and records[_MAGIC_POSITION] == _MAGIC
+        if is_batch and not records[_ATTRIBUTES_POSITION] & (_TRANSACTIONAL | _ZSTD):
+            return True
+        error = self._fault(records, self._version)
+        if error is not None:
+            self._refused.append((place, PartitionOutcome(item.index, error)))
+        return error is None
+
+    def _find_name(self, topic: ProduceTopic) -> bool:
+        topic.name = self._context.metadata.topic_name(topic.topic_id) or ""
+        return bool(topic.name)
+
+    def _fault(self, records: memoryview, version: int) -> TidelogError | None:
+        """Return why a batch is refused by what the request is (Kafka's ``ProduceRequest.validateRecords``).
+
+        There are no transactions: a batch of one gets what a partition says that was not added to it (KIP-890), or,
+        where the request names no transactional id, what that is refused with.
+        """
+        if len(records) < HEADER_SIZE:
+            text = f"a produce request has a record batch for each partition, found {len(records)} bytes"
+            return error_for(ErrorCode.INVALID_RECORD, text)
+        magic, attributes = records[_MAGIC_POSITION], records[_ATTRIBUTES_POSITION]
+        if magic != _MAGIC:
+            return error_for(ErrorCode.INVALID_RECORD, f"record batches of magic 2 are taken, found magic {magic}")
+        if version < FIRST_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
+            text = f"Produce of version {version} may not have zstd, from version {FIRST_WITH_ZSTD} on it may"
+            return error_for(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+        if attributes & _TRANSACTIONAL and self._asked.transactional_id is None:
+            text = "a transactional batch in a request without a transactional id"
+            return error_for(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+        if attributes & _TRANSACTIONAL:
+            text = f"the partition is in no transaction of {self._asked.transactional_id!r}: there are none"
+            return error_for(ErrorCode.INVALID_TXN_STATE, text)
+        return None
+
+    def _merge(self, outcomes: list[TopicOutcome]) -> None:
+        for place, outcome in self._refused:
+            outcomes[place].partitions.append(outcome)
+        if self._version >= FIRST_WITH_TOPIC_IDS:
+            for topic, topic_outcome in zip(self._asked.topics, outcomes, strict=True):
+                topic_outcome.topic_id = topic.topic_id
+
+    def _endpoints(self, outcomes: Sequence[TopicOutcome]) -> dict[int, _Endpoint]:
+        """Return where the leaders that the answer names are reached by the listener that was asked (KIP-951)."""
+        found: dict[int, _Endpoint] = {}
+        brokers = self._context.metadata.image.brokers
+        for topic in outcomes:
+            for outcome in topic.partitions:
+                broker = None if outcome.leader is None else brokers.get(BrokerId(outcome.leader.leader_id))
+                endpoint = None if broker is None or broker.fenced else broker.endpoint_on(self._listener)
+                if broker is not None and endpoint is not None:
+                    found[broker.broker_id] = _Endpoint(endpoint.host, endpoint.port, broker.rack or None)
+        return found
+
+
+APIS: tuple[Api, ...] = (ProduceApi(),)

@@ -1,0 +1,126 @@
+"""DescribeQuorum and UnregisterBroker, passed on to the leading controller.
+
+Kafka's offsets of a log's end and of the high watermark are one after the last record, the controllers' are the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import BrokerId
+from tidelog.v1 import admin_service_pb2 as admin_pb
+from tidelog.v1 import quorum_service_pb2 as pb
+from tidelog_node import handlers
+from tidelog_node.kafka.protocol.messages.quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumListener,
+    QuorumNode,
+    QuorumPartitionState,
+    QuorumTopicState,
+    ReplicaState,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
+
+_LISTENER = "GRPC"
+"""What the listeners of controllers are called."""
+
+
+async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
+    """Describe the quorum of the controllers, the one partition of ``__cluster_metadata``, with its observers."""
+    if [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions] != [
+        (CLUSTER_METADATA_TOPIC, 0)
+    ]:
+        return _unknown(request)
+    try:
+        quorum = await handlers.describe_quorum(node.context, pb.DescribeQuorumRequest())
+    except TidelogError as error:
+        return DescribeQuorumResponse(error_code=error.code.code, error_message=error.message)
+    state = _state(quorum, node.context.clock.wall_ms())
+    state.observers += _brokers(quorum, node.context.metadata.image, node.context.clock.wall_ms())
+    controllers = [
+        QuorumNode(v.replica_id, [QuorumListener(_LISTENER, v.endpoint.host, v.endpoint.port)]) for v in quorum.voters
+    ]
+    return DescribeQuorumResponse(
+        error_message=None, topics=[QuorumTopicState(CLUSTER_METADATA_TOPIC, [state])], nodes=controllers
+    )
+
+
+async def unregister_broker(
+    node: KafkaNode, request: UnregisterBrokerRequest, caller: Caller
+) -> UnregisterBrokerResponse:
+    """Have the cluster forget a broker that is gone for good."""
+    call = admin_pb.UnregisterBrokerRequest(broker_id=request.broker_id)
+    try:
+        await handlers.unregister_broker(node.context, call)
+    except TidelogError as error:
+        return UnregisterBrokerResponse(error_code=error.code.code, error_message=error.message)
+    return UnregisterBrokerResponse(error_message=None)
+
+
+def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = [
+        QuorumTopicState(
+            t.topic_name,
+            [
+                QuorumPartitionState(partition_index=p.partition_index, error_code=code.code, error_message=code.text)
+                for p in t.partitions
+            ],
+        )
+        for t in request.topics
+    ]
+    return DescribeQuorumResponse(error_message=None, topics=topics)
+
+
+def _state(quorum: pb.DescribeQuorumResponse, now_ms: int) -> QuorumPartitionState:
+    return QuorumPartitionState(
+        error_message=None,
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark + 1,
+        current_voters=[_replica(r, now_ms) for r in quorum.voters],
+        observers=[_replica(r, now_ms) for r in quorum.observers],
+    )
+
+
+def _replica(replica: pb.QuorumReplica, now_ms: int) -> ReplicaState:
+    fetched_ms, caught_up_ms = replica.last_fetch_age_ms, replica.last_caught_up_age_ms
+    return ReplicaState(
+        replica_id=replica.replica_id,
+        replica_directory_id=replica.directory_id,
+        log_end_offset=replica.log_end_offset + 1,
+        last_fetch_timestamp=-1 if fetched_ms < 0 else now_ms - fetched_ms,
+        last_caught_up_timestamp=-1 if caught_up_ms < 0 else now_ms - caught_up_ms,
+    )
+
+
+def _brokers(quorum: pb.DescribeQuorumResponse, image: MetadataImage, now_ms: int) -> Iterator[ReplicaState]:
+    """The nodes follow the metadata log as Kafka's brokers do, which are observers of the quorum.
+
+    One that has the id of a controller is left out: to Kafka's tools an id is one process, so that they would show it
+    with the controller's address.
+    """
+    controllers = {r.replica_id for r in (*quorum.voters, *quorum.observers)}
+    for progress in (b for b in quorum.brokers if b.broker_id not in controllers):
+        registration = image.brokers.get(BrokerId(progress.broker_id))
+        directories = () if registration is None else registration.log_dirs
+        heard_ms = now_ms - progress.last_heartbeat_age_ms
+        yield ReplicaState(
+            replica_id=progress.broker_id,
+            replica_directory_id=directories[0] if directories else b"",
+            log_end_offset=progress.metadata_offset + 1,
+            last_fetch_timestamp=heard_ms,
+            last_caught_up_timestamp=heard_ms if progress.metadata_offset >= quorum.high_watermark else -1,
+        )
+
+
+APIS: tuple[Api, ...] = (
+    MessageApi(DescribeQuorumRequest, describe_quorum),
+    MessageApi(UnregisterBrokerRequest, unregister_broker),
+)

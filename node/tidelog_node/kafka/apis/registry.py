@@ -1,0 +1,48 @@
+"""All APIs that the listener serves; what is not here is not advertised."""
+
+from __future__ import annotations
+
+from tidelog_node.kafka.apis import (
+    cluster,
+    configs,
+    features,
+    fetch,
+    group_admin,
+    group_members,
+    group_offsets,
+    log_dirs,
+    metadata,
+    offsets,
+    produce,
+    producers,
+    quorum,
+    replicas,
+    topics,
+)
+from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.served import Api
+
+_FAMILIES: tuple[tuple[Api, ...], ...] = (
+    (ApiVersionsApi(lambda: all_apis()),),
+    cluster.APIS,
+    configs.APIS,
+    features.APIS,
+    fetch.APIS,
+    group_admin.APIS,
+    group_members.APIS,
+    group_offsets.APIS,
+    log_dirs.APIS,
+    metadata.APIS,
+    offsets.APIS,
+    produce.APIS,
+    producers.APIS,
+    quorum.APIS,
+    replicas.APIS,
+    topics.APIS,
+)
+
+
+def all_apis() -> dict[ApiKey, Api]:
+    """Return each API by its number."""
+    return {api.key: api for family in _FAMILIES for api in family}

@@ -1,0 +1,148 @@
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments, passed on to the leading controller.
+
+An error of the call stands at its top and, where there are results, in each of them.
+"""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1.metadata_record_pb2 import BrokerIds
+from tidelog_node import handlers
+from tidelog_node.kafka.protocol.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    PartitionResult,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+)
+from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+
+_ELECTION_TYPES = {0: pb.ELECTION_TYPE_PREFERRED, 1: pb.ELECTION_TYPE_UNCLEAN}
+
+
+async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, caller: Caller) -> ElectLeadersResponse:
+    """Elect leaders for the named partitions, or for all."""
+    try:
+        response = await handlers.elect_leaders(node.context, _election(request))
+    except TidelogError as error:
+        return _no_election(request, error)
+    results = [
+        ReplicaElectionResult(
+            t.name, [PartitionResult(p.index, p.error.code, p.error.message or None) for p in t.partitions]
+        )
+        for t in response.topics
+    ]
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+async def alter_partition_reassignments(
+    node: KafkaNode, request: AlterPartitionReassignmentsRequest, caller: Caller
+) -> AlterPartitionReassignmentsResponse:
+    """Begin, replace or cancel reassignments."""
+    is_allowed = request.allow_replication_factor_change
+    call = pb.AlterPartitionReassignmentsRequest(
+        topics=[
+            pb.ReassignableTopic(name=t.name, partitions=[_reassignable(p) for p in t.partitions])
+            for t in request.topics
+        ],
+        timeout_ms=request.timeout_ms,
+        refuse_replication_factor_change=not is_allowed,
+    )
+    try:
+        response = await handlers.alter_partition_reassignments(node.context, call)
+    except TidelogError as error:
+        return _no_reassignment(request, error)
+    results = [
+        ReassignableTopicResponse(
+            t.name,
+            [ReassignablePartitionResponse(p.index, p.error.code, p.error.message or None) for p in t.partitions],
+        )
+        for t in response.topics
+    ]
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=is_allowed, error_message=None, responses=results
+    )
+
+
+async def list_partition_reassignments(
+    node: KafkaNode, request: ListPartitionReassignmentsRequest, caller: Caller
+) -> ListPartitionReassignmentsResponse:
+    """List the reassignments under way: of the named partitions, or of all. No name asks for none."""
+    topics = [pb.TopicPartitions(name=t.name, partitions=t.partition_indexes) for t in request.topics or ()]
+    if request.topics is not None and not topics:
+        return ListPartitionReassignmentsResponse(error_message=None)
+    call = pb.ListPartitionReassignmentsRequest(topics=topics)
+    try:
+        response = await handlers.list_partition_reassignments(node.context, call)
+    except TidelogError as error:
+        return ListPartitionReassignmentsResponse(error_code=error.code.code, error_message=error.message)
+    results = [OngoingTopicReassignment(t.name, [_ongoing(p) for p in t.partitions]) for t in response.topics]
+    return ListPartitionReassignmentsResponse(error_message=None, topics=results)
+
+
+def _election(request: ElectLeadersRequest) -> pb.ElectLeadersRequest:
+    kind = _ELECTION_TYPES.get(request.election_type)
+    if kind is None:
+        text = f"there is no election type {request.election_type}, but 0 (preferred) and 1 (unclean)"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    return pb.ElectLeadersRequest(
+        election_type=kind,
+        topics=[pb.TopicPartitions(name=t.topic, partitions=t.partitions) for t in request.topic_partitions or ()],
+        all_partitions=request.topic_partitions is None,
+        timeout_ms=request.timeout_ms,
+    )
+
+
+def _no_election(request: ElectLeadersRequest, error: TidelogError) -> ElectLeadersResponse:
+    results = [
+        ReplicaElectionResult(t.topic, [PartitionResult(i, error.code.code, error.message) for i in t.partitions])
+        for t in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=error.code.code, replica_election_results=results)
+
+
+def _reassignable(partition: ReassignablePartition) -> pb.ReassignablePartition:
+    replicas = None if partition.replicas is None else BrokerIds(ids=partition.replicas)
+    return pb.ReassignablePartition(index=partition.partition_index, replicas=replicas)
+
+
+def _no_reassignment(
+    request: AlterPartitionReassignmentsRequest, error: TidelogError
+) -> AlterPartitionReassignmentsResponse:
+    code, text = error.code.code, error.message
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=code,
+        error_message=text,
+        responses=[
+            ReassignableTopicResponse(
+                t.name, [ReassignablePartitionResponse(p.partition_index, code, text) for p in t.partitions]
+            )
+            for t in request.topics
+        ],
+    )
+
+
+def _ongoing(partition: pb.OngoingPartitionReassignment) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=partition.index,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding_replicas),
+        removing_replicas=list(partition.removing_replicas),
+    )
+
+
+APIS: tuple[Api, ...] = (
+    MessageApi(ElectLeadersRequest, elect_leaders),
+    MessageApi(AlterPartitionReassignmentsRequest, alter_partition_reassignments),
+    MessageApi(ListPartitionReassignmentsRequest, list_partition_reassignments),
+)

@@ -1,0 +1,235 @@
+"""One connection to another node's Kafka listener, by which one request at a time is under way.
+
+A response is received into one buffer of its size, which is its owner's: what is read from it needs no copy. Whoever
+asked may go away before the answer comes: the connection is free again with the answer, and closed when that does not
+come in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, cast
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.headers import read_response_header, response_has_tags, write_request_header
+from tidelog_node.kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
+from tidelog_node.kafka.protocol.writer import Buffer, Writer
+
+_LENGTH: Final = Struct(">i")
+_SCRATCH_BYTES: Final = 4 * 1024
+_HANDSHAKE_BYTES: Final = 1024 * 1024
+_MOST_BYTES: Final = 512 * 1024 * 1024
+"""What is announced as a response of more is not one."""
+_FIRST_CORRELATION_ID: Final = 1
+_LAST_CORRELATION_ID: Final = 2**31 - 1
+_PATH_OPTIONS: Final = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 10),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 5),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 1),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 15_000),
+)
+"""A host that is gone without a word is noticed after 15 s, as over gRPC, and not by each request's time alone."""
+_OLDEST: Final = 0
+"""The version of ApiVersions that everybody serves."""
+
+
+class PeerConnection(asyncio.BufferedProtocol):
+    """Made by :meth:`open`; ``on_free`` is called each time the last response has come, until ``on_lost``.
+
+    ``peer`` is the other node as errors name it.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        client_id: str,
+        on_free: Callable[[PeerConnection], None],
+        on_lost: Callable[[PeerConnection], None],
+    ) -> None:
+        self._peer = peer
+        self._client_id = client_id
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._transport: asyncio.Transport | None = None
+        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._most_bytes = _HANDSHAKE_BYTES
+        self._correlation_id = 0
+        self._has_tags = False
+        self._answer: asyncio.Future[Reader] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._failure: TidelogError | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent, as far as is known."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def open(self, host: str, port: int, timeout_s: float) -> None:
+        """Connect, and ask which APIs the other node serves.
+
+        Raises:
+            TidelogError: _TRANSPORT; REQUEST_TIMED_OUT.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(lambda: self, host, port)
+                answer = self._ask(ApiKey.API_VERSIONS, _OLDEST, ApiVersionsRequest, timeout_s)
+                response = decode(ApiVersionsResponse, await answer, _OLDEST)
+        except TimeoutError as error:
+            self.close()
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{self._peer} did not answer in {timeout_s:g} s") from error
+        except OSError as error:
+            raise error_for(ErrorCode._TRANSPORT, f"cannot connect to {self._peer}: {error}") from error
+        except MalformedMessageError as error:
+            self.close()
+            raise self._is_no_node(str(error)) from error
+        except BaseException:
+            self.close()
+            raise
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        self._most_bytes = _MOST_BYTES
+
+    def version_of(self, key: ApiKey, served: tuple[int, int]) -> int:
+        """Return the newest version of an API that both sides have; ``served`` are the first and the last of this one.
+
+        Raises:
+            TidelogError: UNSUPPORTED_VERSION: there is none.
+        """
+        first, last = self._versions.get(key, (0, -1))
+        version = min(last, served[1])
+        if version < max(first, served[0]):
+            theirs = f"{first} to {last}" if last >= 0 else "none"
+            text = f"{self._peer} serves {key.name} in versions {theirs}, {served[0]} to {served[1]} are needed"
+            raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
+        return version
+
+    def send(
+        self, key: ApiKey, version: int, body: Writer, *, is_flexible: bool, timeout_s: float
+    ) -> asyncio.Future[Reader]:
+        """Send a request; returns a future of the response's body, which may be cancelled. The connection is free.
+
+        The future raises TidelogError: _TRANSPORT, or REQUEST_TIMED_OUT after ``timeout_s``, which ends the connection.
+        """
+        assert self._deadline is None, "a request is under way"
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        if self._transport is None or not self.is_open:
+            self._answer.set_exception(self._failure or self._lost("it is closed"))
+            return self._answer
+        last = self._correlation_id
+        self._correlation_id = _FIRST_CORRELATION_ID if last == _LAST_CORRELATION_ID else last + 1
+        self._has_tags = response_has_tags(key, is_flexible=is_flexible)
+        self._deadline = loop.call_later(timeout_s, self._expire, timeout_s)
+        self._transport.writelines(self._request(key, version, body, is_flexible=is_flexible))
+        return self._answer
+
+    def close(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way out."""
+        # uvloop's are none of asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
+        _watch_path(transport.get_extra_info("socket"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what is under way."""
+        self._transport = None
+        self._settle(self._failure or self._lost(str(exc) if exc else "it was closed"))
+        self._on_lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where received bytes go: into the response, once its size is known."""
+        return (self._scratch if self._frame is None else memoryview(self._frame))[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take received bytes."""
+        self._filled += nbytes
+        try:
+            if self._frame is None:
+                self._begin_frame()
+            if self._frame is not None and self._filled == len(self._frame):
+                frame, self._frame, self._filled = self._frame, None, 0
+                self._take(frame)
+        except MalformedMessageError as error:
+            self._failure = self._is_no_node(str(error))
+            self.close()
+
+    def _begin_frame(self) -> None:
+        if self._filled < _LENGTH.size:
+            return
+        [size] = _LENGTH.unpack_from(self._scratch)
+        if not _LENGTH.size <= size <= self._most_bytes:
+            raise MalformedMessageError(f"a response of {size} bytes, at most {self._most_bytes} can be")
+        received = self._filled - _LENGTH.size
+        if received > size:
+            raise MalformedMessageError(f"{received - size} bytes behind the only response that was asked for")
+        self._frame = bytearray(size)
+        self._frame[:received] = self._scratch[_LENGTH.size : self._filled]
+        self._filled = received
+
+    def _take(self, frame: bytearray) -> None:
+        if self._deadline is None:
+            raise MalformedMessageError("a response that nobody has asked for")
+        reader = Reader(memoryview(frame))
+        correlation_id = read_response_header(reader, has_tags=self._has_tags)
+        if correlation_id != self._correlation_id:
+            raise MalformedMessageError(f"a response to request {correlation_id}, not to {self._correlation_id}")
+        self._settle(reader)
+        self._on_free(self)
+
+    def _settle(self, outcome: Reader | TidelogError) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        answer, self._answer = self._answer, None
+        if answer is None or answer.done():
+            return
+        if isinstance(outcome, Reader):
+            answer.set_result(outcome)
+        else:
+            answer.set_exception(outcome)
+
+    def _expire(self, timeout_s: float) -> None:
+        text = f"{self._peer} has not answered in {timeout_s:g} s"
+        self._failure = error_for(ErrorCode.REQUEST_TIMED_OUT, text)
+        self.close()
+
+    def _ask(
+        self, key: ApiKey, version: int, request: type[ApiVersionsRequest], timeout_s: float
+    ) -> asyncio.Future[Reader]:
+        body = Writer()
+        encode(request(), body, version)
+        return self.send(key, version, body, is_flexible=False, timeout_s=timeout_s)
+
+    def _request(self, key: ApiKey, version: int, body: Writer, *, is_flexible: bool) -> list[Buffer]:
+        header, chunks = Writer(), body.chunks()
+        write_request_header(header, key, version, self._correlation_id, self._client_id, is_flexible=is_flexible)
+        size = len(header.buffer) + sum(map(len, chunks))
+        return [_LENGTH.pack(size) + bytes(header.buffer), *chunks]
+
+    def _lost(self, why: str) -> TidelogError:
+        return error_for(ErrorCode._TRANSPORT, f"the connection to {self._peer} is lost: {why}")
+
+    def _is_no_node(self, why: str) -> TidelogError:
+        return error_for(ErrorCode._TRANSPORT, f"{self._peer} does not speak Kafka's protocol: {why}")
+
+
+def _watch_path(connected: socket.socket) -> None:
+    """Have the system notice that the other host is gone, as far as this one can."""
+    for level, name, value in _PATH_OPTIONS:
+        if hasattr(socket, name):
+            connected.setsockopt(level, getattr(socket, name), value)

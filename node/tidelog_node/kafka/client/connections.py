@@ -1,0 +1,65 @@
+"""The connections of a node to others, by address: a request takes one that is free, or a new one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.config.endpoints import parse_address
+from tidelog_node.kafka.client.connection import PeerConnection
+
+_KEPT: Final = 3
+"""How many free ones are kept for an address: for a long poll, what is read ahead, and what must not wait for these."""
+_SETUP_S: Final = 10.0
+"""As socket.connection.setup.timeout.ms."""
+
+
+class PeerConnections:
+    """On one event loop. Others closing theirs, and time that runs out, are no business of the caller's."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._free: dict[str, list[PeerConnection]] = {}
+        self._address_of: dict[PeerConnection, str] = {}
+        self._is_closed = False
+
+    async def take(self, address: str, timeout_s: float) -> PeerConnection:
+        """Return a connection to ``host:port`` on which nothing is under way; it comes back when it has answered.
+
+        Raises:
+            TidelogError: it cannot be opened.
+        """
+        free = self._free.get(address)
+        while free:
+            connection = free.pop()
+            if connection.is_open:
+                return connection
+        host, port = parse_address(address)
+        connection = PeerConnection(f"the node at {address}", self._client_id, self._give_back, self._forget)
+        await connection.open(host, port, min(timeout_s, _SETUP_S))
+        self._address_of[connection] = address
+        return connection
+
+    def close(self) -> None:
+        """Close all of them."""
+        self._is_closed = True
+        for connection in list(self._address_of):
+            connection.close()
+
+    def _give_back(self, connection: PeerConnection) -> None:
+        address = self._address_of.get(connection)
+        if address is None:
+            return
+        free = self._free.setdefault(address, [])
+        if len(free) < _KEPT and not self._is_closed:
+            free.append(connection)
+        else:
+            connection.close()
+
+    def _forget(self, connection: PeerConnection) -> None:
+        address = self._address_of.pop(connection, None)
+        if address is None:
+            return
+        if connection in self._free.get(address, ()):
+            self._free[address].remove(connection)
+        if address not in self._address_of.values():
+            self._free.pop(address, None)

@@ -1,0 +1,58 @@
+"""The fetches of followers over the Kafka listeners of their leaders (``inter.broker.listener.name``)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.fetching import FetchRequest, FetchResponse
+from tidelog_node.kafka.client.connections import PeerConnections
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.messages.fetch_parts import VERSIONS, WITH_REPLICA_STATE
+from tidelog_node.kafka.protocol.messages.fetch_request import encode_request
+from tidelog_node.kafka.protocol.messages.fetch_response import decode_response
+from tidelog_node.kafka.protocol.reader import MalformedMessageError
+from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_node.replication.fetch_session import SESSION_ERRORS
+
+_VERSIONS: Final = (WITH_REPLICA_STATE, VERSIONS[1])
+"""A follower says in which registration it fetches (KIP-903), and names topics by their ids."""
+
+
+class KafkaReplicaTransport:
+    """A ``ReplicaTransport``. A fetch never waits for another one: each has a connection of its own while it lasts.
+
+    The records of an answer are views of the bytes that were received.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self._connections = PeerConnections(client_id)
+
+    async def fetch(self, address: str, request: FetchRequest, timeout_s: float) -> FetchResponse:
+        """Send one fetch to ``host:port``.
+
+        Raises:
+            TidelogError: the leader refused the call; UNSUPPORTED_VERSION: it cannot be fetched from; the
+                connection's error.
+        """
+        connection = await self._connections.take(address, timeout_s)
+        try:
+            version = connection.version_of(ApiKey.FETCH, _VERSIONS)
+        except TidelogError:
+            connection.close()
+            raise
+        body = Writer()
+        encode_request(request, body, version)
+        reader = await connection.send(ApiKey.FETCH, version, body, is_flexible=True, timeout_s=timeout_s)
+        try:
+            response = decode_response(reader, version)
+        except MalformedMessageError as error:
+            text = f"the node at {address} answered a fetch with bytes that are no response: {error}"
+            raise error_for(ErrorCode._TRANSPORT, text) from error
+        if response.error is not None and response.error.code not in SESSION_ERRORS:
+            raise response.error
+        return response
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()

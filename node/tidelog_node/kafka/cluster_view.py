@@ -1,0 +1,88 @@
+"""What the clients of one listener see of an image: the brokers that have it, and the leaders that they reach by it.
+
+As Kafka's KRaftMetadataCache: a broker without the listener is not there for them, and a partition that it leads has no
+leader.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import NO_BROKER, BrokerId, DirectoryId
+from tidelog_quorum.metadata import BrokerRegistration, Endpoint, PartitionRegistration
+
+_Ids: TypeAlias = tuple[BrokerId, ...]
+_MOST_LISTS: Final = 50_000
+
+
+class ShownBroker(NamedTuple):
+    """A broker with the listener, and where it is reached by it."""
+
+    broker: BrokerRegistration
+    endpoint: Endpoint
+
+
+class ShownPartition(NamedTuple):
+    """A partition: ``leader`` is -1 where there is an error, which is Kafka's number."""
+
+    error: int
+    leader: int
+    replicas: _Ids
+    isr: _Ids
+    offline: _Ids
+
+
+class ClusterView:
+    """The brokers of an image as the listener ``listener`` shows them. Valid as long as the brokers are the same."""
+
+    def __init__(self, brokers: Mapping[BrokerId, BrokerRegistration], listener: str) -> None:
+        self.brokers = brokers
+        found = ((b, b.endpoint_on(listener)) for _, b in sorted(brokers.items()))
+        self.shown = {b.broker_id: ShownBroker(b, endpoint) for b, endpoint in found if endpoint is not None}
+        self.alive = {i: s for i, s in self.shown.items() if not s.broker.fenced}
+        self._offline: dict[tuple[_Ids, tuple[DirectoryId, ...]], _Ids] = {}
+
+    def any_alive(self) -> int:
+        """Return the id of one that is not fenced, -1 where there is none.
+
+        It is what clients are told to be the controller: nodes pass on what is for it (KIP-590).
+        """
+        return random.choice(list(self.alive)) if self.alive else NO_BROKER
+
+    def partition(self, partition: PartitionRegistration, version: int) -> ShownPartition:
+        """Return a partition as this version of Metadata has it.
+
+        Version 0 leaves out replicas that cannot be reached, with an error; before version 6 a leader without the
+        listener is none.
+        """
+        replicas, isr = partition.replicas, partition.isr
+        if version == 0:
+            replicas, isr = self._reachable(replicas), self._reachable(isr)
+        error, leader = ErrorCode.NONE, partition.leader
+        if leader not in self.shown:
+            without_listener = version >= 6 and leader in self.brokers
+            error = ErrorCode.LISTENER_NOT_FOUND if without_listener else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = NO_BROKER
+        elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+        return ShownPartition(error.code, leader, replicas, isr, self._offline_of(partition))
+
+    def _reachable(self, ids: _Ids) -> _Ids:
+        return tuple(i for i in ids if i in self.alive)
+
+    def _offline_of(self, partition: PartitionRegistration) -> _Ids:
+        # A cluster has few different lists of replicas and directories, and many partitions.
+        key = (partition.replicas, partition.directories)
+        offline = self._offline.get(key)
+        if offline is None:
+            if len(self._offline) >= _MOST_LISTS:
+                self._offline.clear()
+            pairs = zip(*key, strict=True)
+            offline = self._offline[key] = tuple(i for i, directory in pairs if not self._is_online(i, directory))
+        return offline
+
+    def _is_online(self, replica: BrokerId, directory: DirectoryId) -> bool:
+        return replica in self.alive and self.alive[replica].broker.has_online(directory)

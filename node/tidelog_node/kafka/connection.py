@@ -1,0 +1,347 @@
+"""One connection of a Kafka client: what it sends becomes requests; they begin in order, and responses leave so."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol, cast
+
+from tidelog_node.handlers.response_budget import ResponseBudget
+from tidelog_node.kafka.apis.api_versions import unsupported_version
+from tidelog_node.kafka.callers import Callers
+from tidelog_node.kafka.limits import ListenerLimits
+from tidelog_node.kafka.log_limit import LogLimit
+from tidelog_node.kafka.outbox import Outbox
+from tidelog_node.kafka.patience import Patience
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+from tidelog_node.kafka.protocol.frames import FrameReceiver
+from tidelog_node.kafka.protocol.headers import read_request_header, response_has_tags
+from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
+from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
+from tidelog_node.kafka.request_memory import RequestBudgets, Reservation
+from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+
+_BURST: Final = 32
+"""How many requests of one connection begin before others have their turn."""
+_LARGE_BYTES: Final = 16 * 1024
+
+
+class Owner(Protocol):
+    """Who keeps the connections of a node."""
+
+    def admit(self, connection: Connection) -> bool:
+        """Take a new connection, or refuse it."""
+        ...
+
+    def forget(self, connection: Connection) -> None:
+        """Hear that a connection is lost."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What all connections of a node have in common."""
+
+    apis: Mapping[int, Api]
+    node: KafkaNode
+    requests: RequestBudgets
+    responses: ResponseBudget
+    limits: ListenerLimits
+    scratch: bytearray
+    log: LogLimit
+    """Of what clients do."""
+    failures: LogLimit
+    """Of what goes wrong here: clients must not be able to hide it."""
+
+
+class _Begun(Exchange):
+    """An exchange with what it holds: its request's memory, and its task or future."""
+
+    __slots__ = ("memory", "work")
+
+    def __init__(self, correlation_id: int, *, overlaps: bool, has_tags: bool, memory: Reservation | None) -> None:
+        super().__init__(correlation_id, overlaps=overlaps, has_tags=has_tags)
+        self.memory = memory
+        self.work: asyncio.Future[Body | None] | None = None
+
+    def release(self) -> None:
+        if self.memory is not None:
+            self.memory.release()
+            self.memory = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by the listener for each connection that it accepts.
+
+    What begins at once is answered in the callback that received it. Nothing is read while the next request is there
+    and may not begin: because of its order, because responses do not leave, or because ``limits.max_in_flight`` are
+    under way; nor while the memory of the next frame is waited for. When the connection is lost everything that is
+    under way is cancelled.
+
+    Bytes that are no request, an API or version that is not served, and an error that has no place in a response
+    close the connection, as with Kafka's Processor. So does an exception that nobody foresaw: Kafka would make an
+    error response of it, which here only the API itself could; to a client a connection that closes means that the
+    outcome is unknown and that it may ask again, which is true, where any answer made here might not even be one of
+    that API and version. The error is logged with its traceback.
+    """
+
+    def __init__(self, served: Served, owner: Owner, listener: str) -> None:
+        self.listener = listener
+        self.host = ""
+        """The client's address."""
+        self.file = -1
+        """The number of the open file that it is."""
+        self._served = served
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._frames = FrameReceiver(served.scratch, served.limits.request_max_bytes)
+        self._pipeline = Pipeline(served.limits.max_in_flight)
+        self._patience = Patience(served.limits, self._loop.time())
+        self._memory: Reservation | None = None
+        """Of the next frame."""
+        self._is_scheduled = self._is_blocked = self._is_draining = self._is_closed = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way and no response waits."""
+        return not self._pipeline and not self._outbox.is_paused
+
+    @property
+    def last_active(self) -> float:
+        """When bytes came or responses left, in the loop's seconds."""
+        return self._patience.last_active
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless there are too many."""
+        # uvloop's are not of asyncio's class.
+        self._transport = cast(asyncio.Transport, transport)
+        self._outbox = Outbox(self._transport, self._served.responses)
+        peer = transport.get_extra_info("peername")
+        self.host = peer[0] if peer else ""
+        self.file = transport.get_extra_info("socket").fileno()
+        self._callers = Callers(self.listener, self.host)
+        if not peer or not self._owner.admit(self):
+            self.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where received bytes go."""
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take received bytes."""
+        if self._is_closed:
+            return
+        self._patience.has_received(self._loop.time())
+        self._frames.received(nbytes)
+        self._pump()
+
+    def pause_writing(self) -> None:
+        """Hear that responses wait for the client."""
+        self._patience.has_stopped_taking(self._loop.time())
+        self._outbox.pause()
+
+    def resume_writing(self) -> None:
+        """Hear that none waits any more."""
+        self._patience.has_answered(self._loop.time())
+        self._outbox.resume()
+        self._schedule()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give everything back and stop what is under way."""
+        self._is_closed = True
+        for exchange in self._pipeline.clear():
+            assert isinstance(exchange, _Begun)
+            if exchange.is_answered:
+                self._outbox.discard(exchange.size)
+            elif exchange.work is None:
+                exchange.release()
+            else:
+                exchange.work.cancel()
+        self._outbox.close()
+        if self._memory is not None:
+            self._memory.release()
+            self._memory = None
+        self._owner.forget(self)
+
+    def abort(self) -> None:
+        """Close at once; what the client has not been sent is lost."""
+        self._is_closed = True
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Begin no more requests, and close when those under way are answered and the responses have left."""
+        self._is_draining = True
+        if not self._is_closed:
+            self._pump()
+
+    def overdue(self, now: float) -> str | None:
+        """Return why the connection is to be closed by now, None when it is not; ``now`` in the loop's seconds.
+
+        To be asked every now and then, since it compares with the last time.
+        """
+        reason = None
+        if self._is_closed:
+            return None
+        if self._outbox.is_paused:
+            reason = self._patience.check_reader(self._outbox.waiting_bytes, now)
+        elif self.is_idle and not self._is_blocked:
+            reason = self._patience.check_idle(now)
+        if reason is None and self._frames.is_partial:
+            announced = self._frames.announced()
+            is_wanted = self._memory is not None and self._memory.is_wanted
+            size = announced.size if announced else 0
+            reason = self._patience.check_frame(size, self._frames.partial_bytes, now, is_wanted=is_wanted)
+        return reason
+
+    def _pump(self) -> None:
+        """Begin what may begin, send what is answered, and read on or not."""
+        try:
+            is_blocked = self._begin_all()
+        except (MalformedMessageError, CloseConnection) as error:
+            self._fail(str(error))
+            return
+        except Exception as error:  # noqa: BLE001  # logged; one connection ends, not the node
+            self._fail_unforeseen(error)
+            return
+        self._flush()
+        if self._is_draining and self.is_idle:
+            self._is_closed = True
+            self._transport.close()
+            return
+        if is_blocked or not self._frames.is_partial:
+            self._patience.waits_for_no_frame()
+        else:
+            self._patience.waits_for_frame(self._loop.time())
+        if is_blocked is not self._is_blocked:
+            self._is_blocked = is_blocked
+            self._set_reading(not is_blocked)
+        self._frames.keep()
+
+    def _begin_all(self) -> bool:
+        """Begin requests; return whether the next one has to wait that is there, or its memory is waited for."""
+        frames, apis = self._frames, self._served.apis
+        for _ in range(_BURST):
+            announced = frames.announced()
+            if announced is None:
+                return False
+            if self._is_draining or not self._has_memory(*announced):
+                return True
+            if not frames.is_whole():
+                return False
+            api = apis.get(announced.api_key)
+            if self._outbox.is_paused or not self._pipeline.may_begin(overlaps=api is not None and api.overlaps):
+                return True
+            self._patience.waits_for_no_frame()
+            self._begin(api, frames.take())
+        if frames.announced() is None:
+            return False
+        self._schedule()
+        return True
+
+    def _has_memory(self, size: int, api_key: int) -> bool:
+        if self._memory is None:
+            self._memory = self._served.requests.reserve(api_key, size)
+            if self._memory is None:
+                return True
+            self._memory.call_when_taken(self._schedule)
+        return self._memory.is_taken
+
+    def _begin(self, api: Api | None, frame: bytearray) -> None:
+        header = read_request_header(frame)
+        _, version, correlation_id, _, end = header
+        if api is None:
+            raise MalformedMessageError(f"API {header.api_key} in version {version} is not served")
+        first, last = api.versions
+        is_served = first <= version <= last
+        if not is_served and api.key != ApiKey.API_VERSIONS:
+            raise MalformedMessageError(f"{api.key.name} in version {version} is not served: {first} to {last} are")
+        is_flexible = is_served and version >= api.flexible
+        has_tags = response_has_tags(header.api_key, is_flexible=is_flexible)
+        exchange = _Begun(correlation_id, overlaps=api.overlaps, has_tags=has_tags, memory=self._memory)
+        self._memory = None
+        self._pipeline.begin(exchange)
+        if not is_served:
+            self._answer(exchange, unsupported_version())
+            return
+        reader = Reader(memoryview(frame), end)
+        if is_flexible:
+            reader.skip_tagged_fields()
+        answer = api.begin(self._served.node, Request(self._callers.caller_of(header), correlation_id, reader))
+        if answer is None or isinstance(answer, (list, tuple)):
+            self._answer(exchange, answer)
+        else:
+            assert isinstance(answer, Awaitable), type(answer)
+            self._await(exchange, answer)
+
+    def _await(self, exchange: _Begun, answer: Awaitable[Body | None]) -> None:
+        if inspect.iscoroutine(answer):
+            work: asyncio.Future[Body | None] = self._loop.create_task(answer, name="kafka-request")
+        else:
+            work = asyncio.ensure_future(answer)
+        exchange.work = work
+        work.add_done_callback(partial(self._answered, exchange))
+
+    def _answered(self, exchange: _Begun, work: asyncio.Future[Body | None]) -> None:
+        exchange.release()
+        error = None if work.cancelled() else work.exception()
+        if isinstance(error, (MalformedMessageError, CloseConnection)):
+            self._fail(str(error))
+        elif error is not None:
+            self._fail_unforeseen(error)
+        elif self._is_closed:
+            return
+        elif work.cancelled():
+            self._fail(f"request {exchange.correlation_id} was given up")
+        else:
+            self._answer(exchange, work.result())
+            self._schedule()
+
+    def _answer(self, exchange: _Begun, body: Body | None) -> None:
+        exchange.release()
+        self._pipeline.answer(exchange, body)
+        self._outbox.count(exchange.size)
+        if exchange.size >= _LARGE_BYTES:
+            # At once, to know before the next request begins whether the client takes it.
+            self._flush()
+
+    def _schedule(self) -> None:
+        """Go on in the loop's next round, once for all that is answered in this one."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_scheduled = False
+        if not self._is_closed:
+            self._flush()
+            self._pump()
+
+    def _flush(self) -> None:
+        if not self._outbox.is_paused:
+            answered = self._pipeline.take_answered()
+            if answered:
+                self._patience.has_answered(self._loop.time())
+                self._outbox.send(answered)
+
+    def _set_reading(self, is_reading: bool) -> None:
+        if is_reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _fail(self, reason: str) -> None:
+        if not self._is_closed:
+            self._served.log.warning("Connection %s of listener %s is closed: %s", self.host, self.listener, reason)
+            self._flush()
+            self.abort()
+
+    def _fail_unforeseen(self, error: BaseException) -> None:
+        text = "A request of %s by listener %s failed for a reason that has no name"
+        self._served.failures.log(logging.ERROR, text, self.host, self.listener, error=error)
+        if not self._is_closed:
+            self._flush()
+            self.abort()

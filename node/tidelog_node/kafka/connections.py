@@ -1,0 +1,124 @@
+"""All connections of a node's Kafka listeners: how many there may be, and which have been silent for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import sys
+from collections import Counter
+from typing import Final
+
+from tidelog_node.kafka.connection import Connection
+from tidelog_node.kafka.limits import ListenerLimits
+from tidelog_node.kafka.log_limit import LogLimit
+
+_CHECK_INTERVAL_S: Final = 1.0
+_CHECKS_PER_TIME: Final = 4
+_SPARE_FILES: Final = 256
+_SPARE_SHARE: Final = 8
+"""So many of the files that the process may open, an eighth at most, are not for connections: a log that cannot open
+one has failed, and its node with it."""
+
+
+class Connections:
+    """One per node, on its event loop; :meth:`watch` is its task.
+
+    ``protected`` is the inter-broker listener where there are others too: ``max.connections`` does not keep a node
+    away from it, for which the connection of another listener is closed that has been silent longest (KIP-612;
+    Kafka's SocketServer.ConnectionQuotas).
+    """
+
+    def __init__(self, limits: ListenerLimits, log: LogLimit, protected: str | None = None) -> None:
+        self._limits = limits
+        self._log = log
+        self._protected = protected
+        self._all: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._is_draining = False
+        self._files = _files_for_connections()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def admit(self, connection: Connection) -> bool:
+        """Take a new connection, or refuse it because there are too many, or none is to come any more."""
+        limits, host = self._limits, connection.host
+        if self._is_draining:
+            return False
+        if self._per_host[host] >= limits.max_connections_per_ip:
+            text = "A connection of %s is refused: it has %d, which is max.connections.per.ip"
+            self._log.warning(text, host, limits.max_connections_per_ip)
+            return False
+        if len(self._all) >= limits.max_connections and not self._makes_room(connection):
+            text = "A connection of %s by listener %s is refused: there are %d, max.connections is %d"
+            self._log.warning(text, host, connection.listener, len(self._all), limits.max_connections)
+            return False
+        # The system gives the lowest number that is free.
+        if connection.file >= self._files and not self._makes_room(connection):
+            text = "A connection of %s by listener %s is refused: %d files are open, and the others are for logs"
+            self._log.warning(text, host, connection.listener, connection.file)
+            return False
+        self._all.add(connection)
+        self._is_empty.clear()
+        self._per_host[host] += 1
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """Count a connection no more."""
+        if connection not in self._all:
+            return
+        self._all.remove(connection)
+        if not self._all:
+            self._is_empty.set()
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+
+    async def watch(self) -> None:
+        """Close the connections whose time is over, until cancelled."""
+        loop = asyncio.get_running_loop()
+        shortest = min(self._limits.max_idle_s, self._limits.frame_pause_s, self._limits.wanted_pause_s)
+        interval_s = min(_CHECK_INTERVAL_S, shortest / _CHECKS_PER_TIME)
+        while True:
+            await asyncio.sleep(interval_s)
+            now = loop.time()
+            for connection in tuple(self._all):
+                reason = connection.overdue(now)
+                if reason is not None:
+                    text = "A connection of %s by listener %s is closed: %s"
+                    self._log.log(logging.INFO, text, connection.host, connection.listener, reason)
+                    connection.abort()
+
+    async def drain(self, grace_s: float) -> None:
+        """Close every connection: when what is under way is answered, but after ``grace_s`` at the latest.
+
+        One that was accepted before and is made only now is refused.
+        """
+        self._is_draining = True
+        for connection in tuple(self._all):
+            connection.drain()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_empty.wait(), grace_s)
+        for connection in tuple(self._all):
+            connection.abort()
+        await self._is_empty.wait()
+
+    def _makes_room(self, connection: Connection) -> bool:
+        if connection.listener != self._protected:
+            return False
+        others = [c for c in self._all if c.listener != self._protected]
+        if others:
+            oldest = min(others, key=lambda c: c.last_active)
+            oldest.abort()
+            # It is lost in a later round of the loop, and not to be chosen again before.
+            self.forget(oldest)
+        return bool(others)
+
+
+def _files_for_connections() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_SPARE_FILES, limit // _SPARE_SHARE)

@@ -1,0 +1,40 @@
+"""Log lines that whoever is on the network can cause, bounded in number."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+_PER_PERIOD: Final = 10
+_PERIOD_S: Final = 10.0
+
+
+class LogLimit:
+    """Lets ten lines pass in ten seconds; the first after those says how many were left out."""
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._period_ends = float("-inf")
+        self._passed = 0
+        self._left_out = 0
+
+    def warning(self, text: str, *values: object) -> None:
+        """Log a line, or count it."""
+        self.log(logging.WARNING, text, *values)
+
+    def log(self, level: int, text: str, *values: object, error: BaseException | None = None) -> None:
+        """Log a line of this level, with the traceback of ``error``, or count it."""
+        now = self._clock()
+        if now >= self._period_ends:
+            self._period_ends = now + _PERIOD_S
+            self._passed = 0
+        if self._passed >= _PER_PERIOD:
+            self._left_out += 1
+            return
+        self._passed += 1
+        if self._left_out:
+            self._logger.log(level, "%d lines like the next were left out", self._left_out)
+            self._left_out = 0
+        self._logger.log(level, text, *values, exc_info=error)

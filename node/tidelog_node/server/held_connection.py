@@ -1,0 +1,58 @@
+"""The call that a node leaves open at the leading controller, by which that learns at once when the process is gone.
+
+It follows the heartbeats: each one that is answered sees to it that there is a call where the answer came from. So
+nothing is tried again here, and a controller of a version without the call costs a refusal per heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidelog.errors import TidelogError
+from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.server.controller_client import ControllerClient
+
+logger = logging.getLogger(__name__)
+
+
+class HeldConnection:
+    """One per node. ``run`` is its task, in which the one call is made that was asked for last."""
+
+    def __init__(self, broker_id: BrokerId, controller: ControllerClient) -> None:
+        self._broker_id = broker_id
+        self._controller = controller
+        self._wanted: tuple[str, BrokerEpoch] | None = None
+        self._held: tuple[str, BrokerEpoch] | None = None
+        self._asked = asyncio.Event()
+
+    def hold(self, broker_epoch: BrokerEpoch) -> None:
+        """Have a call open at the controller that is asked first now, for this registration."""
+        self._wanted = self._controller.address, broker_epoch
+        if self._wanted != self._held:
+            self._asked.set()
+
+    async def run(self) -> None:
+        """Make the calls until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            call: asyncio.Task[None] | None = None
+            while True:
+                await self._asked.wait()
+                self._asked.clear()
+                if call is not None:
+                    call.cancel()
+                if self._wanted is not None:
+                    self._held = self._wanted
+                    call = tasks.create_task(self._call(self._wanted), name="held-connection")
+
+    async def _call(self, place: tuple[str, BrokerEpoch]) -> None:
+        address, broker_epoch = place
+        request = pb.HoldConnectionRequest(broker_id=self._broker_id, broker_epoch=broker_epoch)
+        try:
+            await self._controller.hold_connection(address, request)
+        except TidelogError as error:
+            logger.debug("The connection that is held to %s ended: %s", address, error)
+        finally:
+            if self._held == place:
+                self._held = None

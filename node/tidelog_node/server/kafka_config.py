@@ -1,0 +1,70 @@
+"""The settings of a node's Kafka listeners. Keys and defaults are Kafka's (SocketServerConfigs), or said to differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.config import any_of, at_least, between, one_of, setting
+from tidelog_node.kafka.limits import ListenerLimits
+from tidelog_node.server.group_config import GroupCoordinatorConfig
+
+_INT32_MAX = 2**31 - 1
+_at_least_one_or_the_systems = any_of(one_of(-1), at_least(1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaListenerConfig(GroupCoordinatorConfig):
+    """What a node reads of the connections of Kafka clients from its properties file; all of it is fixed."""
+
+    socket_request_max_bytes: int = setting(
+        100 * 1024**2,
+        check=between(1, _INT32_MAX),
+        config_type="INT",
+        doc="The most bytes of one request; a connection that announces more is closed.",
+    )
+    max_connections: int = setting(
+        _INT32_MAX,
+        check=between(1, _INT32_MAX),
+        config_type="INT",
+        doc="The most connections of all Kafka listeners together; further ones are closed at once. Other nodes are "
+        "let in all the same where the inter-broker listener is one of several: the connection of another listener "
+        "is closed that has been silent longest. Of the files that the process may open 256, an eighth at most, are "
+        "kept from connections for logs all the same.",
+    )
+    max_connections_per_ip: int = setting(
+        _INT32_MAX,
+        check=between(1, _INT32_MAX),
+        config_type="INT",
+        doc="The most connections of one address; further ones are closed at once.",
+    )
+    connections_max_idle_ms: int = setting(
+        600_000,
+        check=at_least(1),
+        doc="After so long a Kafka client's connection is closed when it was idle, or when its client has taken "
+        "nothing of the responses that are ready.",
+    )
+    socket_send_buffer_bytes: int = setting(
+        -1,
+        check=_at_least_one_or_the_systems,
+        config_type="INT",
+        doc="SO_SNDBUF of Kafka clients' connections. Kafka has 102400; here the system decides (-1), which makes it "
+        "as large as the connection needs.",
+    )
+    socket_receive_buffer_bytes: int = setting(
+        -1,
+        check=_at_least_one_or_the_systems,
+        config_type="INT",
+        doc="SO_RCVBUF of Kafka clients' connections. Kafka has 102400; here the system decides (-1), which makes it "
+        "as large as the connection needs.",
+    )
+
+    def listener_limits(self) -> ListenerLimits:
+        """Return what the listeners take."""
+        return ListenerLimits(
+            request_max_bytes=self.socket_request_max_bytes,
+            max_connections=self.max_connections,
+            max_connections_per_ip=self.max_connections_per_ip,
+            max_idle_s=self.connections_max_idle_ms / 1000,
+            send_buffer_bytes=self.socket_send_buffer_bytes,
+            receive_buffer_bytes=self.socket_receive_buffer_bytes,
+        )

@@ -1,0 +1,205 @@
+"""A node as administrators see it through Kafka's protocol: the real APIs, handlers and controller core, no network."""
+
+import asyncio
+from itertools import count
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicId
+from tidelog.v1 import admin_service_pb2 as admin_pb
+from tidelog.v1 import common_pb2
+from tidelog.v1 import controller_service_pb2 as controller_pb
+from tidelog.v1 import quorum_service_pb2 as quorum_pb
+from tidelog_node.groups.events import ClientIdentity
+from tidelog_node.handlers import NodeContext
+from tidelog_node.kafka.apis.registry import all_apis
+from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.reader import Reader
+from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_node.kafka.served import Caller, KafkaNode, Request
+from tidelog_node.partitions import MetadataCache, ReplicationThrottles, SystemClock
+from tidelog_node.server.dynamic_config import DynamicNodeConfig
+from tidelog_quorum.controller import Controller, ControllerConfig
+from tidelog_quorum.controller.features import describe_features
+from tidelog_quorum.controller.reassignment import list_partition_reassignments
+from tidelog_quorum.metadata import SUPPORTED_FEATURES, NoOpRecord
+
+PROPERTIES = {
+    "cluster.id": "c1",
+    "node.id": "1",
+    "listeners": "GRPC://127.0.0.1:9092",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "log.dirs": "/not/used",
+}
+_FEATURES = [
+    common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
+    for f in SUPPORTED_FEATURES.values()
+]
+
+
+def versions_of(request_class):
+    first, last = request_class.VERSIONS
+    return range(first, last + 1)
+
+
+async def ask(node, request, version, response_class):
+    """Send a request as bytes of this version to a KafkaNode, and read what it answers."""
+    writer = Writer()
+    encode(request, writer, version)
+    reader = Reader(memoryview(b"".join(writer.chunks())))
+    caller = Caller("PLAINTEXT", ClientIdentity("test", "127.0.0.1"), version)
+    api = all_apis()[request.API_KEY]
+    assert api.versions == request.VERSIONS == response_class.VERSIONS
+    body = await api.begin(node, Request(caller, 1, reader))
+    assert not reader.remaining
+    answer = Reader(memoryview(b"".join(body)))
+    response = decode(response_class, answer, version)
+    assert not answer.remaining
+    return response
+
+
+class CoreController:
+    """Does what its callers ask in a controller's core, and commits it at once; ``failure`` is raised instead."""
+
+    def __init__(self, cache, **config):
+        ids = count(1)
+        config = ControllerConfig("c1", 9_000, config.pop("num_partitions", 1), 1, **config)
+        self.core = Controller(config, lambda: TopicId(next(ids).to_bytes(16, "big")))
+        self.core.replay(1, 1, [NoOpRecord()])
+        self.core.activate(1, 0)
+        self.cache = cache
+        self.failure = None
+        self.quorum = quorum_pb.DescribeQuorumResponse()
+
+    def do(self, handle, request):
+        if self.failure is not None:
+            raise self.failure
+        result = handle(request, 0)
+        for records in filter(None, (result.preparations, result.records)):
+            offset = self.core.next_offset
+            self.core.append(offset, 1, records)
+            self.core.replay(offset, 1, records)
+            self.core.check_invariants()
+        self.cache.publish(self.core.latest)
+        return result.response
+
+    def begin_brokers(self, *broker_ids):
+        for broker_id in broker_ids:
+            registration = controller_pb.RegisterBrokerRequest(
+                broker_id=broker_id,
+                cluster_id="c1",
+                incarnation_id=bytes([broker_id]) * 16,
+                endpoint=common_pb2.Endpoint(host="h", port=9_092),
+                previous_broker_epoch=-1,
+                features=_FEATURES,
+            )
+            epoch = self.do(self.core.handle_register_broker, registration).broker_epoch
+            self.heartbeat(broker_id, epoch)
+
+    def heartbeat(self, broker_id, epoch, **wants):
+        offset = self.core.latest.offset
+        heartbeat = controller_pb.BrokerHeartbeatRequest(
+            broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=offset, **wants
+        )
+        self.do(self.core.handle_broker_heartbeat, heartbeat)
+
+    def fence(self, broker_id):
+        self.heartbeat(broker_id, self.core.latest.brokers[broker_id].broker_epoch, want_fence=True)
+
+    async def create_topics(self, request, timeout_s):
+        return self.do(self.core.handle_create_topics, request)
+
+    async def delete_topics(self, request, timeout_s):
+        return self.do(self.core.handle_delete_topics, request)
+
+    async def create_partitions(self, request, timeout_s):
+        return self.do(self.core.handle_create_partitions, request)
+
+    async def incremental_alter_configs(self, request, timeout_s):
+        return self.do(self.core.handle_incremental_alter_configs, request)
+
+    async def elect_leaders(self, request, timeout_s):
+        return self.do(self.core.handle_elect_leaders, request)
+
+    async def alter_partition_reassignments(self, request, timeout_s):
+        return self.do(self.core.handle_alter_partition_reassignments, request)
+
+    async def update_features(self, request, timeout_s):
+        return self.do(self.core.handle_update_features, request)
+
+    async def unregister_broker(self, request, timeout_s):
+        return self.do(self.core.handle_unregister_broker, request)
+
+    async def list_partition_reassignments(self, request, timeout_s):
+        self.do(lambda *_: _NOTHING, None)
+        return list_partition_reassignments(self.core.latest, request)
+
+    async def describe_features(self, request, timeout_s):
+        return describe_features(self.core.latest)
+
+    async def describe_quorum(self, request, timeout_s):
+        self.do(lambda *_: _NOTHING, None)
+        return self.quorum
+
+
+class AdminNode:
+    """Node 1 of a cluster of brokers that live, with a controller of its own; answers each API in each version."""
+
+    def __init__(self, *broker_ids, **config):
+        self.cache = MetadataCache()
+        self.controller = CoreController(self.cache, **config)
+        self.controller.begin_brokers(*broker_ids or (1,))
+        clock = SystemClock()
+        self.settings = DynamicNodeConfig(PROPERTIES)
+        self.node = KafkaNode(
+            context=NodeContext(
+                broker_id=1,
+                cluster_id="c1",
+                rack="",
+                partitions=None,
+                metadata=self.cache,
+                controller=self.controller,
+                voters={1: ("c", 1)},
+                clock=clock,
+                fetch_max_bytes=1 << 20,
+                throttles=ReplicationThrottles(clock),
+                settings=self.settings,
+                producer_ids=None,
+            ),
+            groups=None,
+        )
+
+    @property
+    def image(self):
+        return self.cache.image
+
+    def ask(self, request, version, response_class):
+        return asyncio.run(ask(self.node, request, version, response_class))
+
+    def create(self, name="t", assignments=((1,),), configs=None):
+        """Create a topic without the protocol."""
+        topic = admin_pb.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                admin_pb.ReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(assignments)
+            ],
+            configs=[common_pb2.ConfigEntry(name=n, value=v) for n, v in (configs or {}).items()],
+        )
+        request = admin_pb.CreateTopicsRequest(topics=[topic])
+        [result] = self.controller.do(self.controller.core.handle_create_topics, request).topics
+        assert not result.HasField("error"), result.error
+        return result.topic_id
+
+
+class _Nothing:
+    preparations = records = ()
+    response = None
+
+
+_NOTHING = _Nothing()
+
+
+def name_of(code):
+    """Return the name of an error's number, None for no error."""
+    return None if code == 0 else ErrorCode.of(code).name

@@ -1,0 +1,152 @@
+"""UpdateFeatures, DescribeQuorum and UnregisterBroker in all their versions, against a controller's core."""
+
+import time
+
+import pytest
+from kafka_admin import AdminNode, name_of, versions_of
+
+from tidelog.errors import ErrorCode, error_for
+from tidelog.v1 import common_pb2
+from tidelog.v1 import quorum_service_pb2 as quorum_pb
+from tidelog_node.kafka.protocol.messages.features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from tidelog_node.kafka.protocol.messages.quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumPartition,
+    QuorumTopic,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+TIMED_OUT = error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
+ELR = "eligible.leader.replicas.version"
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+
+
+def update(node, *keys, version=2, validate_only=False):
+    """Return (error, {feature: error})."""
+    request = UpdateFeaturesRequest(5_000, list(keys), validate_only)
+    response = node.ask(request, version, UpdateFeaturesResponse)
+    assert (response.error_message is None) is (response.error_code == 0)
+    return name_of(response.error_code), {r.feature: name_of(r.error_code) for r in response.results}
+
+
+@pytest.mark.parametrize("version", versions_of(UpdateFeaturesRequest))
+def test_update_features_raises_and_lowers_levels(version):
+    node = AdminNode(1)
+    result = {} if version >= 2 else {ELR: None}
+    assert update(node, FeatureUpdateKey(ELR, 1), version=version) == (None, result)
+    assert node.image.feature_levels[ELR] == 1
+    lower = FeatureUpdateKey(ELR, 0, allow_downgrade=version == 0, upgrade_type=SAFE)
+    assert update(node, lower, version=version) == (None, result)
+    assert node.image.feature_levels.get(ELR, 0) == 0
+
+
+@pytest.mark.parametrize("version", versions_of(UpdateFeaturesRequest))
+def test_update_features_refuses_all_with_one_error(version):
+    node = AdminNode(1)
+    code = "INVALID_UPDATE_VERSION"
+    result = {} if version >= 2 else {ELR: code, "no.such": code}
+    wanted = [FeatureUpdateKey(ELR, 1), FeatureUpdateKey("no.such", 1)]
+    assert update(node, *wanted, version=version) == (code, result)
+    assert ELR not in node.image.feature_levels
+
+
+@pytest.mark.parametrize("kind", [0, 4])
+def test_update_features_refuses_another_type_of_change(kind):
+    assert update(AdminNode(1), FeatureUpdateKey(ELR, 1, upgrade_type=kind)) == ("INVALID_UPDATE_VERSION", {})
+
+
+def test_update_features_that_only_validates_changes_nothing():
+    node = AdminNode(1)
+    assert update(node, FeatureUpdateKey(ELR, 1), validate_only=True) == (None, {})
+    assert ELR not in node.image.feature_levels
+    node.controller.failure = TIMED_OUT
+    assert update(node, FeatureUpdateKey(ELR, 1))[0] == "REQUEST_TIMED_OUT"
+
+
+def quorum(node, topic="__cluster_metadata", index=0, version=2):
+    request = DescribeQuorumRequest([QuorumTopic(topic, [QuorumPartition(index)])])
+    return node.ask(request, version, DescribeQuorumResponse)
+
+
+def replica(replica_id, log_end_offset, age_ms):
+    return quorum_pb.QuorumReplica(
+        replica_id=replica_id,
+        log_end_offset=log_end_offset,
+        endpoint=common_pb2.Endpoint(host=f"c{replica_id}", port=9_093),
+        directory_id=bytes([replica_id]) * 16 if replica_id < 3 else b"",
+        last_fetch_age_ms=age_ms,
+        last_caught_up_age_ms=age_ms,
+    )
+
+
+@pytest.mark.parametrize("version", versions_of(DescribeQuorumRequest))
+def test_describe_quorum_shows_the_controllers_with_kafkas_offsets(version):
+    node = AdminNode(1)
+    node.controller.quorum = quorum_pb.DescribeQuorumResponse(
+        leader_id=1,
+        leader_epoch=7,
+        high_watermark=99,
+        voters=[replica(1, 99, 0), replica(2, 98, 1_000)],
+        observers=[replica(3, 50, -1)],
+        brokers=[
+            quorum_pb.BrokerProgress(broker_id=1, metadata_offset=98, last_heartbeat_age_ms=600),
+            quorum_pb.BrokerProgress(broker_id=4, metadata_offset=99, last_heartbeat_age_ms=500),
+            quorum_pb.BrokerProgress(broker_id=5, metadata_offset=97, last_heartbeat_age_ms=700),
+        ],
+    )
+    before_ms = time.time_ns() // 1_000_000
+    response = quorum(node, version=version)
+    after_ms = time.time_ns() // 1_000_000
+    [topic] = response.topics
+    [state] = topic.partitions
+    assert (topic.topic_name, state.partition_index) == ("__cluster_metadata", 0)
+    assert (response.error_code, state.error_code, state.error_message or None) == (0, 0, None)
+    assert (state.leader_id, state.leader_epoch, state.high_watermark) == (1, 7, 100)
+    replicas = [*state.current_voters, *state.observers]
+    assert [(r.replica_id, r.log_end_offset) for r in replicas] == [(1, 100), (2, 99), (3, 51), (4, 100), (5, 98)]
+    times = [(r.last_fetch_timestamp, r.last_caught_up_timestamp) for r in replicas]
+    if version >= 1:
+        assert before_ms <= times[0][0] == times[0][1] <= after_ms
+        assert before_ms - 1_000 <= times[1][0] <= after_ms - 1_000
+        assert before_ms - 500 <= times[3][0] == times[3][1] <= after_ms - 500
+        assert (times[4][0] > before_ms - 1_000, times[4][1]) == (True, -1)
+    assert times[2] == (-1, -1)
+    assert replicas[1].replica_directory_id == (b"\2" * 16 if version >= 2 else bytes(16))
+    assert [(n.node_id, n.listeners[0].host, n.listeners[0].port) for n in response.nodes] == (
+        [(1, "c1", 9_093), (2, "c2", 9_093)] if version >= 2 else []
+    )
+
+
+@pytest.mark.parametrize(("topic", "index"), [("t", 0), ("__cluster_metadata", 1)])
+def test_describe_quorum_knows_the_metadata_log_alone(topic, index):
+    [answered] = quorum(AdminNode(1), topic, index).topics
+    [state] = answered.partitions
+    assert (answered.topic_name, state.partition_index) == (topic, index)
+    assert name_of(state.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_describe_quorum_without_controllers_times_out():
+    node = AdminNode(1)
+    node.controller.failure = TIMED_OUT
+    response = quorum(node)
+    assert (name_of(response.error_code), response.topics) == ("REQUEST_TIMED_OUT", [])
+
+
+def test_unregister_broker_forgets_a_broker():
+    node = AdminNode(1, 2)
+
+    def unregister(broker_id):
+        response = node.ask(UnregisterBrokerRequest(broker_id), 0, UnregisterBrokerResponse)
+        assert (response.error_message is None) is (response.error_code == 0)
+        return name_of(response.error_code)
+
+    assert unregister(9) == "BROKER_ID_NOT_REGISTERED"
+    node.controller.fence(2)
+    assert unregister(2) is None
+    assert 2 not in node.image.brokers
