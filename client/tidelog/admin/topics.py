@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelog.config.endpoints import NamedListener
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import log_service_pb2
-from tidelog.v1.common_pb2 import ConfigEntry
+from tidelog.v1.common_pb2 import ConfigEntry, ListenerEndpoint
 
 
 @dataclass(slots=True)
@@ -113,13 +114,17 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class DescribeClusterResult:
-    """The cluster: ``controller`` leads the quorum of ``voters``, and is None when not known."""
+    """The cluster: ``controller`` leads the quorum of ``voters``, and is None when not known.
+
+    ``listeners`` are the addresses of each of ``nodes``, those for clients of Kafka included, by the node's id.
+    """
 
     cluster_id: str
     controller: Node | None
     nodes: list[Node]
     voters: list[Node]
     fenced_ids: frozenset[int]
+    listeners: dict[int, tuple[NamedListener, ...]]
 
     @classmethod
     def from_proto(cls, response: pb.DescribeClusterResponse) -> DescribeClusterResult:
@@ -134,7 +139,12 @@ class DescribeClusterResult:
             sorted(nodes, key=lambda n: n.id),
             sorted(voters, key=lambda n: n.id),
             fenced,
+            {b.broker_id: tuple(map(_listener, b.listeners)) for b in response.brokers},
         )
+
+
+def _listener(message: ListenerEndpoint) -> NamedListener:
+    return NamedListener(message.name, message.host, message.port, message.security_protocol)
 
 
 def _partition(message: log_service_pb2.PartitionMetadata, nodes: Mapping[int, Node]) -> TopicPartitionInfo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -10,12 +10,13 @@ import typer
 from tidelog.admin import DescribeClusterResult, FeatureUpdate, UpgradeType
 from tidelog.cli.options import Session, ValidateOnly, Yes, connected
 from tidelog.cli.output import CommandGroup, confirm, counted, print_json, print_records
+from tidelog.config.endpoints import GRPC, NamedListener, format_address
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Show the controllers, the nodes and the features.")
 features = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Show and change the levels of features.")
 app.add_typer(features, name="features")
 
-_NODE_COLUMNS = ("node", "address", "rack", "state", "leads")
+_NODE_COLUMNS = ("node", "address", "kafka", "rack", "state", "leads")
 _CONTROLLER_COLUMNS = ("controller", "address", "role")
 
 Levels = Annotated[
@@ -137,6 +138,7 @@ def _document(cluster: DescribeClusterResult, led: list[int]) -> dict[str, Any]:
             {
                 "node": n.id,
                 "address": f"{n.host}:{n.port}",
+                "kafka": _kafka_addresses(cluster.listeners.get(n.id, ())),
                 "rack": n.rack or None,
                 "state": "fenced" if n.id in cluster.fenced_ids else "ready",
                 "leads": led.count(n.id),
@@ -144,3 +146,8 @@ def _document(cluster: DescribeClusterResult, led: list[int]) -> dict[str, Any]:
             for n in cluster.nodes
         ],
     }
+
+
+def _kafka_addresses(listeners: Iterable[NamedListener]) -> list[str]:
+    """Return what clients of Kafka may have in their bootstrap.servers."""
+    return [format_address(x.host, x.port) for x in listeners if x.security_protocol != GRPC]

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -19,6 +19,7 @@ from tidelog.errors import ErrorCode, error_for
 
 _HOST = "127.0.0.1"
 _DEFAULT_PORT = int(DEFAULT_BOOTSTRAP_SERVERS.rpartition(":")[2])
+_DEFAULT_KAFKA_PORT = 9092
 
 
 def dev(
@@ -32,6 +33,16 @@ def dev(
             "--port", min=1, max=65_400, metavar="PORT", help="The first node's port; the others get the next ones."
         ),
     ] = _DEFAULT_PORT,
+    kafka_port: Annotated[
+        int,
+        typer.Option(
+            "--kafka-port",
+            min=1,
+            max=65_300,
+            metavar="PORT",
+            help="The first node's port for clients of Kafka; the others get the next ones that are not nodes' ports.",
+        ),
+    ] = _DEFAULT_KAFKA_PORT,
     data_dir: Annotated[
         Path | None,
         typer.Option(
@@ -59,16 +70,24 @@ def dev(
 
     config = parse_pairs(settings, "--set")
     wanted = range(port, port + nodes)
-    busy = [p for p in wanted if not _is_free(p)]
-    if busy:
-        typer.echo(f"port {busy[0]} is in use, so the nodes listen elsewhere (--port chooses others)", err=True)
+    wanted_kafka = [p for p in range(kafka_port, kafka_port + 2 * nodes) if p not in wanted][:nodes]
+    ports = _if_free(wanted, "so the nodes listen elsewhere (--port chooses others)")
+    kafka_ports = _if_free(wanted_kafka, "so clients of Kafka are served elsewhere (--kafka-port chooses others)")
     with _stop_on_signal() as stop:
         try:
-            with LocalCluster(controllers, nodes, data_dir, config, node_ports=[] if busy else wanted) as cluster:
+            with LocalCluster(
+                controllers, nodes, data_dir, config, node_ports=ports, kafka_ports=kafka_ports
+            ) as cluster:
                 if as_json:
-                    print_json({"bootstrap_servers": cluster.bootstrap_servers, "data_dir": str(cluster.data_dir)})
+                    print_json(
+                        {
+                            "bootstrap_servers": cluster.bootstrap_servers,
+                            "kafka_bootstrap_servers": cluster.kafka_bootstrap_servers,
+                            "data_dir": str(cluster.data_dir),
+                        }
+                    )
                 else:
-                    _explain(cluster.bootstrap_servers, controllers, nodes, data_dir)
+                    _explain(cluster.bootstrap_servers, cluster.kafka_bootstrap_servers, controllers, nodes, data_dir)
                 while not stop.wait(0.5):
                     pass
                 typer.echo("stopping", err=as_json)
@@ -79,7 +98,7 @@ def dev(
             raise error_for(ErrorCode._FAIL, f"the cluster did not start: {str(error).splitlines()[-1]}") from error
 
 
-def _explain(bootstrap_servers: str, controllers: int, nodes: int, data_dir: Path | None) -> None:
+def _explain(bootstrap_servers: str, kafka_servers: str, controllers: int, nodes: int, data_dir: Path | None) -> None:
     what = f"{counted(controllers, 'controller')} and {counted(nodes, 'node')}"
     where = f"kept in {data_dir}" if data_dir else "removed at the end"
     typer.echo(f"{what} are ready at {bootstrap_servers}; the data is {where}.\n")
@@ -89,7 +108,17 @@ def _explain(bootstrap_servers: str, controllers: int, nodes: int, data_dir: Pat
     typer.echo(f"  tidelog topic create hello --partitions 3 --replication-factor {min(nodes, 3)}")
     typer.echo("  echo world | tidelog produce hello")
     typer.echo("  tidelog consume hello --from-beginning --exit-at-end\n")
+    if kafka_servers:
+        typer.echo(f"Clients of Kafka: bootstrap.servers={kafka_servers}\n")
     typer.echo("Ctrl-C stops the cluster.")
+
+
+def _if_free(ports: Sequence[int], consequence: str) -> Sequence[int]:
+    """Return the ports, or none where one of them is in use, and say so."""
+    busy = [p for p in ports if not _is_free(p)]
+    if busy:
+        typer.echo(f"port {busy[0]} is in use, {consequence}", err=True)
+    return [] if busy else ports
 
 
 def _is_free(port: int) -> bool:

@@ -310,6 +310,7 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "broker.rack",
         "broker.session.timeout.ms",
         "cluster.id",
+        "connections.max.idle.ms",
         "controlled.shutdown.timeout.ms",
         "controller.quorum.append.max.bytes",
         "controller.quorum.append.max.inflight",
@@ -340,8 +341,10 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "group.max.session.timeout.ms",
         "group.max.size",
         "group.min.session.timeout.ms",
+        "inter.broker.listener.name",
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
+        "listener.security.protocol.map",
         "listeners",
         "log.cleaner.enable",
         "log.dirs",
@@ -352,6 +355,8 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "log.retention.minutes",
         "log.roll.hours",
         "log.roll.jitter.hours",
+        "max.connections",
+        "max.connections.per.ip",
         "max.incremental.fetch.session.cache.slots",
         "metadata.log.dir",
         "metadata.log.max.record.bytes.between.snapshots",
@@ -380,6 +385,9 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "replica.lag.time.max.ms",
         "replica.selector.class",
         "replica.socket.timeout.ms",
+        "socket.receive.buffer.bytes",
+        "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
     )
 )
 """The other keys of nodes and of controllers: read from their files when they start, and refused by name."""

@@ -2,7 +2,193 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from tidelog.errors import ConfigError
+
+GRPC = "GRPC"
+"""The security protocol of a listener that speaks gRPC, and the name of that listener where nothing else is said."""
+PLAINTEXT = "PLAINTEXT"
+"""The security protocol of a listener that speaks Kafka's protocol, without encryption; a name of listeners too."""
+DEFAULT_PROTOCOL_MAP = "GRPC:GRPC,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+_SUPPORTED_PROTOCOLS = (GRPC, PLAINTEXT)
+_UNSUPPORTED_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_EVERY_ADDRESS = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedListener:
+    """A listener of a node: its name, in capitals, and an address, where it listens or where others reach it."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = PLAINTEXT
+
+    def __str__(self) -> str:
+        return f"{self.name}://{format_address(self.host, self.port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerListeners:
+    """The listeners of a node. ``advertised`` are some of ``bound`` by name, ``inter_broker`` is one of ``advertised``.
+
+    Port 0 lets the system choose; an advertised port is 0 only where it is that of the listener.
+    """
+
+    bound: tuple[NamedListener, ...]
+    advertised: tuple[NamedListener, ...]
+    inter_broker: NamedListener
+
+    @property
+    def grpc(self) -> NamedListener:
+        """Where to serve gRPC."""
+        return next(x for x in self.bound if x.security_protocol == GRPC)
+
+    @property
+    def kafka(self) -> tuple[NamedListener, ...]:
+        """Where to serve Kafka's protocol."""
+        return tuple(x for x in self.bound if x.security_protocol != GRPC)
+
+
+def parse_broker_listeners(
+    listeners: str, protocol_map: str, advertised: str | None = None, inter_broker: str | None = None
+) -> BrokerListeners:
+    """Return what ``listeners``, ``listener.security.protocol.map``, ``advertised.listeners`` and
+    ``inter.broker.listener.name`` say together (KIP-103; Kafka's KafkaConfig.validateValues).
+
+    Raises:
+        ConfigError: one is of another form, or they do not fit each other.
+    """
+    protocols = parse_protocol_map(protocol_map)
+    bound = _with_protocols(parse_listeners(listeners), protocols)
+    _check_one_grpc("listeners", bound)
+    if advertised is None:
+        shown = bound
+    else:
+        shown = _with_protocols(parse_advertised_listeners(advertised), protocols)
+        _check_known("advertised.listeners", shown, bound)
+        _check_one_grpc("advertised.listeners", shown)
+    _check_reachable(shown)
+    return BrokerListeners(bound, shown, _inter_broker(inter_broker, shown))
+
+
+def parse_listeners(text: str) -> tuple[NamedListener, ...]:
+    """Return the listeners of ``NAME://host:port,NAME://host:port``; names are read in capitals, as Kafka does.
+
+    What each speaks is not known here: that is in ``listener.security.protocol.map``.
+
+    Raises:
+        ConfigError: one is of another form, or two have the same name or the same port other than 0.
+    """
+    found = _parse_named(text)
+    _check_distinct("port", [str(x.port) for x in found if x.port], text)
+    return found
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """Return the security protocol of each listener of ``NAME:PROTOCOL,NAME:PROTOCOL``, by name.
+
+    Raises:
+        ConfigError: an entry is of another form, names a protocol that there is not, or a name is there twice.
+    """
+    protocols: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, separator, protocol = (p.strip().upper() for p in part.rpartition(":"))
+        known = (*_SUPPORTED_PROTOCOLS, *_UNSUPPORTED_PROTOCOLS)
+        if not separator or not name or protocol not in known:
+            raise ConfigError(f'invalid entry "{part}": must be NAME:PROTOCOL with a protocol of {", ".join(known)}')
+        if name in protocols:
+            raise ConfigError(f'listener {name} is named twice in "{text}"')
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_advertised_listeners(text: str) -> tuple[NamedListener, ...]:
+    """Return the listeners of ``advertised.listeners``; that some have the same port is no error (KIP-103).
+
+    Raises:
+        ConfigError: one is of another form or has port 0, or two have the same name.
+    """
+    found = _parse_named(text)
+    for listener in found:
+        if listener.port == 0:
+            raise ConfigError(f"advertised.listeners {listener} has port 0")
+    return found
+
+
+def _parse_named(text: str) -> tuple[NamedListener, ...]:
+    found = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, separator, address = part.partition("://")
+        if not separator or not name:
+            raise ConfigError(f'invalid listener "{part}": must be NAME://host:port, say GRPC://host:port')
+        found.append(NamedListener(name.upper(), *parse_address(address)))
+    if not found:
+        raise ConfigError("no listener is named: must be NAME://host:port,NAME://host:port,...")
+    _check_distinct("name", [x.name for x in found], text)
+    return tuple(found)
+
+
+def _check_distinct(what: str, values: list[str], text: str) -> None:
+    for value, count in Counter(values).items():
+        if count > 1:
+            raise ConfigError(f'each listener must have a different {what}, {value} is there twice: "{text}"')
+
+
+def _with_protocols(listeners: tuple[NamedListener, ...], protocols: Mapping[str, str]) -> tuple[NamedListener, ...]:
+    known = []
+    for listener in listeners:
+        protocol = protocols.get(listener.name)
+        if protocol is None:
+            raise ConfigError(
+                f"no security protocol is defined for listener {listener.name} in listener.security.protocol.map"
+            )
+        if protocol in _UNSUPPORTED_PROTOCOLS:
+            raise ConfigError(
+                f"listener {listener.name} has the security protocol {protocol}, which is not supported: "
+                f"must be one of {', '.join(_SUPPORTED_PROTOCOLS)}"
+            )
+        known.append(NamedListener(listener.name, listener.host, listener.port, protocol))
+    return tuple(known)
+
+
+def _check_one_grpc(key: str, listeners: tuple[NamedListener, ...]) -> None:
+    found = [str(x) for x in listeners if x.security_protocol == GRPC]
+    if len(found) != 1:
+        raise ConfigError(
+            f"{key} must have exactly one listener whose security protocol is {GRPC}, GRPC://host:port, not "
+            f"{len(found)}{' (' + ', '.join(found) + ')' if found else ''}: Tidelog's own clients and tools use it "
+            f"for all that Kafka's protocol does not have"
+        )
+
+
+def _check_known(key: str, listeners: tuple[NamedListener, ...], bound: tuple[NamedListener, ...]) -> None:
+    names = [x.name for x in bound]
+    for listener in listeners:
+        if listener.name not in names:
+            raise ConfigError(f"{key} has {listener}, which is none of the listeners: {', '.join(names)}")
+
+
+def _check_reachable(advertised: tuple[NamedListener, ...]) -> None:
+    for listener in advertised:
+        if listener.host in _EVERY_ADDRESS:
+            raise ConfigError(f"advertised.listeners must name an address that others can reach, not {listener}")
+
+
+def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> NamedListener:
+    """Kafka's default is the listener named PLAINTEXT; a node without one has others."""
+    by_name = {x.name: x for x in advertised}
+    if name is None:
+        kafka = [x.name for x in advertised if x.security_protocol != GRPC]
+        name = PLAINTEXT if PLAINTEXT in kafka else next(iter(kafka), advertised[0].name)
+    if name.upper() not in by_name:
+        raise ConfigError(
+            f"inter.broker.listener.name {name} is none of the advertised listeners: {', '.join(by_name)}"
+        )
+    return by_name[name.upper()]
 
 
 def parse_listener(text: str) -> tuple[str, int]:

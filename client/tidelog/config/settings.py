@@ -157,6 +157,8 @@ def _parse_value(key: str, value: object, hint: Any, declaration: _Declaration) 
     except (TypeError, ValueError) as error:
         shown = "[hidden]" if declaration.secret else repr(value)
         raise ConfigError(f'invalid value {shown} for configuration "{key}": {error}') from error
+    except ConfigError as error:
+        raise ConfigError(f'configuration "{key}": {error.message}') from error
     return parsed
 
 

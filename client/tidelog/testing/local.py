@@ -20,7 +20,7 @@ import grpc
 from tidelog.config import config_key
 from tidelog.config.process import load_properties
 from tidelog.errors import ConfigError
-from tidelog.testing.ports import free_ports
+from tidelog.testing.ports import lease_ports, release_ports
 from tidelog.testing.process import PROPERTIES_FILE, Place, ProcessGroup, ProcessHandle
 from tidelog.transport.channels import open_channel
 from tidelog.transport.loop import run_sync
@@ -48,9 +48,10 @@ class LocalCluster:
     A context manager: entering starts it and waits until it is ready, leaving ends every process. No process outlives
     the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept and can be started
     again with as many controllers, or in a temporary folder, which is removed. ``node_ports`` are the ports of the
-    first nodes; all others are found. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes
-    or to both, as they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`. A node has
-    its data in its folder ``data``, and with more than one ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
+    first nodes, ``kafka_ports`` those for clients of Kafka; all others are found. ``config`` holds Kafka's dotted
+    keys; each goes to the controllers, to the nodes or to both, as they know it, and a key that neither knows raises
+    :class:`~tidelog.errors.ConfigError`. A node has its data in its folder ``data``, and with more than one
+    ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
     ``place("node", 2)`` and ``place("controller", 1)`` say where a process runs, when not as any of this machine.
 
     Needs ``pip install tidelog[node,quorum]``.
@@ -64,6 +65,7 @@ class LocalCluster:
         config: Mapping[str, object] | None = None,
         *,
         node_ports: Sequence[int] = (),
+        kafka_ports: Sequence[int] = (),
         log_dirs_per_node: int = 1,
         place: Callable[[str, int], Place] | None = None,
     ) -> None:
@@ -76,9 +78,11 @@ class LocalCluster:
         self._data_dir = data_dir
         self._counts = (controllers, nodes)
         self._node_ports = node_ports[:nodes]
+        self._kafka_ports = kafka_ports[:nodes]
         self._place = place or _on_loopback
         self._log_dirs = ["data", *(f"data-{n}" for n in range(2, log_dirs_per_node + 1))]
         self._group: ProcessGroup | None = None
+        self._leases: list[int] = []
         self.controllers: dict[int, ProcessHandle] = {}
         self.nodes: dict[int, ProcessHandle] = {}
 
@@ -86,6 +90,11 @@ class LocalCluster:
     def bootstrap_servers(self) -> str:
         """The addresses of all nodes, for a client's ``bootstrap.servers``."""
         return ",".join(node.address for node in self.nodes.values())
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """The addresses of all nodes for clients of Kafka, for their ``bootstrap.servers``."""
+        return ",".join(node.kafka_address for node in self.nodes.values())
 
     @property
     def failures(self) -> list[str]:
@@ -139,6 +148,8 @@ class LocalCluster:
         if self._group is not None:
             self._group.close()
             self._group = None
+        release_ports(self._leases)
+        self._leases.clear()
         if not self._keep_data and self._data_dir is not None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
@@ -149,7 +160,7 @@ class LocalCluster:
             raise RuntimeError("the cluster was not started")
         controller_id = max(self.controllers) + 1
         directory = self.data_dir / f"controller-{controller_id}"
-        [place] = self._places([("controller", controller_id)], {})
+        [place] = self._places([("controller", controller_id)])
         handle = ProcessHandle(controller_id, _QUORUM, place, directory, self._group)
         bootstrap = ",".join(controller.address for controller in self.controllers.values())
         handle.configure(
@@ -197,10 +208,10 @@ class LocalCluster:
     def _configure(self, group: ProcessGroup, per_module: Mapping[str, Mapping[str, object]]) -> None:
         controllers, nodes = self._counts
         names = [("controller", i + 1) for i in range(controllers)] + [("node", i + 1) for i in range(nodes)]
-        places = self._places(names, {("node", i + 1): port for i, port in enumerate(self._node_ports)})
+        places = self._places(names, _by_node(self._node_ports), _by_node(self._kafka_ports))
         voters = _voters(places[:controllers])
         if per_module[_QUORUM].get(_ENGINE) == "pysyncobj":
-            engines = [Place(port=port) for port in free_ports(controllers)]
+            engines = [Place(port=port) for port in self._leased(controllers)]
             per_module = {**per_module, _QUORUM: {_ENGINE_VOTERS: _voters(engines), **per_module[_QUORUM]}}
         for (kind, node_id), place in zip(names, places, strict=True):
             module, target = (_QUORUM, self.controllers) if kind == "controller" else (_NODE, self.nodes)
@@ -210,7 +221,7 @@ class LocalCluster:
                 {
                     "node.id": node_id,
                     "cluster.id": self.cluster_id,
-                    "listeners": f"GRPC://{handle.address}",
+                    "listeners": _listeners(handle, module),
                     "controller.quorum.voters": voters,
                     _MODULES[module][1]: ",".join(
                         str(directory / name) for name in (self._log_dirs if module == _NODE else ["data"])
@@ -220,14 +231,27 @@ class LocalCluster:
             )
             target[node_id] = handle
 
-    def _places(self, names: Sequence[tuple[str, int]], ports: Mapping[tuple[str, int], int]) -> list[Place]:
-        """Return where processes run; those that any port suits get one of ``ports``, or one that is free."""
-        places = [self._place(*name) for name in names]
-        free = iter(free_ports(len(names)))
-        return [
-            place if place.port else dataclasses.replace(place, port=ports.get(name) or next(free))
-            for name, place in zip(names, places, strict=True)
-        ]
+    def _places(
+        self,
+        names: Sequence[tuple[str, int]],
+        ports: Mapping[tuple[str, int], int] | None = None,
+        kafka_ports: Mapping[tuple[str, int], int] | None = None,
+    ) -> list[Place]:
+        """Return where processes run; those that any port suits get one of those given, or one that is free."""
+        free = iter(self._leased(2 * len(names)))
+        places = []
+        for name in names:
+            place = self._place(*name)
+            port = place.port or (ports or {}).get(name) or next(free)
+            kafka_port = place.kafka_port or (kafka_ports or {}).get(name) or next(free)
+            places.append(dataclasses.replace(place, port=port, kafka_port=kafka_port if name[0] == "node" else 0))
+        return places
+
+    def _leased(self, count: int) -> list[int]:
+        """Return free ports that are this cluster's until it is closed."""
+        ports = lease_ports(count)
+        self._leases += ports
+        return ports
 
     def _stop_controlled(self) -> None:
         for group in (self.nodes, self.controllers):
@@ -250,7 +274,10 @@ class LocalCluster:
             waiting = {handle: answer for handle, answer in zip(waiting, answers, strict=True) if answer}
             if waiting and time.monotonic() > deadline:
                 missing = "; ".join(f"{handle.name} {answer}" for handle, answer in waiting.items())
-                raise TimeoutError(f"the cluster was not ready after {timeout_s} s: {missing}")
+                error = TimeoutError(f"the cluster was not ready after {timeout_s} s: {missing}")
+                for handle in self._handles():
+                    error.add_note(f"{handle.name} said last:\n{handle.log_tail()}")
+                raise error
             await asyncio.sleep(_POLL_INTERVAL_S if waiting else 0)
 
     async def _problem(self, handle: ProcessHandle, running: set[int]) -> str:
@@ -293,6 +320,15 @@ def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, o
 
 def _on_loopback(kind: str, node_id: int) -> Place:
     return Place()
+
+
+def _by_node(ports: Sequence[int]) -> dict[tuple[str, int], int]:
+    return {("node", i): port for i, port in enumerate(ports, 1)}
+
+
+def _listeners(handle: ProcessHandle, module: str) -> str:
+    grpc_listener = f"GRPC://{handle.address}"
+    return f"{grpc_listener},PLAINTEXT://{handle.kafka_address}" if module == _NODE else grpc_listener
 
 
 def _voters(places: Sequence[Place]) -> str:

@@ -23,15 +23,16 @@ _LOG_TAIL_LINES = 12
 class Place:
     """Where a process of a cluster runs, and how it is started there.
 
-    ``port`` 0 is any that is free on this machine. ``wrapper`` is the command that runs the interpreter with its
-    arguments, such as ``nsenter``, under the process id that it was started with; ``launcher`` are the interpreter's
-    arguments before the module's name and those of the module.
+    ``port`` 0 is any that is free on this machine, as is a node's ``kafka_port``. ``wrapper`` is the command that runs
+    the interpreter with its arguments, such as ``nsenter``, under the process id that it was started with;
+    ``launcher`` are the interpreter's arguments before the module's name and those of the module.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
     wrapper: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ("-m",)
+    kafka_port: int = 0
 
 
 class ProcessGroup:
@@ -65,6 +66,7 @@ class ProcessHandle:
         self.id = node_id
         self.host = place.host
         self.port = place.port
+        self.kafka_port = place.kafka_port
         self._place = place
         self.directory = directory
         self._module = module
@@ -74,8 +76,13 @@ class ProcessHandle:
 
     @property
     def address(self) -> str:
-        """``host:port`` of its listener; the same after a restart."""
+        """``host:port`` where it serves gRPC; the same after a restart."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def kafka_address(self) -> str:
+        """``host:port`` where a node serves Kafka's protocol; the same after a restart. A controller does not."""
+        return f"{self.host}:{self.kafka_port}"
 
     @property
     def pid(self) -> int:

@@ -266,18 +266,24 @@ class DeleteTopicsRequest(_message.Message):
 
     TOPIC_NAMES_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    TOPIC_IDS_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
     @_builtins.property
     def topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Further topics, by their 16-byte ids (KIP-516)."""
+
     def __init__(
         self,
         *,
         topic_names: _abc.Iterable[_builtins.str] | None = ...,
         timeout_ms: _builtins.int = ...,
+        topic_ids: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms", "topic_names", b"topic_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms", "topic_ids", b"topic_ids", "topic_names", b"topic_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -311,6 +317,7 @@ class DeletableTopicResult(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """Empty where the topic was named by an id that there is not, or twice."""
     topic_id: _builtins.bytes
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
@@ -514,11 +521,16 @@ class ClusterBroker(_message.Message):
     PORT_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
     IS_FENCED_FIELD_NUMBER: _builtins.int
+    LISTENERS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     host: _builtins.str
     port: _builtins.int
     rack: _builtins.str
     is_fenced: _builtins.bool
+    @_builtins.property
+    def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ListenerEndpoint]:
+        """All its listeners, that of host and port included; none of a node of a version that did not name them."""
+
     def __init__(
         self,
         *,
@@ -527,10 +539,11 @@ class ClusterBroker(_message.Message):
         port: _builtins.int = ...,
         rack: _builtins.str = ...,
         is_fenced: _builtins.bool = ...,
+        listeners: _abc.Iterable[_common_pb2.ListenerEndpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "host", b"host", "is_fenced", b"is_fenced", "port", b"port", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "host", b"host", "is_fenced", b"is_fenced", "listeners", b"listeners", "port", b"port", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -712,6 +725,9 @@ class ConfigResourceChange(_message.Message):
 
     RESOURCE_FIELD_NUMBER: _builtins.int
     OPERATIONS_FIELD_NUMBER: _builtins.int
+    REPLACES_ALL_FIELD_NUMBER: _builtins.int
+    replaces_all: _builtins.bool
+    """The settings of the resource that no operation names are removed (AlterConfigs, KIP-133)."""
     @_builtins.property
     def resource(self) -> Global___ConfigResourceName: ...
     @_builtins.property
@@ -721,10 +737,11 @@ class ConfigResourceChange(_message.Message):
         *,
         resource: Global___ConfigResourceName | None = ...,
         operations: _abc.Iterable[Global___ConfigOperation] | None = ...,
+        replaces_all: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["resource", b"resource"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operations", b"operations", "resource", b"resource"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operations", b"operations", "replaces_all", b"replaces_all", "resource", b"resource"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/common.proto\x12\ntidelog.v1\"&\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\";\n\x10LeaderIdAndEpoch\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tidelog/v1/common.proto\x12\ntidelog.v1\"&\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x08\x45ndpoint\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\"W\n\x10ListenerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x19\n\x11security_protocol\x18\x04 \x01(\t\";\n\x10LeaderIdAndEpoch\x12\x11\n\tleader_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"*\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +35,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ERROR']._serialized_end=77
   _globals['_ENDPOINT']._serialized_start=79
   _globals['_ENDPOINT']._serialized_end=117
-  _globals['_LEADERIDANDEPOCH']._serialized_start=119
-  _globals['_LEADERIDANDEPOCH']._serialized_end=178
-  _globals['_FEATURERANGE']._serialized_start=180
-  _globals['_FEATURERANGE']._serialized_end=246
-  _globals['_CONFIGENTRY']._serialized_start=248
-  _globals['_CONFIGENTRY']._serialized_end=290
+  _globals['_LISTENERENDPOINT']._serialized_start=119
+  _globals['_LISTENERENDPOINT']._serialized_end=206
+  _globals['_LEADERIDANDEPOCH']._serialized_start=208
+  _globals['_LEADERIDANDEPOCH']._serialized_end=267
+  _globals['_FEATURERANGE']._serialized_start=269
+  _globals['_FEATURERANGE']._serialized_end=335
+  _globals['_CONFIGENTRY']._serialized_start=337
+  _globals['_CONFIGENTRY']._serialized_end=379
 # @@protoc_insertion_point(module_scope)

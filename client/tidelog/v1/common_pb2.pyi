@@ -70,6 +70,38 @@ class Endpoint(_message.Message):
 Global___Endpoint: _TypeAlias = Endpoint  # noqa: Y015
 
 @_typing.final
+class ListenerEndpoint(_message.Message):
+    """One of the listeners of a node, as others reach it: `listeners` and `advertised.listeners`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    SECURITY_PROTOCOL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The listener's name, say INTERNAL; clients are told the addresses of the listener by which they came."""
+    host: _builtins.str
+    port: _builtins.int
+    security_protocol: _builtins.str
+    """GRPC, or with Kafka's protocol PLAINTEXT."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        host: _builtins.str = ...,
+        port: _builtins.int = ...,
+        security_protocol: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "name", b"name", "port", b"port", "security_protocol", b"security_protocol"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListenerEndpoint: _TypeAlias = ListenerEndpoint  # noqa: Y015
+
+@_typing.final
 class LeaderIdAndEpoch(_message.Message):
     """The leader that the answering node knows of, sent with NOT_LEADER_OR_FOLLOWER and
     FENCED_LEADER_EPOCH so that a client need not ask for metadata (KIP-951).

@@ -44,6 +44,11 @@ class ControllerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_controller__service__pb2.BrokerHeartbeatRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.BrokerHeartbeatResponse.FromString,
                 _registered_method=True)
+        self.HoldConnection = channel.unary_unary(
+                '/tidelog.v1.ControllerService/HoldConnection',
+                request_serializer=tidelog_dot_v1_dot_controller__service__pb2.HoldConnectionRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__service__pb2.HoldConnectionResponse.FromString,
+                _registered_method=True)
         self.AlterPartition = channel.unary_unary(
                 '/tidelog.v1.ControllerService/AlterPartition',
                 request_serializer=tidelog_dot_v1_dot_controller__service__pb2.AlterPartitionRequest.SerializeToString,
@@ -78,6 +83,14 @@ class ControllerServiceServicer(object):
 
     def BrokerHeartbeat(self, request, context):
         """Keeps a broker's session alive; says whether it is fenced (KIP-631).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HoldConnection(self, request, context):
+        """A call that a broker leaves open while it lives: when the connection breaks the controller looks at once whether the
+        broker's process is gone. It has no answer, and ends with NOT_CONTROLLER when the leadership does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,6 +136,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.BrokerHeartbeat,
                     request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.BrokerHeartbeatRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__service__pb2.BrokerHeartbeatResponse.SerializeToString,
+            ),
+            'HoldConnection': grpc.unary_unary_rpc_method_handler(
+                    servicer.HoldConnection,
+                    request_deserializer=tidelog_dot_v1_dot_controller__service__pb2.HoldConnectionRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__service__pb2.HoldConnectionResponse.SerializeToString,
             ),
             'AlterPartition': grpc.unary_unary_rpc_method_handler(
                     servicer.AlterPartition,
@@ -199,6 +217,33 @@ class ControllerService(object):
             '/tidelog.v1.ControllerService/BrokerHeartbeat',
             tidelog_dot_v1_dot_controller__service__pb2.BrokerHeartbeatRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__service__pb2.BrokerHeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HoldConnection(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/HoldConnection',
+            tidelog_dot_v1_dot_controller__service__pb2.HoldConnectionRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__service__pb2.HoldConnectionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,10 @@ class ControllerServiceStub:
     """Gives a broker its epoch (KIP-631)."""
     BrokerHeartbeat: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.BrokerHeartbeatRequest, _controller_service_pb2.BrokerHeartbeatResponse]
     """Keeps a broker's session alive; says whether it is fenced (KIP-631)."""
+    HoldConnection: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.HoldConnectionRequest, _controller_service_pb2.HoldConnectionResponse]
+    """A call that a broker leaves open while it lives: when the connection breaks the controller looks at once whether the
+    broker's process is gone. It has no answer, and ends with NOT_CONTROLLER when the leadership does.
+    """
     AlterPartition: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AlterPartitionRequest, _controller_service_pb2.AlterPartitionResponse]
     """A leader's change of a partition's ISR, as compare-and-set (KIP-497)."""
     AssignReplicasToDirs: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AssignReplicasToDirsRequest, _controller_service_pb2.AssignReplicasToDirsResponse]
@@ -54,6 +58,10 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Gives a broker its epoch (KIP-631)."""
     BrokerHeartbeat: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.BrokerHeartbeatRequest, _controller_service_pb2.BrokerHeartbeatResponse]  # type: ignore[assignment]
     """Keeps a broker's session alive; says whether it is fenced (KIP-631)."""
+    HoldConnection: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.HoldConnectionRequest, _controller_service_pb2.HoldConnectionResponse]  # type: ignore[assignment]
+    """A call that a broker leaves open while it lives: when the connection breaks the controller looks at once whether the
+    broker's process is gone. It has no answer, and ends with NOT_CONTROLLER when the leadership does.
+    """
     AlterPartition: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AlterPartitionRequest, _controller_service_pb2.AlterPartitionResponse]  # type: ignore[assignment]
     """A leader's change of a partition's ISR, as compare-and-set (KIP-497)."""
     AssignReplicasToDirs: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AssignReplicasToDirsRequest, _controller_service_pb2.AssignReplicasToDirsResponse]  # type: ignore[assignment]
@@ -79,6 +87,16 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_service_pb2.BrokerHeartbeatResponse, _abc.Awaitable[_controller_service_pb2.BrokerHeartbeatResponse]]:
         """Keeps a broker's session alive; says whether it is fenced (KIP-631)."""
+
+    @_abc_1.abstractmethod
+    def HoldConnection(
+        self,
+        request: _controller_service_pb2.HoldConnectionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.HoldConnectionResponse, _abc.Awaitable[_controller_service_pb2.HoldConnectionResponse]]:
+        """A call that a broker leaves open while it lives: when the connection breaks the controller looks at once whether the
+        broker's process is gone. It has no answer, and ends with NOT_CONTROLLER when the leadership does.
+        """
 
     @_abc_1.abstractmethod
     def AlterPartition(

@@ -109,6 +109,8 @@ class JoinGroupRequest(_message.Message):
     PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
     PROTOCOLS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    JOINS_AT_ONCE_FIELD_NUMBER: _builtins.int
+    NEVER_SKIPS_ASSIGNMENT_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     session_timeout_ms: _builtins.int
     rebalance_timeout_ms: _builtins.int
@@ -119,6 +121,10 @@ class JoinGroupRequest(_message.Message):
     """Of a static member (KIP-345)."""
     protocol_type: _builtins.str
     reason: _builtins.str
+    joins_at_once: _builtins.bool
+    """Of a client that does not know MEMBER_ID_REQUIRED (Kafka's JoinGroup below version 4): its first call joins."""
+    never_skips_assignment: _builtins.bool
+    """Of a client that does not know skip_assignment (Kafka's JoinGroup below version 9)."""
     @_builtins.property
     def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupProtocol]:
         """In the order of preference."""
@@ -134,10 +140,12 @@ class JoinGroupRequest(_message.Message):
         protocol_type: _builtins.str = ...,
         protocols: _abc.Iterable[Global___GroupProtocol] | None = ...,
         reason: _builtins.str = ...,
+        joins_at_once: _builtins.bool = ...,
+        never_skips_assignment: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "protocol_type", b"protocol_type", "protocols", b"protocols", "reason", b"reason", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "joins_at_once", b"joins_at_once", "member_id", b"member_id", "never_skips_assignment", b"never_skips_assignment", "protocol_type", b"protocol_type", "protocols", b"protocols", "reason", b"reason", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
@@ -685,11 +693,19 @@ class OffsetCommitRequest(_message.Message):
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     GROUP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    WITHOUT_MEMBER_EPOCHS_FIELD_NUMBER: _builtins.int
+    RETENTION_TIME_MS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     generation_id_or_member_epoch: _builtins.int
     """The generation, or the member's epoch (KIP-848). -1 with an empty member id: no member commits."""
     member_id: _builtins.str
     group_instance_id: _builtins.str
+    without_member_epochs: _builtins.bool
+    """Of a client that does not know member epochs (Kafka's OffsetCommit below version 9)."""
+    retention_time_ms: _builtins.int
+    """How long the offsets are kept after the commit (Kafka's OffsetCommit 2 to 4). Absent: offsets.retention.minutes,
+    from when the group has no members.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitTopic]: ...
     def __init__(
@@ -700,14 +716,21 @@ class OffsetCommitRequest(_message.Message):
         member_id: _builtins.str = ...,
         group_instance_id: _builtins.str | None = ...,
         topics: _abc.Iterable[Global___OffsetCommitTopic] | None = ...,
+        without_member_epochs: _builtins.bool = ...,
+        retention_time_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "_retention_time_ms", b"_retention_time_ms", "group_instance_id", b"group_instance_id", "retention_time_ms", b"retention_time_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "generation_id_or_member_epoch", b"generation_id_or_member_epoch", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "_retention_time_ms", b"_retention_time_ms", "generation_id_or_member_epoch", b"generation_id_or_member_epoch", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "retention_time_ms", b"retention_time_ms", "topics", b"topics", "without_member_epochs", b"without_member_epochs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
+    _WhichOneofReturnType__retention_time_ms: _TypeAlias = _typing.Literal["retention_time_ms"]  # noqa: Y015
+    _WhichOneofArgType__retention_time_ms: _TypeAlias = _typing.Literal["_retention_time_ms", b"_retention_time_ms"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__group_instance_id) -> _WhichOneofReturnType__group_instance_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_time_ms) -> _WhichOneofReturnType__retention_time_ms | None: ...
 
 Global___OffsetCommitRequest: _TypeAlias = OffsetCommitRequest  # noqa: Y015
 

@@ -84,6 +84,11 @@ class LogServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_log__service__pb2.InitProducerIdRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_log__service__pb2.InitProducerIdResponse.FromString,
                 _registered_method=True)
+        self.DescribeProducers = channel.unary_unary(
+                '/tidelog.v1.LogService/DescribeProducers',
+                request_serializer=tidelog_dot_v1_dot_log__service__pb2.DescribeProducersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_log__service__pb2.DescribeProducersResponse.FromString,
+                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -161,6 +166,13 @@ class LogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeProducers(self, request, context):
+        """Who writes with a producer id to partitions of which the node holds a replica (KIP-664).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -213,6 +225,11 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.InitProducerId,
                     request_deserializer=tidelog_dot_v1_dot_log__service__pb2.InitProducerIdRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_log__service__pb2.InitProducerIdResponse.SerializeToString,
+            ),
+            'DescribeProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProducers,
+                    request_deserializer=tidelog_dot_v1_dot_log__service__pb2.DescribeProducersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_log__service__pb2.DescribeProducersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -485,6 +502,33 @@ class LogService(object):
             '/tidelog.v1.LogService/InitProducerId',
             tidelog_dot_v1_dot_log__service__pb2.InitProducerIdRequest.SerializeToString,
             tidelog_dot_v1_dot_log__service__pb2.InitProducerIdResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.LogService/DescribeProducers',
+            tidelog_dot_v1_dot_log__service__pb2.DescribeProducersRequest.SerializeToString,
+            tidelog_dot_v1_dot_log__service__pb2.DescribeProducersResponse.FromString,
             options,
             channel_credentials,
             insecure,

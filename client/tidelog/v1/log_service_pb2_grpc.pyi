@@ -55,6 +55,8 @@ class LogServiceStub:
     """
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.InitProducerIdRequest, _log_service_pb2.InitProducerIdResponse]
     """Gives an idempotent producer an id that no other producer has (KIP-98)."""
+    DescribeProducers: _grpc.UnaryUnaryMultiCallable[_log_service_pb2.DescribeProducersRequest, _log_service_pb2.DescribeProducersResponse]
+    """Who writes with a producer id to partitions of which the node holds a replica (KIP-664)."""
 
 @_typing.type_check_only
 class LogServiceAsyncStub(LogServiceStub):
@@ -83,6 +85,8 @@ class LogServiceAsyncStub(LogServiceStub):
     """
     InitProducerId: _aio.UnaryUnaryMultiCallable[_log_service_pb2.InitProducerIdRequest, _log_service_pb2.InitProducerIdResponse]  # type: ignore[assignment]
     """Gives an idempotent producer an id that no other producer has (KIP-98)."""
+    DescribeProducers: _aio.UnaryUnaryMultiCallable[_log_service_pb2.DescribeProducersRequest, _log_service_pb2.DescribeProducersResponse]  # type: ignore[assignment]
+    """Who writes with a producer id to partitions of which the node holds a replica (KIP-664)."""
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -168,5 +172,13 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_log_service_pb2.InitProducerIdResponse, _abc.Awaitable[_log_service_pb2.InitProducerIdResponse]]:
         """Gives an idempotent producer an id that no other producer has (KIP-98)."""
+
+    @_abc_1.abstractmethod
+    def DescribeProducers(
+        self,
+        request: _log_service_pb2.DescribeProducersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_service_pb2.DescribeProducersResponse, _abc.Awaitable[_log_service_pb2.DescribeProducersResponse]]:
+        """Who writes with a producer id to partitions of which the node holds a replica (KIP-664)."""
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -136,6 +136,7 @@ class RegisterBrokerRecord(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    LISTENERS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     incarnation_id: _builtins.bytes
     broker_epoch: _builtins.int
@@ -149,6 +150,10 @@ class RegisterBrokerRecord(_message.Message):
     def log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
     def features(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.FeatureRange]: ...
+    @_builtins.property
+    def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ListenerEndpoint]:
+        """All its listeners, that of `endpoint` included. Older nodes named none."""
+
     def __init__(
         self,
         *,
@@ -161,10 +166,11 @@ class RegisterBrokerRecord(_message.Message):
         fenced: _builtins.bool = ...,
         in_controlled_shutdown: _builtins.bool = ...,
         features: _abc.Iterable[_common_pb2.FeatureRange] | None = ...,
+        listeners: _abc.Iterable[_common_pb2.ListenerEndpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "endpoint", b"endpoint", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "log_dirs", b"log_dirs", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "endpoint", b"endpoint", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "listeners", b"listeners", "log_dirs", b"log_dirs", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

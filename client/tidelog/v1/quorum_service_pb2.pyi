@@ -48,6 +48,7 @@ class DescribeQuorumResponse(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     SNAPSHOT_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    BROKERS_FIELD_NUMBER: _builtins.int
     leader_id: _builtins.int
     leader_epoch: _builtins.int
     high_watermark: _builtins.int
@@ -62,6 +63,10 @@ class DescribeQuorumResponse(_message.Message):
     def observers(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuorumReplica]:
         """Controllers that follow the log without a vote."""
 
+    @_builtins.property
+    def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerProgress]:
+        """The nodes that live: they follow what is committed."""
+
     def __init__(
         self,
         *,
@@ -73,14 +78,43 @@ class DescribeQuorumResponse(_message.Message):
         cluster_id: _builtins.str = ...,
         snapshot_offset: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
+        brokers: _abc.Iterable[Global___BrokerProgress] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "observers", b"observers", "snapshot_offset", b"snapshot_offset", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "observers", b"observers", "snapshot_offset", b"snapshot_offset", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeQuorumResponse: _TypeAlias = DescribeQuorumResponse  # noqa: Y015
+
+@_typing.final
+class BrokerProgress(_message.Message):
+    """How far a node has come, by its last heartbeat."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_HEARTBEAT_AGE_MS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    metadata_offset: _builtins.int
+    """The last offset that it has applied."""
+    last_heartbeat_age_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        metadata_offset: _builtins.int = ...,
+        last_heartbeat_age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "last_heartbeat_age_ms", b"last_heartbeat_age_ms", "metadata_offset", b"metadata_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerProgress: _TypeAlias = BrokerProgress  # noqa: Y015
 
 @_typing.final
 class QuorumReplica(_message.Message):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.machine import facts
+from benchmarks.page import with_table
 from benchmarks.result import Bar, Result
 from benchmarks.rounds import Rounds, alternate, quantile
 from benchmarks.suite import benchmark_names
@@ -82,3 +83,12 @@ def test_results_file_has_the_machine_and_a_row_per_result_without_host_or_path(
 
 def test_benchmarks_are_found_by_their_file_names() -> None:
     assert {"log", "node", "recovery", "scale"} <= set(benchmark_names())
+
+
+def test_page_keeps_its_words_and_gets_the_table_between_the_markers_of_that_name() -> None:
+    begin, end = "<!-- rates: written by python -m benchmarks.page -->", "<!-- end of rates -->"
+    page = f"# Rates\n{begin}\nold\n{end}\nWhat bounds each"
+
+    assert with_table(page, "rates", "| new |\n") == f"# Rates\n{begin}\n| new |\n{end}\nWhat bounds each"
+    with pytest.raises(SystemExit, match="no markers"):
+        with_table(page, "costs", "| new |")

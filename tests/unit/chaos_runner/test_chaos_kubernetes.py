@@ -197,8 +197,8 @@ def test_kubernetes_cuts_the_clients_off_and_leaves_the_members_together(kubectl
     found.cut(frozenset([(CLIENTS, NODE), (NODE, CLIENTS)]))
     [cut] = kubectl.scripts("tidelog-node-101")
     rules = [part.strip() for part in cut.split(";") if " -A " in part and part.strip().startswith("iptables")]
-    assert [shlex.split(rule)[-1] for rule in rules] == ["RETURN", "RETURN", "RETURN", "DROP"]
-    assert "--dport 9094" in rules[-1]
+    assert [shlex.split(rule)[-1] for rule in rules] == ["RETURN", "RETURN", "RETURN", "DROP", "DROP"]
+    assert [rule.partition("--dport ")[2].split()[0] for rule in rules[-2:]] == ["9092", "9094"]
 
 
 def test_kubernetes_delays_what_a_pod_sends(kubectl: FakeKubectl) -> None:

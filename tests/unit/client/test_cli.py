@@ -202,7 +202,7 @@ def test_cli_shows_the_cluster(cluster: FakeCluster) -> None:
     assert result.exit_code == 0
     assert f"cluster {cluster.cluster_id}: 1 topic, 2 partitions" in result.stdout
     assert f"1  {address}  leader" in result.stdout
-    assert f"1  {address}  -     ready      2" in result.stdout
+    assert f"1  {address}  -      -     ready      2" in result.stdout
 
 
 def process(

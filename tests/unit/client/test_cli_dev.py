@@ -52,8 +52,9 @@ def tidelog(environment: dict[str, str], args: Sequence[str], stdin: str = "") -
 
 
 def test_dev_prints_steps_that_work_as_printed(tmp_path: Path) -> None:
-    [port] = free_ports(1)
-    with running_dev(tmp_path / "out", "--controllers", "1", "--nodes", "1", "--port", str(port)) as printed:
+    [port, kafka_port] = free_ports(2)
+    ports = ("--port", str(port), "--kafka-port", str(kafka_port))
+    with running_dev(tmp_path / "out", "--controllers", "1", "--nodes", "1", *ports) as printed:
         assert printed.startswith(f"1 controller and 1 node are ready at 127.0.0.1:{port}; ")
         exported = dict(re.findall(r"export (\w+)=(\S+)", printed))
         assert exported == {"TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
@@ -61,27 +62,31 @@ def test_dev_prints_steps_that_work_as_printed(tmp_path: Path) -> None:
         assert tidelog(exported, shlex.split(create)) == "created hello\n"
         assert tidelog(exported, shlex.split(produce), "world\n") == ""
         assert tidelog(exported, shlex.split(consume)) == "world\n"
+        assert f"Clients of Kafka: bootstrap.servers=127.0.0.1:{kafka_port}\n" in printed
 
 
-def test_dev_goes_elsewhere_when_its_port_is_in_use_and_says_so(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        sizes = ("--controllers", "1", "--nodes", "1")
-        with running_dev(tmp_path / "out", *sizes, "--port", str(port), "--json") as printed:
-            assert f"port {port} is in use" in printed
+def test_dev_goes_elsewhere_when_its_ports_are_in_use_and_says_so(tmp_path: Path) -> None:
+    with socket.socket() as taken, socket.socket() as taken_too:
+        for one in (taken, taken_too):
+            one.bind(("127.0.0.1", 0))
+            one.listen()
+        port, kafka_port = taken.getsockname()[1], taken_too.getsockname()[1]
+        options = ("--controllers", "1", "--nodes", "1", "--port", str(port), "--kafka-port", str(kafka_port))
+        with running_dev(tmp_path / "out", *options, "--json") as printed:
+            assert f"port {port} is in use, so the nodes listen elsewhere (--port" in printed
+            assert f"port {kafka_port} is in use, so clients of Kafka are served elsewhere (--kafka-port" in printed
             document = json.loads(printed[printed.index("{") :])
-            assert document["bootstrap_servers"].startswith("127.0.0.1:")
-            assert document["bootstrap_servers"] != f"127.0.0.1:{port}"
+            for key, busy in (("bootstrap_servers", port), ("kafka_bootstrap_servers", kafka_port)):
+                assert document[key].startswith("127.0.0.1:")
+                assert document[key] != f"127.0.0.1:{busy}"
 
 
 def test_dev_starts_again_with_the_data_that_it_kept(tmp_path: Path) -> None:
     sizes = ["--controllers", "1", "--nodes", "1", "--data-dir", str(tmp_path / "data")]
     for expected in ("", "kept   "):
-        [port] = free_ports(1)
+        [port, kafka_port] = free_ports(2)
         environment = {"TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
-        with running_dev(tmp_path / "out", *sizes, "--port", str(port)):
+        with running_dev(tmp_path / "out", *sizes, "--port", str(port), "--kafka-port", str(kafka_port)):
             topics = tidelog(environment, ["topic", "list"]).splitlines()[1:]
             assert [line[:7] for line in topics] == ([expected] if expected else [])
             if not expected:

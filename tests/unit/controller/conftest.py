@@ -126,6 +126,7 @@ class Driver:
             previous_broker_epoch=fields.get("previous", -1),
             log_dirs=[directory_on(broker_id, d) for d in fields.get("log_dirs", ())],
             features=fields.get("features", FEATURES),
+            listeners=fields.get("listeners", ()),
         )
         response: pb.RegisterBrokerResponse = self.do(self.controller.handle_register_broker, request)
         return response.broker_epoch

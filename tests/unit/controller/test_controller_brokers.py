@@ -9,6 +9,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.controller import BrokerProgress
 from tidelog_quorum.metadata import FeatureRange
 
 
@@ -365,3 +366,14 @@ def test_shutdown_waits_for_the_entry_that_moved_the_leaderships_wherever_it_is_
     assert not driver.heartbeat(1, want_shut_down=True).should_shut_down
     driver.heartbeat(2, offset=before + 5)
     assert driver.heartbeat(1, want_shut_down=True).should_shut_down
+
+
+def test_progress_of_brokers_is_what_their_last_heartbeats_said(driver: Any) -> None:
+    driver.up(1)
+    driver.register(2)
+    epoch = driver.image.brokers[1].broker_epoch
+    assert driver.controller.broker_progress(driver.now_ms + 40) == [BrokerProgress(1, epoch, 40)]
+    driver.heartbeat(1, offset=driver.image.offset)
+    assert driver.controller.broker_progress(driver.now_ms) == [BrokerProgress(1, driver.image.offset, 0)]
+    driver.lead()
+    assert driver.controller.broker_progress(driver.now_ms) == []

@@ -83,7 +83,7 @@ def test_added_partitions_are_refused(three: Any, topic: pb.NewPartitions, code:
 
 def test_added_partitions_are_refused_with_the_counts(three: Any) -> None:
     three.create(partitions=2, factor=2)
-    assert text_of(three, new("t", 1)) == "topic 't' has 2 partitions: 1 is not more"
+    assert text_of(three, new("t", 1)) == "The topic t currently has 2 partition(s); 1 would not be an increase."
     assert text_of(three, new("t", 5, [[1, 2]])) == "topic 't' gets 3 more partitions, but 1 are assigned"
 
 

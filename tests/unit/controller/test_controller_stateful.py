@@ -20,11 +20,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from seeds import reproducible, seeds
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, BrokerId, TopicId
+from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, TopicId
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_quorum.controller import Controller, ControllerConfig, Result
+from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig, Result
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.settling import Settling
 from tidelog_quorum.metadata import (
@@ -156,6 +156,17 @@ class Cluster(RuleBasedStateMachine):
         for broker_id in set(self.image.brokers) - silent:
             self.live(broker_id)
         self.expire()
+
+    @rule(broker_id=BROKERS, age=st.integers(0, 1), since_ms=st.integers(0, 50))
+    def refuse(self, broker_id: int, age: int, since_ms: int) -> None:
+        """Nobody listens at a broker's address, be it gone or only out of the controller's reach."""
+        before = self.image.brokers.get(BrokerId(broker_id))
+        if before is None:
+            return
+        epoch = BrokerEpoch(before.broker_epoch - age)
+        refused = BrokerRefused(BrokerId(broker_id), epoch, self.now_ms - since_ms)
+        is_settled = self.write(self.controller.handle_broker_refused(refused, self.now_ms))
+        assert self.image.brokers[BrokerId(broker_id)].fenced == (before.fenced or (is_settled and not age))
 
     @rule()
     def tick(self) -> None:

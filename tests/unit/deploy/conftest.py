@@ -269,14 +269,32 @@ def _setting_problems(stateful_set: Manifest, manifests: list[Manifest]) -> Iter
         settings = pod.settings
         if settings["node.id"] != str(pod.ordinal):
             yield f"{title}: {pod.name} has node.id {settings['node.id']}"
-        if int(settings["listeners"].rpartition(":")[2]) not in _container_ports(stateful_set).values():
-            yield f"{title}: {pod.name} listens at {settings['listeners']}, which is no port of the container"
+        bound, ports = _by_listener(settings["listeners"]), set(_container_ports(stateful_set).values())
+        for listener, address in bound.items():
+            if int(address.rpartition(":")[2]) not in ports:
+                yield f"{title}: {pod.name} listens at {listener}://{address}, which is no port of the container"
+        yield from _advertised_problems(title, pod, bound)
         if settings["controller.quorum.voters"].split(",") != voters:
             yield f"{title}: {pod.name} has the voters {settings['controller.quorum.voters']}, the pods are {voters}"
         for directory in settings.get("log.dirs", settings.get("metadata.log.dir", "")).split(","):
             # A new ext4 volume has lost+found at its top, so data must live one level below.
             if not any(Path(mount) in Path(directory).parents for mount in durable):
                 yield f"{title}: {pod.name} keeps data in {directory}, which is not below a claimed volume"
+
+
+def _advertised_problems(title: str, pod: Pod, bound: dict[str, str]) -> Iterator[str]:
+    """Every listener of a storage node is advertised, by the pod's own name and with the port that it listens at."""
+    advertised = _by_listener(pod.settings.get("advertised.listeners", ""))
+    for listener, address in advertised.items():
+        host, _, port = address.rpartition(":")
+        if not host.startswith(f"{pod.name}.") or port != bound.get(listener, "").rpartition(":")[2]:
+            yield f"{title}: {pod.name} advertises {listener}://{address}, where it does not listen"
+    if advertised.keys() != bound.keys() and "log.dirs" in pod.settings:
+        yield f"{title}: {pod.name} advertises {sorted(advertised)} of its listeners {sorted(bound)}"
+
+
+def _by_listener(text: str) -> dict[str, str]:
+    return dict(part.split("://") for part in text.split(",") if part)
 
 
 def _container_ports(stateful_set: Manifest) -> dict[str, int]:

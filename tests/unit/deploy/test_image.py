@@ -67,6 +67,13 @@ def test_dockerfile_runs_as_the_user_of_the_manifests(dockerfile: str, render: A
     assert f"--uid {user[0]}" in dockerfile
 
 
+def test_dockerfile_exposes_the_ports_of_the_manifests(dockerfile: str, render: Any) -> None:
+    (exposed,) = re.findall(r"^EXPOSE (.*)$", dockerfile, re.MULTILINE)
+    sets = [m for m in render("base") if m["kind"] == "StatefulSet"]
+    ports = {p["containerPort"] for s in sets for c in s["spec"]["template"]["spec"]["containers"] for p in c["ports"]}
+    assert {int(port) for port in exposed.split()} == ports
+
+
 def test_dockerfile_needs_no_buildkit(dockerfile: str) -> None:
     """The Python client of the engine, which the container tests build with, speaks to the classic builder alone."""
     assert not re.search(r"RUN --|COPY --(?!from)|<<", dockerfile)

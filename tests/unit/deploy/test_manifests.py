@@ -123,7 +123,23 @@ def _add_a_controller(manifests: Manifests) -> None:
 
 def _move_the_listener(manifests: Manifests) -> None:
     data = _properties(manifests, "tidelog-node")
-    data["server.properties"] = data["server.properties"].replace("0.0.0.0:9094", "0.0.0.0:9092")
+    data["server.properties"] = data["server.properties"].replace("0.0.0.0:9094", "0.0.0.0:19094")
+
+
+def _move_the_kafka_listener(manifests: Manifests) -> None:
+    data = _properties(manifests, "tidelog-node")
+    data["server.properties"] = data["server.properties"].replace("0.0.0.0:9092", "0.0.0.0:19092")
+
+
+def _advertise_one_listener_alone(manifests: Manifests) -> None:
+    arguments = _container(manifests)["args"]
+    place = next(i for i, a in enumerate(arguments) if a.startswith("advertised.listeners="))
+    arguments[place] = arguments[place].partition(",PLAINTEXT")[0]
+
+
+def _advertise_one_pod_for_all(manifests: Manifests) -> None:
+    arguments = _container(manifests)["args"]
+    arguments[:] = [a.replace("PLAINTEXT://$(POD_NAME)", "PLAINTEXT://tidelog-node-101") for a in arguments]
 
 
 def _keep_data_in_the_container(manifests: Manifests) -> None:
@@ -160,7 +176,13 @@ def _run_as_root(manifests: Manifests) -> None:
         (_forget_a_variable, "StatefulSet/tidelog-node: $(ZONE) is no variable of the container"),
         (_start_the_ordinals_at_zero, "StatefulSet/tidelog-quorum: tidelog-quorum-0 has the voters 1@"),
         (_add_a_controller, "StatefulSet/tidelog-node: tidelog-node-101 has the voters 1@"),
-        (_move_the_listener, "StatefulSet/tidelog-node: tidelog-node-101 listens at GRPC://0.0.0.0:9092"),
+        (_move_the_listener, "StatefulSet/tidelog-node: tidelog-node-101 listens at GRPC://0.0.0.0:19094"),
+        (_move_the_kafka_listener, "tidelog-node-101 listens at PLAINTEXT://0.0.0.0:19092, which is no port"),
+        (_advertise_one_listener_alone, "tidelog-node-101 advertises ['GRPC'] of its listeners ['GRPC', 'PLAINTEXT']"),
+        (
+            _advertise_one_pod_for_all,
+            "tidelog-node-102 advertises PLAINTEXT://tidelog-node-101.tidelog-node.production",
+        ),
         (_keep_data_in_the_container, "StatefulSet/tidelog-quorum: tidelog-quorum-1 keeps data in /tmp/metadata"),
         (_keep_data_at_the_top_of_the_volume, "StatefulSet/tidelog-node: tidelog-node-101 keeps data in /var/lib/tide"),
         (_run_as_root, "StatefulSet/tidelog-node: may run as root"),

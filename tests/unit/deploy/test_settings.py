@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tidelog.config import parse_config
-from tidelog.config.endpoints import parse_listener
 from tidelog.config.process import load_properties
 from tidelog.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
@@ -44,13 +43,16 @@ def test_process_refuses_a_setting_that_it_does_not_know(render: Any, pods: Any,
             _load(pods(manifests, name)[0], tmp_path, config)
 
 
-def test_node_advertises_its_own_name_and_the_port_it_listens_at(render: Any, pods: Any, tmp_path: Path) -> None:
+def test_node_advertises_its_own_name_and_the_ports_it_listens_at(render: Any, pods: Any, tmp_path: Path) -> None:
     manifests = render("base")
     for pod in pods(manifests, "tidelog-node"):
         config = _load(pod, tmp_path, NodeConfig)
-        host, port = parse_listener(config.advertised_listeners)
-        assert host == f"{pod.name}.tidelog-node.production.svc"
-        assert port == parse_listener(config.listeners)[1]
+        host = f"{pod.name}.tidelog-node.production.svc"
+        advertised = [(x.name, x.host, x.port) for x in config.advertised_endpoints({})]
+        assert advertised == [("GRPC", host, 9094), ("PLAINTEXT", host, 9092)]
+        assert config.grpc_listener.port == 9094
+        assert [(x.host, x.port) for x in config.kafka_listeners] == [("0.0.0.0", 9092)]
+        assert config.inter_broker_listener.name == "PLAINTEXT"
 
 
 @pytest.mark.parametrize(("zone", "rack"), [("eu-west-1a", "eu-west-1a"), ("", None)])

@@ -11,12 +11,14 @@ import grpc.aio
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerId
 from tidelog.transport import error_from_rpc, open_channel, server_options
 from tidelog.transport.binding import bind_port
 from tidelog.transport.status import trailing_value
 from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub, add_QuorumServiceServicer_to_server
+from tidelog_quorum.controller import BrokerProgress
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, ReplicaDescription
 from tidelog_quorum.server.quorum_service import QuorumService
@@ -69,6 +71,9 @@ class KnownQuorum:
     leader = LeaderAndEpoch(2, 3, False)
     voters = VoterSet([Voter(1, "a", 1), Voter(2, "b", 2)])
 
+    def broker_progress(self) -> list[BrokerProgress]:
+        return [BrokerProgress(BrokerId(4), 7, 250)]
+
 
 Test = Callable[[Any, ScriptedEngine], Awaitable[None]]
 
@@ -104,6 +109,8 @@ def test_quorum_service_describes_after_a_read_barrier() -> None:
         assert (quorum.snapshot_offset, quorum.log_start_offset) == (-1, 1)
         ages = [(v.replica_id, v.last_fetch_age_ms, v.last_caught_up_age_ms) for v in quorum.voters]
         assert ages == [(1, 0, 0), (2, -1, -1)]
+        [broker] = quorum.brokers
+        assert (broker.broker_id, broker.metadata_offset, broker.last_heartbeat_age_ms) == (4, 7, 250)
         [observer] = quorum.observers
         assert (observer.replica_id, observer.endpoint.host, observer.endpoint.port) == (7, "o", 3)
         assert (observer.directory_id, observer.log_end_offset, observer.last_caught_up_age_ms) == (DIRECTORY, 5, 1500)

@@ -24,6 +24,7 @@ from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.metadata import RegisterBrokerRecord, decode_batch
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.server.admin_service import AdminService
+from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 from tidelog_quorum.server.service import ControllerService
@@ -69,7 +70,8 @@ def serve(
         )
         server = grpc.aio.server(options=server_options())
         port = bind_port(server, "127.0.0.1", 0)
-        add_ControllerServiceServicer_to_server(ControllerService("c1", quorum, feed), server)
+        service = ControllerService("c1", quorum, feed, BrokerConnections(quorum, lambda: 0))
+        add_ControllerServiceServicer_to_server(service, server)
         add_AdminServiceServicer_to_server(AdminService("c1", quorum), server)
         await raft.start(quorum)
         quorum.on_voters_change(VOTERS)

@@ -17,6 +17,7 @@ from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog.v1.metadata_record_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
 
 
 class Node:
@@ -200,7 +201,10 @@ def node_end_of_epoch(node: Node, epoch: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("timestamp_ms", "expected"),
-    [(-1, (4, -1)), (-2, (0, -1)), (-3, (3, 2_001)), (0, (0, 1_000)), (1_001, (1, 1_001)), (3_000, (-1, -1))],
+    [
+        *((-1, (4, -1)), (-2, (0, -1)), (-3, (3, 2_001)), (-4, (0, -1)), (-5, (-1, -1)), (-6, (-1, -1))),
+        *((0, (0, 1_000)), (1_001, (1, 1_001)), (3_000, (-1, -1))),
+    ],
 )
 def test_list_offsets_finds_by_timestamp(node: Node, timestamp_ms: int, expected: tuple[int, int]) -> None:
     node.cluster.create_topic("t")
@@ -266,6 +270,21 @@ def test_get_metadata_creates_topics_only_when_told(node: Node) -> None:
             assert len(creating.log.GetMetadata(request, timeout=5).topics[0].partitions) == 4
 
 
+def test_describe_producers_tells_who_writes_with_an_id(node: Node) -> None:
+    node.cluster.create_topic("t")
+    builder = RecordBatchBuilder()
+    builder.append(None, b"v", (), 1_000)
+    node.produce("t", 0, batch_of(b"a"))
+    node.produce("t", 0, builder.build(7, 2, 5, is_transactional=True))
+    topics = [pb.DescribeProducersTopic(name="t", partitions=[0, 9])]
+    response = node.log.DescribeProducers(pb.DescribeProducersRequest(topics=topics), timeout=5)
+    found, unknown = response.topics[0].partitions
+    [state] = found.active_producers
+    assert (state.producer_id, state.producer_epoch, state.last_sequence) == (7, 2, 5)
+    assert (state.coordinator_epoch, state.current_txn_start_offset) == (-1, 1)
+    assert unknown.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+
+
 def test_fail_next_fails_items_so_many_times(node: Node) -> None:
     node.cluster.create_topic("t")
     node.cluster.fail_next("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, times=2)
@@ -321,5 +340,34 @@ def test_restart_keeps_address_and_records(node: Node) -> None:
 def test_create_topic_raises_the_controllers_error() -> None:
     with FakeCluster() as cluster:
         cluster.create_topic("t")
-        with pytest.raises(TidelogError, match='TOPIC_ALREADY_EXISTS: topic "t" exists already'):
+        with pytest.raises(TidelogError, match="TOPIC_ALREADY_EXISTS: Topic 't' already exists"):
             cluster.create_topic("t")
+
+
+def test_delete_topics_takes_ids_too(node: Node) -> None:
+    node.cluster.create_topic("t")
+    [topic] = node.admin.ListTopics(admin.ListTopicsRequest()).topics
+    request = admin.DeleteTopicsRequest(topic_ids=[topic.topic_id, b"?" * 16])
+    deleted, unknown = node.admin.DeleteTopics(request).topics
+    assert (deleted.name, deleted.topic_id, deleted.HasField("error")) == ("t", topic.topic_id, False)
+    assert (unknown.name, unknown.topic_id) == ("", b"?" * 16)
+    assert ErrorCode.of(unknown.error.code) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert not node.admin.ListTopics(admin.ListTopicsRequest()).topics
+
+
+def test_settings_that_a_replacement_does_not_name_are_removed(node: Node) -> None:
+    node.cluster.create_topic("t")
+    resource = admin.ConfigResourceName(type=CONFIG_RESOURCE_TYPE_TOPIC, name="t")
+
+    def change(replaces_all: bool, **settings: str) -> dict[str, str]:
+        operations = [admin.ConfigOperation(name=n.replace("_", "."), value=v) for n, v in settings.items()]
+        wanted = admin.ConfigResourceChange(resource=resource, operations=operations, replaces_all=replaces_all)
+        request = admin.IncrementalAlterConfigsRequest(resources=[wanted])
+        [result] = node.admin.IncrementalAlterConfigs(request).resources
+        assert not result.HasField("error")
+        [topic] = node.admin.DescribeTopics(admin.DescribeTopicsRequest(topic_names=["t"])).topics
+        return {c.name: c.value for c in topic.configs}
+
+    assert change(False, retention_ms="1", segment_ms="2") == {"retention.ms": "1", "segment.ms": "2"}
+    assert change(True, segment_ms="3") == {"segment.ms": "3"}
+    assert change(True) == {}

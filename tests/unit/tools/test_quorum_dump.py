@@ -12,8 +12,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidelog.errors import ErrorCode
-from tidelog.ids import TopicId
-from tidelog_quorum.metadata import TopicRecord, encode_batch, frame_batches
+from tidelog.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog_quorum.metadata import (
+    Endpoint,
+    ListenerEndpoint,
+    RegisterBrokerRecord,
+    TopicRecord,
+    encode_batch,
+    frame_batches,
+)
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.storage import open_storage
@@ -132,3 +139,17 @@ def test_dump_refuses_the_log_of_a_running_controller(log: Path) -> None:
         check_fails(dump(log), ErrorCode.KAFKA_STORAGE_ERROR, f"a controller runs on {log}: stop it first")
         controller.communicate()
     assert dump(log).exit_code == 0
+
+
+def test_dump_shows_the_listeners_of_a_broker(tmp_path: Path) -> None:
+    listeners = (ListenerEndpoint("GRPC", "a", 1, "GRPC"), ListenerEndpoint("INTERNAL", "a", 2, "PLAINTEXT"))
+    record = RegisterBrokerRecord(BrokerId(7), bytes(16), BrokerEpoch(1), Endpoint("a", 1), listeners=listeners)
+    write_log(tmp_path, [(EntryKind.DATA, encode_batch([record]))])
+    [_, row] = [json.loads(line) for line in dump(tmp_path, "--json").stdout.splitlines()]
+    assert row["records"][0]["listeners"][1] == {
+        "name": "INTERNAL",
+        "host": "a",
+        "port": 2,
+        "security_protocol": "PLAINTEXT",
+    }
+    assert "security_protocol=PLAINTEXT" in dump(tmp_path).stdout

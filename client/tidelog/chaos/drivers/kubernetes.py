@@ -37,7 +37,8 @@ _GRACE_S = 600
 _UNDO_S = 60
 """After so long a fault in a pod ends by itself."""
 _CHAIN = "TIDELOG-CHAOS"
-_CLIENT_PORT = 9094
+_CLIENT_PORTS = (9092, 9094)
+"""Of clients of Kafka, and of Tidelog's own."""
 _ROOT = {"securityContext": {"runAsUser": 0, "runAsNonRoot": False, "capabilities": {"add": ["NET_ADMIN"]}}}
 # The brackets keep the pattern from matching the shell that looks for it.
 _SERVERS = (
@@ -221,7 +222,7 @@ def _drop_script(sources: Sequence[End], pods: Mapping[Member, Pod], serial: int
     rules = [_rule(ip, f"-s {ip} -j DROP") for ip in ips]
     if CLIENTS in sources:
         rules += [_rule(pod.ip, f"-s {pod.ip} -j RETURN") for pod in pods.values()]
-        rules.append(_each_family(f"-A {_CHAIN} -p tcp --dport {_CLIENT_PORT} -j DROP"))
+        rules += [_each_family(f"-A {_CHAIN} -p tcp --dport {port} -j DROP") for port in _CLIENT_PORTS]
     mark = "/tmp/tidelog-chaos-cut"
     undo = f'(sleep {_UNDO_S}; [ "$(cat {mark})" = {serial} ] && {{ {flush}; }}) >/dev/null 2>&1 &'
     return "; ".join([f"echo {serial} > {mark}", flush, *rules, undo])

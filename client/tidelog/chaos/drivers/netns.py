@@ -21,6 +21,7 @@ _SUBNET = "10.213.0"
 _CLIENTS_HOST = 254
 _FIRST_NODE = 101
 _PORTS = {"controller": 9093, "node": 9094}
+_KAFKA_PORT = 9092
 _NOWHERE = "02:00:00:00:00:fe"
 _NAMES = Path("/run/netns")
 
@@ -99,7 +100,7 @@ class NetnsDriver(LocalDriver):
     def _place(self, kind: str, node_id: int) -> Place:
         member = Member("controller" if kind == "controller" else "node", node_id)
         wrapper = ("nsenter", f"--net={_NAMES / _namespace(member)}", "--")
-        return Place(_host(member), _PORTS[kind], wrapper, self._launcher(kind, node_id))
+        return Place(_host(member), _PORTS[kind], wrapper, self._launcher(kind, node_id), _KAFKA_PORT)
 
     def _join(self, member: Member) -> None:
         namespace, outside = _namespace(member), f"v{_namespace(member)}"

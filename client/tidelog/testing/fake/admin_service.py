@@ -167,6 +167,7 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
     ) -> admin_service_pb2.DeleteTopicsResponse:
         with self._table.changed:
             results = [self._delete_one(name, fault) for name in request.topic_names]
+            results += [self._delete_by_id(topic_id, fault) for topic_id in request.topic_ids]
             self._table.changed.notify_all()
         return admin_service_pb2.DeleteTopicsResponse(topics=results)
 
@@ -178,6 +179,13 @@ class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
         except TidelogError as error:
             return admin_service_pb2.DeletableTopicResult(name=name, error=error_message(error))
         return admin_service_pb2.DeletableTopicResult(name=name, topic_id=topic.topic_id)
+
+    def _delete_by_id(self, topic_id: bytes, fault: Fault) -> admin_service_pb2.DeletableTopicResult:
+        for name in self._table.names():
+            if self._table.topic(name).topic_id == topic_id:
+                return self._delete_one(name, fault)
+        error = error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id.hex()}")
+        return admin_service_pb2.DeletableTopicResult(topic_id=topic_id, error=error_message(error))
 
     def _list_topics(self) -> admin_service_pb2.ListTopicsResponse:
         with self._table.changed:

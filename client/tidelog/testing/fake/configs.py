@@ -68,7 +68,7 @@ def _topic(table: TopicTable, resource: pb.ConfigResourceName) -> FakeTopic:
 
 def _changed(topic: FakeTopic, wanted: pb.ConfigResourceChange) -> dict[str, str]:
     counts = Counter(o.name for o in wanted.operations)
-    configs = dict(topic.configs)
+    configs = {n: v for n, v in topic.configs.items() if n in counts or not wanted.replaces_all}
     for operation in wanted.operations:
         name = operation.name
         if counts[name] > 1:

@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 APIS = (
     *("Produce", "Fetch", "ListOffsets", "GetMetadata", "OffsetForLeaderEpoch"),
-    *("DeleteRecords", "DescribeLogDirs", "AlterReplicaLogDirs"),
+    *("DeleteRecords", "DescribeLogDirs", "AlterReplicaLogDirs", "DescribeProducers"),
     *("CreateTopics", "DeleteTopics", "ListTopics", "DescribeTopics", "DescribeCluster"),
     *("CreatePartitions", "DescribeConfigs", "IncrementalAlterConfigs", "InitProducerId"),
     *("FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat"),

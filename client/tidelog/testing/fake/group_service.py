@@ -140,9 +140,6 @@ class GroupServicer(group_service_pb2_grpc.GroupServiceServicer):
     def _find_one(self, group_id: str, fault: Fault) -> pb.Coordinator:
         if fault.code is not ErrorCode.NONE:
             return pb.Coordinator(group_id=group_id, error=error_message(fault.error()), node_id=-1)
-        if not group_id:
-            error = error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")
-            return pb.Coordinator(group_id=group_id, error=error_message(error), node_id=-1)
         endpoint = common_pb2.Endpoint(host=self._info.host, port=self._info.port)
         return pb.Coordinator(group_id=group_id, node_id=NODE_ID, endpoint=endpoint)
 

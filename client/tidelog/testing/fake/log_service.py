@@ -11,14 +11,15 @@ import grpc
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import UNKNOWN_OFFSET
+from tidelog.testing.fake.describe_producers import describe_producers
 from tidelog.testing.fake.faults import Fault, Gate, error_message
 from tidelog.testing.fake.fetch_sessions import FakeSessions
 from tidelog.testing.fake.log_dirs import alter_replica_log_dirs, describe_log_dirs
-from tidelog.testing.fake.partition import FakePartition, FoundOffset
+from tidelog.testing.fake.partition import NOT_FOUND, FakePartition, FoundOffset
 from tidelog.testing.fake.topics import NODE_ID, FakeTopic, TopicTable
 from tidelog.v1 import log_service_pb2, log_service_pb2_grpc
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,12 @@ class LogServicer(log_service_pb2_grpc.LogServiceServicer):
     ) -> log_service_pb2.InitProducerIdResponse:
         """Give an id that no producer has had."""
         return self._gate.serve("InitProducerId", context, lambda fault: self._init_producer_id())
+
+    def DescribeProducers(  # noqa: N802
+        self, request: log_service_pb2.DescribeProducersRequest, context: grpc.ServicerContext
+    ) -> log_service_pb2.DescribeProducersResponse:
+        """Describe who writes to each partition."""
+        return self._gate.serve("DescribeProducers", context, lambda f: describe_producers(self._table, request, f))
 
     def AlterReplicaLogDirs(  # noqa: N802
         self, request: log_service_pb2.AlterReplicaLogDirsRequest, context: grpc.ServicerContext
@@ -382,10 +389,12 @@ def _check_leader_epoch(partition: FakePartition, name: str, index: int, epoch: 
 def _find_offset(partition: FakePartition, timestamp_ms: int) -> FoundOffset:
     if timestamp_ms == LATEST:
         return FoundOffset(partition.log_end_offset, -1)
-    if timestamp_ms == EARLIEST:
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return FoundOffset(partition.log_start_offset, -1)
     if timestamp_ms == MAX_TIMESTAMP:
         return partition.find_max_timestamp()
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOT_FOUND
     if timestamp_ms < 0:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp_ms}; must be -3, -2, -1 or at least 0")
+        raise error_for(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp_ms}; must be -6 to -1 or at least 0")
     return partition.find_by_timestamp(timestamp_ms)

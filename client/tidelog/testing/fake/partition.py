@@ -15,6 +15,7 @@ from tidelog.ids import UNKNOWN_OFFSET
 from tidelog.records import Record, assign_offsets, parse_header, read_records
 from tidelog.testing.fake.acceptance import accept_produced
 from tidelog.testing.fake.producers import AppendResult, Producers
+from tidelog.v1 import log_service_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,12 @@ class FakePartition:
         self._batches.append(StoredBatch(base_offset, last_offset, bytes(batch)))
         self._log_end_offset = last_offset + 1
         result = AppendResult(base_offset, -1 if append_time_ms is None else append_time_ms)
-        self._producers.take(header, result)
+        self._producers.take(header, result, now_ms)
         return result
+
+    def active_producers(self) -> list[log_service_pb2.ActiveProducer]:
+        """Return the producers with an id."""
+        return self._producers.describe()
 
     def read(self, offset: int, max_bytes: int, at_least_one: bool) -> bytes:
         """Return whole batches from the one that holds ``offset`` on, within ``max_bytes``.

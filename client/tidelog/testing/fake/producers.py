@@ -12,10 +12,12 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tidelog.errors import ErrorCode, error_for
-from tidelog.records import NO_PRODUCER_ID, RecordBatchHeader
+from tidelog.records import NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatchHeader
+from tidelog.v1 import log_service_pb2
 
 _REMEMBERED_BATCHES = 5
 _SEQUENCES = 2**31
+_NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ class AppendResult:
 @dataclass(slots=True)
 class _Producer:
     epoch: int
-    in_transaction: bool
+    txn_start_offset: int
+    last_timestamp_ms: int = NO_TIMESTAMP
     batches: deque[tuple[int, int, AppendResult]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_BATCHES))
 
 
@@ -53,21 +56,37 @@ class Producers:
                 if (first, last) == (header.base_sequence, _last_sequence(header)):
                     return result
         _check_sequence(known, header)
-        if known.in_transaction and not header.is_transactional:
+        if known.txn_start_offset != _NONE and not header.is_transactional:
             text = f"producer {header.producer_id} has a transaction open: it may not write outside of it"
             raise error_for(ErrorCode.INVALID_TXN_STATE, text)
         return None
 
-    def take(self, header: RecordBatchHeader, result: AppendResult) -> None:
+    def take(self, header: RecordBatchHeader, result: AppendResult, now_ms: int = NO_TIMESTAMP) -> None:
         """Remember a batch that was appended."""
         if header.producer_id == NO_PRODUCER_ID:
             return
         producer = self._by_id.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
-            in_transaction = producer is not None and producer.in_transaction
-            producer = self._by_id[header.producer_id] = _Producer(header.producer_epoch, in_transaction)
-        producer.in_transaction |= header.is_transactional
+            txn_start_offset = _NONE if producer is None else producer.txn_start_offset
+            producer = self._by_id[header.producer_id] = _Producer(header.producer_epoch, txn_start_offset)
+        if header.is_transactional and producer.txn_start_offset == _NONE:
+            producer.txn_start_offset = result.base_offset
+        producer.last_timestamp_ms = max(header.max_timestamp, now_ms)
         producer.batches.append((header.base_sequence, _last_sequence(header), result))
+
+    def describe(self) -> list[log_service_pb2.ActiveProducer]:
+        """Return what is known of each producer."""
+        return [
+            log_service_pb2.ActiveProducer(
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.batches[-1][1],
+                last_timestamp_ms=producer.last_timestamp_ms,
+                coordinator_epoch=_NONE,
+                current_txn_start_offset=producer.txn_start_offset,
+            )
+            for producer_id, producer in self._by_id.items()
+        ]
 
 
 def _check_sequence(known: _Producer, header: RecordBatchHeader) -> None:

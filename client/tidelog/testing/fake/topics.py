@@ -119,7 +119,10 @@ class TopicTable:
         """
         partitions = self.topic(wanted.name).partitions
         if wanted.count <= len(partitions):
-            text = f"topic {wanted.name!r} has {len(partitions)} partitions: {wanted.count} is not more"
+            text = (
+                f"The topic {wanted.name} currently has {len(partitions)} partition(s); {wanted.count} would not be an "
+                f"increase."
+            )
             raise error_for(ErrorCode.INVALID_PARTITIONS, text)
         added = wanted.count - len(partitions)
         if wanted.assignments and len(wanted.assignments) != added:
@@ -151,10 +154,11 @@ class TopicTable:
 
     def _check_absent(self, name: str) -> None:
         if name in self._topics:
-            raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f'topic "{name}" exists already')
+            raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         for other in self._topics:
             if collision_key(other) == collision_key(name):
-                raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f'topic "{name}" collides with topic "{other}"')
+                text = f"Topic '{name}' collides with existing topic: {other}"
+                raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
     def _count_partitions(
         self, name: str, num_partitions: int, replication_factor: int, assignments: Mapping[int, Sequence[int]]

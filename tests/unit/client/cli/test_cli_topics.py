@@ -178,7 +178,8 @@ def test_cluster_is_described(cluster: FakeCluster, run: Callable[..., Result], 
     assert described["cluster_id"] == cluster.cluster_id
     assert (described["topics"], described["partitions"]) == (3, 4)
     address = cluster.bootstrap_servers
-    assert described["nodes"] == [{"node": 1, "address": address, "rack": None, "state": "ready", "leads": 4}]
+    node = {"node": 1, "address": address, "kafka": [], "rack": None, "state": "ready", "leads": 4}
+    assert described["nodes"] == [node]
     assert run("cluster", "info").stdout == run("cluster", "describe").stdout
     assert run("cluster", "features", "upgrade", "metadata.version").exit_code == 2
 

@@ -1,0 +1,160 @@
+"""Listeners by name: what listeners, advertised.listeners, their protocols and inter.broker.listener.name say."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tidelog.config import parse_config
+from tidelog.config.endpoints import (
+    DEFAULT_PROTOCOL_MAP,
+    GRPC,
+    PLAINTEXT,
+    NamedListener,
+    parse_broker_listeners,
+    parse_listeners,
+    parse_protocol_map,
+)
+from tidelog.errors import ConfigError
+from tidelog_node.server.config import NodeConfig
+
+MAP = "GRPC:GRPC,PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,OUTSIDE:PLAINTEXT,TOOLS:GRPC,SAFE:SASL_SSL"
+
+
+def listeners(text: str, advertised: str | None = None, inter_broker: str | None = None, protocols: str = MAP):
+    return parse_broker_listeners(text, protocols, advertised, inter_broker)
+
+
+def test_listeners_have_names_addresses_and_what_they_speak():
+    found = listeners(" grpc://a:9094, PLAINTEXT://[::1]:9092,internal://a:0,OUTSIDE://a:0 ")
+    assert found.bound == (
+        NamedListener("GRPC", "a", 9094, GRPC),
+        NamedListener("PLAINTEXT", "::1", 9092, PLAINTEXT),
+        NamedListener("INTERNAL", "a", 0, PLAINTEXT),
+        NamedListener("OUTSIDE", "a", 0, PLAINTEXT),
+    )
+    assert found.advertised == found.bound
+    assert (found.grpc, found.kafka) == (found.bound[0], found.bound[1:])
+    assert str(found.bound[1]) == "PLAINTEXT://[::1]:9092"
+
+
+def test_listeners_that_are_advertised_are_some_of_those_that_are_bound():
+    found = listeners(
+        "GRPC://0.0.0.0:9094,PLAINTEXT://0.0.0.0:9092,INTERNAL://[::]:9093",
+        "PLAINTEXT://b:1,GRPC://b:1",
+    )
+    assert [str(x) for x in found.advertised] == ["PLAINTEXT://b:1", "GRPC://b:1"]
+    assert [x.name for x in found.kafka] == ["PLAINTEXT", "INTERNAL"]
+
+
+@pytest.mark.parametrize(
+    ("text", "advertised", "name", "expected"),
+    [
+        ("GRPC://a:1", None, None, "GRPC"),
+        ("TOOLS://a:1", None, None, "TOOLS"),
+        ("GRPC://a:1,INTERNAL://a:2,PLAINTEXT://a:3", None, None, "PLAINTEXT"),
+        ("GRPC://a:1,OUTSIDE://a:2,INTERNAL://a:3", None, None, "OUTSIDE"),
+        ("GRPC://a:1,OUTSIDE://a:2,INTERNAL://a:3", None, "internal", "INTERNAL"),
+        ("GRPC://a:1,PLAINTEXT://a:3", None, "GRPC", "GRPC"),
+        ("GRPC://a:1,PLAINTEXT://a:2", "GRPC://b:1", None, "GRPC"),
+    ],
+)
+def test_nodes_reach_each_other_by_the_listener_that_is_named_or_a_kafka_listener(text, advertised, name, expected):
+    assert listeners(text, advertised, name).inter_broker.name == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "advertised", "inter_broker", "sentence"),
+    [
+        ("", None, None, "no listener is named"),
+        ("a:1", None, None, 'invalid listener "a:1": must be NAME://host:port'),
+        ("://a:1", None, None, 'invalid listener "://a:1"'),
+        ("GRPC://:1", None, None, 'invalid address ":1": must be host:port'),
+        ("GRPC://a:1,PLAINTEXT://a:65536", None, None, "with a port from 0 to 65535"),
+        ("GRPC://a:1,grpc://a:2", None, None, "each listener must have a different name, GRPC is there twice"),
+        ("GRPC://a:1,PLAINTEXT://b:1", None, None, "each listener must have a different port, 1 is there twice"),
+        ("GRPC://a:1,OTHER://a:2", None, None, "no security protocol is defined for listener OTHER in listener.securi"),
+        ("GRPC://a:1,SAFE://a:2", None, None, "listener SAFE has the security protocol SASL_SSL, which is not supp"),
+        ("PLAINTEXT://a:1", None, None, r"listeners must have exactly one .* not 0: Tidelog's own clients"),
+        ("GRPC://a:1,TOOLS://a:2", None, None, r"exactly one .* not 2 \(GRPC://a:1, TOOLS://a:2\)"),
+        ("GRPC://0.0.0.0:1", None, None, "must name an address that others can reach, not GRPC://0.0.0.0:1"),
+        ("GRPC://a:1,PLAINTEXT://[::]:2", None, None, r"not PLAINTEXT://\[::\]:2"),
+        ("GRPC://a:1", "GRPC://0.0.0.0:1", None, "advertised.listeners must name an address"),
+        ("GRPC://a:1", "GRPC://b:0", None, "advertised.listeners GRPC://b:0 has port 0"),
+        ("GRPC://a:1", "GRPC://b:1,INTERNAL://b:2", None, "INTERNAL://b:2, which is none of the listeners: GRPC"),
+        ("GRPC://a:1,PLAINTEXT://a:2", "PLAINTEXT://b:2", None, "advertised.listeners must have exactly one"),
+        ("GRPC://a:1", "GRPC://b:1,GRPC://b:2", None, "different name, GRPC is there twice"),
+        (
+            "GRPC://a:1",
+            None,
+            "INTERNAL",
+            "inter.broker.listener.name INTERNAL is none of the advertised",
+        ),
+        ("GRPC://a:1,INTERNAL://a:2", "GRPC://a:1", "INTERNAL", "is none of the advertised listeners: GRPC"),
+    ],
+)
+def test_listeners_that_cannot_be_are_refused_by_name(text, advertised, inter_broker, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        listeners(text, advertised, inter_broker)
+
+
+def test_protocol_map_names_the_protocol_of_each_listener():
+    assert parse_protocol_map(" a:plaintext ,B:GRPC,") == {"A": "PLAINTEXT", "B": "GRPC"}
+    assert parse_protocol_map(DEFAULT_PROTOCOL_MAP)["SASL_SSL"] == "SASL_SSL"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("A", 'invalid entry "A": must be NAME:PROTOCOL'),
+        (":GRPC", 'invalid entry ":GRPC"'),
+        ("A:TLS", "with a protocol of GRPC, PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("A:GRPC,a:PLAINTEXT", "listener A is named twice"),
+    ],
+)
+def test_protocol_map_that_cannot_be_is_refused(text, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        parse_protocol_map(text)
+
+
+def test_ports_that_the_system_chooses_may_be_the_same():
+    assert len(parse_listeners("A://h:0,B://h:0")) == 2
+
+
+def node(**given: str) -> NodeConfig:
+    required = {"node.id": "1", "cluster.id": "c", "controller.quorum.voters": "1@h:1", "log.dirs": "/a"}
+    return parse_config(NodeConfig, required | {k.replace("_", "."): v for k, v in given.items()})
+
+
+def test_node_has_a_grpc_listener_and_any_number_of_kafkas():
+    config = node(listeners="GRPC://a:0,PLAINTEXT://a:0,INTERNAL://a:7", listener_security_protocol_map=MAP)
+    assert (config.grpc_listener.port, [x.name for x in config.kafka_listeners]) == (0, ["PLAINTEXT", "INTERNAL"])
+    assert config.inter_broker_listener.name == "PLAINTEXT"
+    assert [str(x) for x in config.advertised_endpoints({"GRPC": 5, "PLAINTEXT": 6, "INTERNAL": 8})] == [
+        "GRPC://a:5",
+        "PLAINTEXT://a:6",
+        "INTERNAL://a:7",
+    ]
+
+
+def test_node_names_the_key_of_a_listener_that_cannot_be():
+    for key, value in (
+        ("listeners", "GRPC"),
+        ("advertised.listeners", "GRPC"),
+        ("listener.security.protocol.map", "X"),
+    ):
+        with pytest.raises(ConfigError, match=f'configuration "{key}"'):
+            node(**{"listeners": "GRPC://a:1", key: value})
+
+
+def test_node_with_kafkas_own_example_needs_a_grpc_listener():
+    protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+    with pytest.raises(ConfigError, match="exactly one listener whose security protocol is GRPC"):
+        node(listeners="PLAINTEXT://localhost:9092", listener_security_protocol_map=protocols)
+    config = node(
+        listeners="PLAINTEXT://localhost:9092,GRPC://localhost:9094",
+        listener_security_protocol_map=f"{protocols},GRPC:GRPC",
+        inter_broker_listener_name="PLAINTEXT",
+    )
+    assert dataclasses.astuple(config.inter_broker_listener) == ("PLAINTEXT", "localhost", 9092, PLAINTEXT)
