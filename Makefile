@@ -14,10 +14,10 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 
 FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
-.PHONY: help demo test lint format proto docs bench sim chaos build clean
+.PHONY: help demo test lint format proto docs bench bench-kafka sim chaos compat build clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.demo ## Run the flights demo: a cluster, a crash, Spark, and the proof that nothing was lost
 	@$(BIN)/python -m examples.flights $(ARGS)
@@ -45,6 +45,9 @@ docs: $(VENV)/.dev ## Generate the configuration reference
 bench: $(VENV)/.dev ## Run the benchmarks and print their table (ARGS="--only log", ARGS=--quick)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+bench-kafka: $(VENV)/.dev ## Measure next to Apache Kafka; needs Java and Maven, or KAFKA_HOME (ARGS=--quick, ARGS="--only produce")
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
+
 sim: $(VENV)/.dev ## Run the simulations over many seeds (SEEDS=20000, SIM=raft|cluster|bugs|tests), or one again (SEED=7, ACTIONS=3,5)
 	@PYTHONPATH=tests:tests/support $(BIN)/python -m sim.campaign $(if $(SIM),--part $(SIM)) $(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ACTIONS),--actions $(ACTIONS)) -- $(ARGS)
@@ -53,6 +56,9 @@ chaos: $(VENV)/.dev ## Put a real cluster under faults and check what its client
 	@$(BIN)/tidelog chaos run --driver $(or $(DRIVER),netns) --faults $(FAULTS) --duration $(or $(DURATION),5m) \
 		$(if $(SEED),--seed $(SEED)) --output $(or $(OUTPUT),build/chaos-$(shell date +%Y%m%d-%H%M%S)) $(ARGS)
 	@TIDELOG_CHAOS_ROUNDS=$(or $(ROUNDS),10) $(BIN)/python -m pytest -m chaos --timeout 3600 tests/integration
+
+compat: $(VENV)/.dev ## Point Kafka's clients, its shell tools, Spark's Kafka source and kafka-python's own tests at a cluster (PEER=kafka: at Kafka's)
+	@TIDELOG_COMPAT=1 TIDELOG_COMPAT_PEER=$(or $(PEER),tidelog) $(BIN)/python -m pytest tests/compat --timeout 300 $(ARGS)
 
 build: $(VENV)/.dev ## Build the wheel into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .

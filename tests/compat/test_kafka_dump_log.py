@@ -1,30 +1,23 @@
 """Kafka's own kafka-dump-log reads what the node writes, and shows what ``tidelog log dump`` shows.
 
-Needs a Kafka installation (3.7 or newer) and Java: ``KAFKA_HOME=/opt/kafka pytest tests/compat``. ``KAFKA_HOME`` holds
-``libs/*.jar``, as Kafka's archive does.
+Kafka is what ``make compat`` fetches, or an installation (3.7 or newer): the folder ``KAFKA_HOME`` has ``libs/*.jar``,
+as Kafka's archive does.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from compat.java_tools import run
 from sample_partition import write_sample_partition
 from typer.testing import CliRunner
 
 from tidelog.cli.commands import app
 from tidelog_node.log.producers import decode_snapshot, encode_snapshot
 
-KAFKA_HOME = os.environ.get("KAFKA_HOME")
-
-pytestmark = [
-    pytest.mark.skipif(KAFKA_HOME is None, reason="KAFKA_HOME does not name a Kafka installation"),
-    pytest.mark.skipif(shutil.which("java") is None, reason="there is no java on the PATH"),
-]
+pytestmark = pytest.mark.compat
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +29,10 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def kafka_dump_log(paths: list[Path], *options: str, complaints: tuple[str, ...] = ()) -> list[str]:
     """Return what Kafka's tool prints; it must complain of nothing else than ``complaints``."""
-    command = ["java", "-cp", f"{KAFKA_HOME}/libs/*", "kafka.tools.DumpLogSegments", *options]
-    done = subprocess.run(
-        [*command, "--files", ",".join(map(str, paths))], capture_output=True, text=True, timeout=60, check=False
-    )
-    said = [line.strip() for line in done.stderr.splitlines() if not line.startswith(("SLF4J", "log4j", "WARNING"))]
-    assert (done.returncode, sorted(said)) == (0, sorted(complaints))
-    return done.stdout.splitlines()
+    done = run("kafka-dump-log", *options, "--files", ",".join(map(str, paths)))
+    said = [line.strip() for line in done.err.splitlines()]
+    assert (done.code, sorted(said)) == (0, sorted(complaints))
+    return done.out.splitlines()
 
 
 def tidelog_log_dump(paths: list[Path], *options: str) -> list[str]:

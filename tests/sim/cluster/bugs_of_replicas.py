@@ -32,7 +32,7 @@ def _truncate_to_the_high_watermark() -> list[Patch]:
 
 
 def _do_not_truncate() -> list[Patch]:
-    return [(partition_module, "find_log_divergence", lambda _log, _request: None)]
+    return [(partition_module, "read_divergence", lambda *_: None)]
 
 
 def _keep_epochs_of_truncated_records() -> list[Patch]:

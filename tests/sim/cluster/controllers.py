@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from raft_simulation import Letter, SimulatedCluster, SimulatedNode
+from sim.cluster.connections import Connections
 from sim.cluster.world import OnAnswer, Process, World, mix
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -115,6 +116,7 @@ class ControllerProcess(Process):
         self._waiting: list[tuple[int, int, OnAnswer, Any]] = []
         self._followers: list[tuple[int, OnAnswer]] = []
         self._count = 0
+        self.connections = Connections(self)
         self._is_syncing = False
         self._syncs = 0
         self._wake_us = FOREVER
@@ -129,6 +131,7 @@ class ControllerProcess(Process):
         """Begin a life with what the disk holds."""
         self.begin_life()
         self.controller = Controller(self._config, self._new_topic_id)
+        self.connections = Connections(self)
         self._forget()
         self._set_clock()
         self._quorum.restart(self.number)
@@ -166,6 +169,10 @@ class ControllerProcess(Process):
         except TidelogError as error:
             answer(error)
             return
+        if name == "handle_broker_heartbeat":
+            self.connections.hold(message.broker_id, message.broker_epoch)
+        if name == "handle_broker_refused" and result.records:
+            self._checker.count("brokers refused")
         self._answer_when_committed(answer, result.response)
 
     def follow_metadata(self, from_offset: int, answer: OnAnswer) -> None:
@@ -179,6 +186,10 @@ class ControllerProcess(Process):
             return
         self._followers.append((from_offset, answer))
         self.after(IDLE_MS, self._end_idle, from_offset, answer)
+
+    def connection_broke(self, number: int) -> None:
+        """The process of a node has ended, and with it the connection."""
+        self.enter(self.life, self.connections.broke, number)
 
     def take_snapshot(self, delay_ms: int) -> None:
         """Capture the state now and have it on the disk after a while."""

@@ -16,6 +16,8 @@ from sim.cluster.standing import CLUSTER
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.fetching import FetchRequest
+from tidelog_node.fetching.proto import request_to_proto, response_from_proto
 from tidelog_node.partitions.fetcher import FetcherSettings, LeaderFetcher
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class SimulatedFetcher(LeaderFetcher):
         )
         super().__init__(
             leader_id,
-            lambda: pb.ReplicaState(replica_id=node.number, replica_epoch=node.broker_epoch),
+            lambda: (node.identity, node.broker_epoch),
             lambda _: None,
             CLUSTER,
             cast(Any, None),
@@ -80,7 +82,7 @@ class SimulatedFetcher(LeaderFetcher):
         )
         self._node = node
         self._turn = 0
-        self._poll_under_way: pb.FetchRequest | None = None
+        self._poll_under_way: FetchRequest | None = None
         self._is_backing_off = False
         self._begin_soon()
 
@@ -95,12 +97,11 @@ class SimulatedFetcher(LeaderFetcher):
             return
         if request is None:
             self._begin_soon()
-        elif request.session.epoch == 0:
+        elif request.session is None or request.session.epoch == 0:
             self._session.take_failure()
             self._begin_soon()
         else:
-            session = pb.FetchSession(id=request.session.id, epoch=request.session.epoch, ends_wait=True)
-            self._send(pb.FetchRequest(replica=request.replica, cluster_id=CLUSTER, session=session), lambda _: None)
+            self._send(request.ending_wait(), lambda _: None)
 
     def _begin_soon(self) -> None:
         self._poll_under_way = None
@@ -138,11 +139,12 @@ class SimulatedFetcher(LeaderFetcher):
         if not isinstance(answer, pb.FetchResponse):
             self._session.take_failure()
             raise answer if answer is not None else TidelogError(ErrorCode.NETWORK_EXCEPTION, "no answer")
-        if answer.HasField("error"):
-            self._take_session_error(TidelogError(ErrorCode.of(answer.error.code), answer.error.message))
+        response = response_from_proto(answer)
+        if response.error is not None:
+            self._take_session_error(response.error)
             return
-        results = {(topic.name, r.index): r for topic in answer.topics for r in topic.partitions}
-        if not self._session.take_answer(answer.session_id, results.keys()):
+        results = response.results
+        if not self._session.take_answer(response.session_id, results.keys()):
             raise TidelogError(ErrorCode.NETWORK_EXCEPTION, "the answer does not fit the fetch session")
         self._session_errors = 0 if not is_full else self._session_errors
         run_through(self._take(results))
@@ -154,11 +156,11 @@ class SimulatedFetcher(LeaderFetcher):
         self._is_backing_off = True
         self._node.after(min(_FIRST_BACKOFF_MS << min(self._failures, 4), _MAX_BACKOFF_MS), self._step, turn)
 
-    def _send(self, request: pb.FetchRequest, take: Any) -> None:
-        node = self._node
-        node.checker.note_fetch(request)
+    def _send(self, request: FetchRequest, take: Any) -> None:
+        node, message = self._node, request_to_proto(request)
+        node.checker.note_fetch(message)
         leader = node.world.processes[self.leader_id]
-        node.call(leader, "read", ("fetch", request), take, request.max_wait_ms + _CALL_MS)
+        node.call(leader, "read", ("fetch", message), take, request.max_wait_ms + _CALL_MS)
 
     def _pause(self, fetched: Any, error: TidelogError) -> None:
         """What the product survives with a line in its log, an error without a name, is a finding here."""

@@ -9,6 +9,7 @@ from sim.cluster.standing import CLUSTER
 from sim.cluster.world import OnAnswer, mix
 
 from tidelog.errors import ErrorCode, error_for
+from tidelog.ids import TopicId
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.fetch import fetch
 from tidelog_node.handlers.fetch_sessions import FetchSessions
@@ -89,3 +90,6 @@ class _Metadata:
     @property
     def image(self) -> MetadataImage:
         return self._node.replicas.applied
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self.image.topic_names.get(TopicId(topic_id))

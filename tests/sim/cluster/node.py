@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from memory_disk import MachineCrashed, MemoryFiles, no_fault
 from sim.cluster.controller_calls import ControllerCalls
@@ -31,6 +31,7 @@ from tidelog_node.replication.commands import ProposeIsr
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker
+    from sim.cluster.controllers import ControllerProcess
     from sim.cluster.schedule import Topology
 
 _SHUT_DOWN_MS = 2_000
@@ -109,6 +110,13 @@ class NodeProcess(Process):
         else:
             self.standing.begin()
             self.replicas.begin()
+
+    def end_life(self) -> None:
+        """Be down: the controllers hear that the connection is gone."""
+        super().end_life()
+        for number in self.controllers:
+            controller = cast("ControllerProcess", self.world.processes[number])
+            self.world.send(self.number, number, controller.connection_broke, self.number)
 
     def kill(self) -> None:
         """SIGKILL: what was written to files is still there."""

@@ -282,7 +282,7 @@ class Replicas:
             if log.failure is not None:
                 continue
             try:
-                with partition._watching_disk():
+                with partition._disk_watch:
                     if log.needs_flush(now_ms):
                         log.flush()
                     log.delete_expired(now_ms, partition.high_watermark)

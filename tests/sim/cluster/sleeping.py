@@ -49,21 +49,20 @@ class SimulatedSession(OpenSession):
     def __init__(self, process: Process, state: FetchSession) -> None:
         super().__init__(state)
         self._process = process
-        self._sleep: Sleep | None = None
+        self._sleeping: Sleep | None = None
 
     def hurry(self) -> None:
-        if self._sleep is not None:
-            self._sleep.wake()
+        super().hurry()
+        if self._sleeping is not None:
+            self._sleeping.wake()
 
-    async def wait(self, timeout_s: float) -> bool:
-        if timeout_s <= 0:
-            return False
-        sleep = self._sleep = Sleep(self._process, timeout_s * 1000)
+    async def _sleep(self, timeout_s: float) -> None:
+        sleep = self._sleeping = Sleep(self._process, timeout_s * 1000)
         try:
-            return await sleep
+            await sleep
         finally:
-            if self._sleep is sleep:
-                self._sleep = None
+            if self._sleeping is sleep:
+                self._sleeping = None
 
 
 def drive(steps: Coroutine[Any, bool, Any], then: Callable[[Any], None]) -> None:

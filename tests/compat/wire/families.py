@@ -1,0 +1,7 @@
+"""All tables of cases."""
+
+from __future__ import annotations
+
+from compat.wire import configs, consumers, groups, partitions, topics
+
+FAMILIES = (*topics.FAMILIES, *configs.FAMILIES, *partitions.FAMILIES, *groups.FAMILIES, *consumers.FAMILIES)

@@ -1,0 +1,120 @@
+"""Where we answer otherwise than Apache Kafka 4.1, and why. The list only shrinks: what no longer differs is to go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from compat.wire.compare import ABSENT, THERE, Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Differences of one kind: ``*`` stands for anything in the name of a case and in the path of a field."""
+
+    why: str
+    case: str
+    at: str
+    kafka: Collection[object] = field(default=())
+    tidelog: Collection[object] = field(default=())
+    """The values on either side; none: whatever they are."""
+
+    def covers(self, difference: Difference) -> bool:
+        return (
+            _matches(self.case, difference.case)
+            and _matches(self.at, difference.at)
+            and (not self.kafka or difference.kafka in self.kafka)
+            and (not self.tidelog or difference.tidelog in self.tidelog)
+        )
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), text) is not None
+
+
+_LATE = "a timeout of 0 ms or less is our default; Kafka has timed out before it begins"
+_BUG = "Kafka fails with UNKNOWN_SERVER_ERROR where the request is at fault; we say that it is"
+_READ_ONLY = (
+    "a setting that cannot be altered is INVALID_CONFIG as all that is wrong with a setting; Kafka tells two kinds"
+)
+_GONE_KEY = "a key that is unknown is refused whatever is done to it; Kafka lets it be removed"
+_TWICE = "a key of two values is refused; Kafka takes one of them"
+_ONCE = "we answer once for what is named twice"
+_EACH = "we answer for each that is named; Kafka once"
+_TEXT = "Kafka gives no text with some of its errors; we say what is wrong"
+_NO_TEXT = "Kafka's text of no error is empty, or NONE, in some APIs; ours is null"
+_SHARE = "groups of KIP-932 are not served, nor is their topic one of ours"
+_FEATURES = (
+    "the features are ours, with levels of their own; a refusal names what is refused, Kafka's has the error alone"
+)
+_NO_FEATURE = "an update of no feature is refused; Kafka has done it"
+_METRICS = "metrics of clients (KIP-714) are not served"
+_LOGGERS = "levels of loggers are not settings here"
+_GROUPS = "groups have the cluster's settings; a group of its own settings (KIP-848, KIP-932) is not served"
+_CHECKED = "nothing is created when a request is only checked, so that there is no id; Kafka makes one up"
+_BOTH_WAYS = "a topic named by its id and by its name is refused under its name alone"
+_DEFAULTS = "the default of a setting is one of its synonyms in whatever unit it has; Kafka leaves out those in hours"
+_BROKER = "a broker that is not registered is named as that"
+_BAD_NAME = "a name that cannot be one is a topic that there is not"
+_ELECTED = "topics of which no partition needs an election are left out; Kafka names them without partitions"
+_FORGOTTEN = "a group without members goes with its last offset; Kafka's goes when it is cleaned up next"
+_DEAD = "a group that there is not is Dead, as in DescribeGroups; Kafka leaves its state empty"
+_EXPRESSION = "no regular expression is null; Kafka's is empty"
+_LEFT = "the assignment of a group that is left is that of its epoch; Kafka makes none without members"
+
+_NONE, _INVALID, _FAILED = ("NONE",), ("INVALID_REQUEST",), ("UNKNOWN_SERVER_ERROR",)
+
+KNOWN = (
+    Known(_TEXT, "*", "*error_message", (None, ""), ("<text>",)),
+    Known(_NO_TEXT, "*", "*error_message", ("",), (None,)),
+    Known(_NO_TEXT, "find*", "error_message", ("<text>",), (None,)),
+    Known(_LATE, "create: late", "topics[late].error_code", ("REQUEST_TIMED_OUT",), ("NONE", "TOPIC_ALREADY_EXISTS")),
+    Known(_LATE, "grow: late", "results[told].error_code", ("REQUEST_TIMED_OUT",), _NONE),
+    Known(_LATE, "reassign: late", "*error_code", ("REQUEST_TIMED_OUT",), _NONE),
+    Known(_BUG, "metadata: neither name nor id", "topics[].error_code", _FAILED, _INVALID),
+    Known(_BUG, "offset: isolation level 3", "topics[part].partitions[0].error_code", _FAILED, _INVALID),
+    Known(_BUG, "alter: operation 9", "responses[set].error_code", _FAILED, _INVALID),
+    Known(_BUG, "grow: too many", "results[told].error_code", _FAILED, ("POLICY_VIOLATION",)),
+    Known(_READ_ONLY, "alter: read only", "responses[1].error_code", _INVALID, ("INVALID_CONFIG",)),
+    Known(_READ_ONLY, "replace: read only", "responses[1].error_code", _INVALID, ("INVALID_CONFIG",)),
+    Known(_GONE_KEY, "alter: delete an unknown key", "responses[set].error_code", _NONE, ("INVALID_CONFIG",)),
+    Known(_TWICE, "create: a key twice", "topics[x].error_code", _NONE, ("INVALID_CONFIG",)),
+    Known(_TWICE, "create: a key twice", "topics[x].num_partitions", (1,), (-1,)),
+    Known(_TWICE, "create: a key twice", "topics[x].replication_factor", (1,), (-1,)),
+    Known(_ONCE, "describe group: twice", "groups[none]#2", (THERE,), (ABSENT,)),
+    Known(_ONCE, "alter: a topic twice", "responses[set]#2", (THERE,), (ABSENT,)),
+    Known(_EACH, "offset: a partition twice", "topics[part].partitions[1]#2", (ABSENT,), (THERE,)),
+    Known(_SHARE, "metadata: the topic of share groups", "*.is_internal", (True,), (False,)),
+    Known(_FEATURES, "versions: features", "*_features[*"),
+    Known(_FEATURES, "feature: *", "results[*]", (ABSENT,), (THERE,)),
+    Known(_NO_FEATURE, "feature: none", "error_code", _NONE, _INVALID),
+    Known(_METRICS, "describe: client metrics", "results[any].error_code", _NONE, _INVALID),
+    Known(_METRICS, "describe: client metrics", "results[any].configs[*]", (THERE,), (ABSENT,)),
+    Known(_METRICS, "alter: client metrics", "responses[any].error_code", _NONE, _INVALID),
+    Known(_LOGGERS, "describe: loggers", "results[1].error_code", _NONE, _INVALID),
+    Known(_LOGGERS, "alter: a logger", "responses[1].error_code", ("INVALID_CONFIG",), _INVALID),
+    Known(_GROUPS, "describe: a group", "results[group].configs[*]", (THERE,), (ABSENT,)),
+    Known(_GROUPS, "describe: a group", "results[group].configs[*].read_only", (False,), (True,)),
+    Known(_GROUPS, "alter: a group", "responses[group].error_code", _NONE, _INVALID),
+    Known(_CHECKED, "create: *", "topics[*].topic_id", ("<made>",), ("<none>",)),
+    Known(_BOTH_WAYS, "delete: one by name and by id", "responses[told].topic_id", ("told",), ("<none>",)),
+    Known(_DEFAULTS, "describe: a topic*", "*.synonyms[log.r*.hours]", (ABSENT,), (THERE,)),
+    Known(_BROKER, "alter: another broker", "responses[7].error_code", _INVALID, ("BROKER_ID_NOT_REGISTERED",)),
+    Known(
+        _BAD_NAME,
+        "producers: a bad name",
+        "*.error_code",
+        ("INVALID_TOPIC_EXCEPTION",),
+        ("UNKNOWN_TOPIC_OR_PARTITION",),
+    ),
+    Known(_ELECTED, "elect: all", "replica_election_results[*]", (THERE,), (ABSENT,)),
+    Known(_FORGOTTEN, "forget: again", "error_code", _NONE, ("GROUP_ID_NOT_FOUND",)),
+    Known(_FORGOTTEN, "forget: again", "topics[read]", (THERE,), (ABSENT,)),
+    Known(_FORGOTTEN, "describe group", "groups[alone].error_code", _NONE, ("GROUP_ID_NOT_FOUND",)),
+    Known(_FORGOTTEN, "describe group", "groups[alone].group_state", ("Empty",), ("Dead",)),
+    Known(_FORGOTTEN, "describe group", "groups[alone].authorized_operations"),
+    Known(_DEAD, "consumer: *", "groups[*].group_state", ("",), ("Dead",)),
+    Known(_EXPRESSION, "consumer: described", "*.subscribed_topic_regex", ("",), (None,)),
+    Known(_LEFT, "consumer: left empty", "groups[new].assignment_epoch", (1,), (2,)),
+)

@@ -1,0 +1,60 @@
+"""Apache Kafka and Tidelog side by side: a controller and a broker each, with the same settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from compat.jars import Unavailable, kafka_libs
+from compat.wire.side import Side
+
+from benchmarks.peers.apache_kafka import ApacheKafka
+from benchmarks.peers.maven import Installation, version_of
+from benchmarks.peers.peer import Size
+from tidelog.testing import LocalCluster
+
+SETTINGS = {
+    "num.partitions": 2,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
+    "offsets.topic.num.partitions": 3,
+}
+_QUICK = ("-XX:TieredStopAtLevel=1",)
+"""The first of the JVM's two compilers alone: it runs for seconds."""
+_VERSION = "4.1"
+"""The Kafka that the list of known differences is of."""
+
+
+@contextlib.contextmanager
+def pair() -> Iterator[tuple[Side, Side]]:
+    """Start both; yields Kafka's side and ours. Raises Unavailable where there is no Java, or not this Kafka."""
+    installation = _installation()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-kafka-")))
+        kafka = ApacheKafka(installation, Size(1, 1), folder, SETTINGS, _QUICK)
+        stack.callback(kafka.close)
+        kafka.prepare()
+        kafka.start()
+        cluster = stack.enter_context(LocalCluster(controllers=1, nodes=1, config=SETTINGS))
+        sides = (Side("kafka", kafka.bootstrap_servers), Side("tidelog", cluster.kafka_bootstrap_servers))
+        for side in sides:
+            stack.enter_context(side)
+            side.wait_until_ready()
+        yield sides
+
+
+def _installation() -> Installation:
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        raise Unavailable("there is no java on the PATH, nor a JAVA_HOME")
+    libs = kafka_libs()
+    try:
+        version = version_of([path.name for path in libs.glob("*.jar")], libs)
+    except FileNotFoundError as error:
+        raise Unavailable(str(error)) from error
+    if not version.startswith(f"{_VERSION}."):
+        raise Unavailable(f"{libs} has Kafka {version}; what differs is known of {_VERSION}")
+    return Installation(version, libs)
