@@ -1,7 +1,7 @@
 """Puts the latest results into ``docs/performance.md``: ``python -m benchmarks.page``.
 
-The page's own words stay; what stands between its two markers is replaced by the table of ``results/latest.json``.
-Draws the pictures as well.
+The page's own words stay; what stands between two markers is replaced by a table: of ``results/latest.json``, and of
+``results/kafka.json`` where that was measured. Draws the pictures as well.
 """
 
 from __future__ import annotations
@@ -11,22 +11,33 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import plots
+from benchmarks.peers.suite import RESULTS as KAFKA
 from benchmarks.suite import LATEST
 from benchmarks.table import format_value
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
-_BEGIN, _END = "<!-- results: written by python -m benchmarks.page -->", "<!-- end of results -->"
+_TABLES = {"results": LATEST, "results next to Kafka": KAFKA}
 
 
 def main() -> None:
-    """Replace the table and the pictures."""
-    before, _, rest = PAGE.read_text().partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    if not after:
-        raise SystemExit(f"{PAGE} has no markers {_BEGIN} and {_END}")
-    PAGE.write_text(f"{before}{_BEGIN}\n{table(json.loads(LATEST.read_text()))}{_END}{after}")
+    """Replace the tables and the pictures."""
+    page = PAGE.read_text()
+    for name, path in _TABLES.items():
+        if path.exists():
+            page = with_table(page, name, table(json.loads(path.read_text())))
+    PAGE.write_text(page)
     plots.main()
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """Return the page with a table between the two markers of a name. Raises SystemExit when it has not both."""
+    begin, end = f"<!-- {name}: written by python -m benchmarks.page -->", f"<!-- end of {name} -->"
+    before, _, rest = page.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise SystemExit(f"{PAGE} has no markers {begin} and {end}")
+    return f"{before}{begin}\n{table}{end}{after}"
 
 
 def table(document: dict[str, Any]) -> str:

@@ -10,6 +10,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +38,19 @@ def alternate(variants: Mapping[str, Callable[[], float]], rounds: int, warm_up:
     that counts whole. Many short rounds are better than a few long ones: most rounds of a millisecond or two are not
     interrupted by other processes, and the median is of those.
     """
+    return Rounds(in_turns(variants, rounds, warm_up))
+
+
+def in_turns(variants: Mapping[str, Callable[[], T]], rounds: int, warm_up: int = 1) -> dict[str, list[T]]:
+    """Run all variants once per round as :func:`alternate` does; return what each returned in each round."""
     names = list(variants)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    found: dict[str, list[T]] = {name: [] for name in names}
     for index in range(-warm_up, rounds):
         for name in names if index % 2 else reversed(names):
-            taken = variants[name]()
+            returned = variants[name]()
             if index >= 0:
-                seconds[name].append(taken)
-    return Rounds(seconds)
+                found[name].append(returned)
+    return found
 
 
 def timed(work: Callable[[], object]) -> Callable[[], float]:

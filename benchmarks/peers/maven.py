@@ -1,0 +1,62 @@
+"""Where Apache Kafka's jars are: an installation that ``KAFKA_HOME`` names, or what Maven fetches once."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_POM = _HERE / "pom.xml"
+_BUILD = _HERE.parent.parent / "build" / "peers"
+_SERVER_JAR = re.compile(r"kafka_2\.13-(\d+\.\d+\.\d+)\.jar")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Kafka's version and the folder that has its jars, and all that they need."""
+
+    version: str
+    libs: Path
+
+
+def find_installation() -> Installation:
+    """Return the installation in ``KAFKA_HOME``, without it the one in ``build/peers``, fetched by Maven when missing.
+
+    Raises:
+        FileNotFoundError: ``KAFKA_HOME`` has no ``libs/kafka_2.13-<version>.jar``, or there is no Maven to fetch it.
+        subprocess.CalledProcessError: Maven could not.
+    """
+    home = os.environ.get("KAFKA_HOME")
+    libs = Path(home) / "libs" if home else _BUILD / f"kafka-{pom_version(_POM.read_text())}" / "libs"
+    if not home and not libs.exists():
+        _fetch(libs)
+    return Installation(version_of([path.name for path in libs.glob("*.jar")], libs), libs)
+
+
+def pom_version(pom: str) -> str:
+    """Return the version of Kafka that the text of a pom.xml asks for."""
+    found = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom)
+    assert found is not None, "pom.xml has no kafka.version"
+    return found[1]
+
+
+def version_of(names: list[str], libs: Path) -> str:
+    """Return the version of the server's jar among the files of ``libs``. Raises FileNotFoundError without one."""
+    versions = [match[1] for name in names if (match := _SERVER_JAR.fullmatch(name))]
+    if not versions:
+        raise FileNotFoundError(f"{libs} has no kafka_2.13-<version>.jar; KAFKA_HOME names Kafka's own folder")
+    return versions[0]
+
+
+def _fetch(libs: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise FileNotFoundError("there is no mvn on the PATH; set KAFKA_HOME to an installation of Apache Kafka 4")
+    partial = libs.with_suffix(".partial")
+    options = [f"-DoutputDirectory={partial}", "-DincludeScope=runtime"]
+    subprocess.run([maven, "-B", "-q", "-f", _POM, "dependency:copy-dependencies", *options], check=True)
+    partial.rename(libs)

@@ -1,0 +1,108 @@
+"""Runs the comparison: which clusters are up for which work, and in what order."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks.machine import facts
+from benchmarks.options import Options
+from benchmarks.peers import work
+from benchmarks.peers.apache_kafka import ApacheKafka
+from benchmarks.peers.maven import find_installation
+from benchmarks.peers.peer import Peer, Size
+from benchmarks.peers.tidelog_cluster import TidelogCluster
+from benchmarks.peers.work import Clusters
+from benchmarks.result import Result
+from benchmarks.table import make_console, print_results, write_results
+
+RESULTS = Path(__file__).parent.parent / "results" / "kafka.json"
+
+_WHOLE, _SMALL = Size(controllers=3, brokers=3), Size(controllers=1, brokers=1)
+_TIDELOG, _KAFKA = "tidelog", "kafka"
+
+Part = Callable[[Clusters], list[Result]]
+
+_STOPPED_PARTS: dict[str, Part] = {"cold-start": work.cold_starts}
+_WHOLE_PARTS: dict[str, Part] = {
+    "idle": work.idle,
+    "latency": work.synchronous_latency,
+    "produce": partial(work.produce, at_least=0.5),
+    "consume": work.consume_from_cache,
+    "memory": partial(work.memory, when="after the load"),
+    "failover": work.failover,
+}
+_SMALL_PARTS: dict[str, Part] = {"produce-one": partial(work.produce, at_least=0.6)}
+PARTS = (*_STOPPED_PARTS, *_WHOLE_PARTS, *_SMALL_PARTS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what the command line asks for and print the table; the JSON file is written when all was measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="Measure next to Apache Kafka.")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"these alone: {', '.join(PARTS)}")
+    parser.add_argument("--alone", choices=(_TIDELOG, _KAFKA), help="one cluster without the other: no ratios")
+    parser.add_argument("--quick", action="store_true", help="less data, fewer rounds: rough figures in 3 minutes")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS, help="the JSON file (default: benchmarks/results/kafka.json)"
+    )
+    parsed = parser.parse_args(arguments)
+    console = make_console()
+    groups: list[list[Result]] = []
+    try:
+        with console.status("preparing") as status:
+            options = Options(quick=parsed.quick, say=status.update)
+            for name, results in measure(options, parsed.only or PARTS, parsed.alone):
+                groups.append(results)
+                console.print(f"{name}: {len(results)} results")
+    except Exception:  # noqa: BLE001 what was measured is still worth showing
+        console.print_exception(extra_lines=0, max_frames=8)
+        print_results(console, groups)
+        return 1
+    print_results(console, groups)
+    write_results(parsed.output, facts(quick=parsed.quick), [result for results in groups for result in results])
+    return 0
+
+
+def measure(options: Options, parts: Sequence[str], alone: str | None) -> Iterator[tuple[str, list[Result]]]:
+    """Yield the results of each part; both clusters of a size are up at a time, but for the cold starts."""
+    with _clusters(options, _WHOLE, alone) as clusters:
+        yield from _run(clusters, _STOPPED_PARTS, parts)
+        if any(part in _WHOLE_PARTS for part in parts):
+            clusters.start()
+            yield from _run(clusters, _WHOLE_PARTS, parts)
+    if any(part in _SMALL_PARTS for part in parts):
+        with _clusters(options, _SMALL, alone) as clusters:
+            clusters.start()
+            yield from _run(clusters, _SMALL_PARTS, parts)
+
+
+def _run(clusters: Clusters, parts: dict[str, Part], asked: Sequence[str]) -> Iterator[tuple[str, list[Result]]]:
+    for name, part in parts.items():
+        if name in asked:
+            yield name, part(clusters)
+
+
+@contextmanager
+def _clusters(options: Options, size: Size, alone: str | None) -> Iterator[Clusters]:
+    """Yield the clusters, prepared; end them at last, after an error with what they printed."""
+    with options.scratch() as folder:
+        peers: list[Peer] = []
+        if alone != _KAFKA:
+            peers.append(TidelogCluster(size))
+        if alone != _TIDELOG:
+            peers.append(ApacheKafka(find_installation(), size, folder))
+        clusters = Clusters(peers, options)
+        try:
+            for peer in peers:
+                options.say(f"preparing {peer.name}")
+                peer.prepare()
+            yield clusters
+        except Exception as error:
+            for peer in peers:
+                error.add_note(peer.last_words())
+            raise
+        finally:
+            clusters.close()

@@ -1,0 +1,64 @@
+"""Tidelog as one of the two: a local cluster, reached by its Kafka listeners."""
+
+from __future__ import annotations
+
+import compileall
+from collections.abc import Mapping
+from pathlib import Path
+
+import tidelog
+import tidelog_node
+import tidelog_quorum
+from benchmarks.peers.peer import SETTINGS, Peer, Size
+from tidelog.testing import LocalCluster
+from tidelog.testing.process import ProcessHandle
+
+_OWN_SETTINGS = {"inter.broker.listener.name": "PLAINTEXT"}
+"""Replicas are fetched through the listener that clients of Kafka have, as in the peer."""
+
+
+class TidelogCluster(Peer):
+    """A cluster of Tidelog's processes with the settings that the peer has."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__("Tidelog", size)
+        self._cluster: LocalCluster | None = None
+
+    def prepare(self) -> None:
+        """Compile the modules to bytecode, as pip does when it installs them."""
+        for package in (tidelog, tidelog_quorum, tidelog_node):
+            for folder in package.__path__:
+                compileall.compile_dir(Path(folder), quiet=2)
+
+    def start(self) -> None:
+        self._cluster = LocalCluster(self.size.controllers, self.size.brokers, config={**SETTINGS, **_OWN_SETTINGS})
+        self._cluster.start()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._started.kafka_bootstrap_servers
+
+    def pids(self) -> Mapping[str, int]:
+        return {handle.name: handle.pid for handle in self._handles() if handle.is_running}
+
+    def kill(self, broker_id: int) -> None:
+        self._started.nodes[broker_id].kill()
+
+    def restart(self, broker_id: int) -> None:
+        self._started.nodes[broker_id].start()
+
+    def last_words(self) -> str:
+        return "\n".join(f"{handle.name}:\n{handle.log_tail()}" for handle in self._handles())
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    @property
+    def _started(self) -> LocalCluster:
+        assert self._cluster is not None, "the cluster is not started"
+        return self._cluster
+
+    def _handles(self) -> list[ProcessHandle]:
+        return [*self._started.controllers.values(), *self._started.nodes.values()]
