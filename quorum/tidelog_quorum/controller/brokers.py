@@ -3,8 +3,10 @@
 ::
 
     (none) --register--> fenced --caught up with its registration--> unfenced --want_shut_down--> shutting down
-                           ^  <--------- want_fence, session expired ---------'                        |
-                           '<------------- leads nothing, the others know, or session expired ---------'
+                           ^  <------- want_fence, session expired, refused ---'                        |
+                           '<-------- leads nothing, the others know, or session expired, refused ------'
+
+"Refused" is that nobody listens where the broker should: its process is gone, which ends the session early.
 
 A fenced broker that was shutting down comes back only by a new registration (``registration``). A log directory that a
 heartbeat says has failed is taken off the registration, and with it the replicas in it out of their ISRs; it comes back
@@ -16,13 +18,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Sequence
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import BrokerId, DirectoryId
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.controller.elections import held_by, held_in, leads_any, without_leader
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.controller.sessions import BrokerSessions
+from tidelog_quorum.controller.sessions import BrokerRefused, BrokerSessions
 from tidelog_quorum.controller.settling import Settling
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
@@ -75,8 +78,23 @@ def expire_sessions(
         return Result([], gone)
     for broker_id in gone:
         sessions.end(broker_id)
-    brokers = {**image.brokers, **{b.broker_id: dataclasses.replace(b, fenced=True) for b in stale}}
-    return Result([*settling.changes(image, brokers, held_by(image, gone)), *(_fence(b) for b in stale)], gone)
+    return Result(_all_fenced(image, settling, stale), gone)
+
+
+def fence_refused(
+    image: MetadataImage, sessions: BrokerSessions, settling: Settling, refused: BrokerRefused
+) -> Result[bool]:
+    """Fence a broker at whose address nobody listens; the response says whether there is nothing left to ask.
+
+    That is so, too, when it is fenced already or another process has registered. It is False of a broker that was
+    heard of since, and of one that came back from a refusal: these have their session, and are fenced when it expires.
+    """
+    broker = image.brokers.get(refused.broker_id)
+    if broker is None or broker.broker_epoch != refused.broker_epoch or broker.fenced:
+        return Result([], True)
+    if not sessions.end_refused(broker, refused.since_ms):
+        return Result([], False)
+    return Result(_all_fenced(image, settling, [broker]), True)
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
@@ -169,6 +187,12 @@ def _changes_as(broker: BrokerRegistration, image: MetadataImage, settling: Sett
     """Return the changes of what a broker holds, as it will be registered."""
     brokers = {**image.brokers, broker.broker_id: broker}
     return settling.changes(image, brokers, held_by(image, frozenset({broker.broker_id})))
+
+
+def _all_fenced(image: MetadataImage, settling: Settling, gone: Sequence[BrokerRegistration]) -> list[MetadataRecord]:
+    brokers = {**image.brokers, **{b.broker_id: dataclasses.replace(b, fenced=True) for b in gone}}
+    held = held_by(image, frozenset(b.broker_id for b in gone))
+    return [*settling.changes(image, brokers, held), *(_fence(b) for b in gone)]
 
 
 def _fence(broker: BrokerRegistration) -> BrokerRegistrationChangeRecord:

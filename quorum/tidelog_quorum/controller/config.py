@@ -13,7 +13,10 @@ class ControllerConfig:
 
     cluster_id: str = setting(check=not_empty, doc="The cluster's id; whoever has another one is refused.")
     broker_session_timeout_ms: int = setting(
-        9_000, check=at_least(1), doc="A node that is silent for longer is fenced, in milliseconds.", config_type="INT"
+        9_000,
+        check=at_least(1),
+        doc="A node that is silent for longer is fenced, in milliseconds; one whose process is gone is fenced at once.",
+        config_type="INT",
     )
     num_partitions: int = setting(
         1, check=at_least(1), doc="The partitions of a topic that does not say how many.", config_type="INT"

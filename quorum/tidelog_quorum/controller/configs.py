@@ -3,6 +3,7 @@
 Rules:
 
 - a resource is changed as a whole or not at all, and has one error; a resource or a key that is named twice is refused;
+- a change that replaces all settings of a resource (KIP-133) removes those that it does not name;
 - what results is checked: keys, types, limits, and values that depend on each other, over the defaults that hold;
 - a broker's setting that is read from its file alone is refused, and so is one that contradicts another layer's;
 - with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it is neither set on one broker
@@ -25,6 +26,7 @@ from tidelog.config.changes import changed_value
 from tidelog.config.settings import SettingInfo, unknown_key
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
+from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
 from tidelog_quorum.controller.elections import changes_by_rules, ends_elr, rules_of
@@ -149,6 +151,7 @@ def _alter(image: MetadataImage, own: TopicConfig, wanted: pb.ConfigResourceChan
 
 def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigResource:
     if resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
+        validate_topic_name(resource.name)
         if resource.name not in image.topics:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name!r}")
         return ConfigResource(_TOPIC, resource.name)
@@ -175,6 +178,8 @@ def _changes(
             raise error_for(ErrorCode.INVALID_REQUEST, f"the setting {name!r} is named {counts[name]} times")
         value = changed_value(current.get(name), operation, _info(resource.type, name))
         yield name, value
+    if wanted.replaces_all:
+        yield from ((name, None) for name in current if name not in counts)
 
 
 def _info(kind: ConfigResourceType, name: str) -> SettingInfo:

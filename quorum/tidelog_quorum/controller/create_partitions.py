@@ -69,7 +69,7 @@ def _add(image: MetadataImage, load: ClusterLoad, wanted: pb.NewPartitions) -> l
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
     present = len(topic.partitions)
     if wanted.count <= present:
-        text = f"topic {wanted.name!r} has {present} partitions: {wanted.count} is not more"
+        text = f"The topic {wanted.name} currently has {present} partition(s); {wanted.count} would not be an increase."
         raise error_for(ErrorCode.INVALID_PARTITIONS, text)
     first = topic.partitions[0]
     factor = len(set(first.replicas) - set(first.removing_replicas))

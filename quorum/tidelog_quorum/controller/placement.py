@@ -95,11 +95,11 @@ def place_replicas(
     if replication_factor > len(usable):
         raise error_for(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} needs as many brokers, but {len(usable)} are registered and "
-            f"not shutting down",
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+            f"{replication_factor} cannot be reached because only {len(usable)} broker(s) are registered.",
         )
     if all(b.fenced for b in usable.values()):
-        text = f"all {len(usable)} brokers that could have a replica are fenced"
+        text = f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced."
         raise error_for(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     if load is None:
         load = ClusterLoad()

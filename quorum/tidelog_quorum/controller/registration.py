@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 
+from tidelog.config.endpoints import GRPC
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, uuid_text
 from tidelog.v1 import admin_service_pb2
@@ -27,14 +29,22 @@ from tidelog_quorum.controller.elections import NOBODY, held_by
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions
 from tidelog_quorum.controller.settling import Settling
+from tidelog_quorum.metadata.codec import listener_endpoints
 from tidelog_quorum.metadata.image import MetadataImage
-from tidelog_quorum.metadata.records import Endpoint, FeatureRange, MetadataRecord, UnregisterBrokerRecord
+from tidelog_quorum.metadata.records import (
+    Endpoint,
+    FeatureRange,
+    ListenerEndpoint,
+    MetadataRecord,
+    UnregisterBrokerRecord,
+)
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 ID_BYTES = 16
 _MAX_NAME_LENGTH = 255
 _MAX_LOG_DIRS = 1_000
 _MAX_FEATURES = 100
+_MAX_LISTENERS = 100
 _RESERVED_DIRECTORY_IDS = 100
 """The least ids are kept for meanings of their own: unassigned, lost, migrating (Kafka's DirectoryId)."""
 
@@ -55,6 +65,7 @@ def register_broker(
             and is not shutting down, or while the partitions that it leaves behind are being handed over.
     """
     _check_registration(cluster_id, request)
+    _check_listeners(request)
     _check_directories(image, request)
     _check_features(image, request)
     broker_id = BrokerId(request.broker_id)
@@ -121,6 +132,32 @@ def _check_registration(cluster_id: str, request: pb.RegisterBrokerRequest) -> N
         raise error_for(ErrorCode.INVALID_REQUEST, f"invalid endpoint {address!r} of broker {request.broker_id}")
 
 
+def _check_listeners(request: pb.RegisterBrokerRequest) -> None:
+    """Each has a name of its own and an address that can be; that of ``endpoint`` is among them."""
+    listeners = listener_endpoints(request.listeners)
+    names = Counter(x.name for x in listeners)
+    fault = ""
+    if len(listeners) > _MAX_LISTENERS:
+        fault = f"has {len(listeners)} listeners, more than {_MAX_LISTENERS}"
+    elif wrong := [str(x) for x in listeners if not _can_be(x)]:
+        fault = f"has the invalid listener {wrong[0]!r}"
+    elif twice := [name for name, count in names.items() if count > 1]:
+        fault = f"has the listener {twice[0]!r} {names[twice[0]]} times"
+    elif listeners and Endpoint(request.endpoint.host, request.endpoint.port) not in _grpc_endpoints(listeners):
+        fault = f"has the endpoint {request.endpoint.host}:{request.endpoint.port}, which no {GRPC} listener of it has"
+    if fault:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} {fault}")
+
+
+def _can_be(listener: ListenerEndpoint) -> bool:
+    texts = (listener.name, listener.host, listener.security_protocol)
+    return all(0 < len(text) <= _MAX_NAME_LENGTH for text in texts) and 0 < listener.port < 65_536
+
+
+def _grpc_endpoints(listeners: Sequence[ListenerEndpoint]) -> list[Endpoint]:
+    return [Endpoint(x.host, x.port) for x in listeners if x.security_protocol == GRPC]
+
+
 def _check_directories(image: MetadataImage, request: pb.RegisterBrokerRequest) -> None:
     """ClusterControlManager.registerBroker, but that a broker may name none."""
     owners = {d: b.broker_id for b in image.brokers.values() if b.broker_id != request.broker_id for d in b.log_dirs}
@@ -162,6 +199,7 @@ def _registration(request: pb.RegisterBrokerRequest, broker_epoch: BrokerEpoch) 
         rack=request.rack,
         log_dirs=tuple(DirectoryId(i) for i in request.log_dirs),
         features=tuple(FeatureRange(f.name, f.min_level, f.max_level) for f in request.features),
+        listeners=listener_endpoints(request.listeners),
     )
 
 

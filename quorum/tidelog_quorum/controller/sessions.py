@@ -3,6 +3,9 @@
 A broker has a session while less than ``session_timeout_ms`` passed since its registration or its last heartbeat. A new
 leader begins with a session for every unfenced broker, so that nobody is fenced before it had one full timeout
 to find the new leader.
+
+That nobody listens at a broker's address any more ends its session as well, once per process: a broker that comes back
+from it is reached by a way that the controller cannot judge.
 """
 
 from __future__ import annotations
@@ -12,6 +15,24 @@ from dataclasses import dataclass
 
 from tidelog.ids import UNKNOWN_OFFSET, BrokerEpoch, BrokerId
 from tidelog_quorum.metadata.registrations import BrokerRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProgress:
+    """How far a broker has come, by its last heartbeat: the last metadata offset that it has applied."""
+
+    broker_id: BrokerId
+    metadata_offset: int
+    last_contact_age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRefused:
+    """A broker's connection broke, and its machine refused all connections to it from ``since_ms`` on."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    since_ms: int
 
 
 @dataclass(slots=True)
@@ -30,6 +51,7 @@ class BrokerSessions:
         self.timeout_ms = session_timeout_ms
         self._sessions: dict[BrokerId, _Session] = {}
         self._first_offset = 0
+        self._refused: dict[BrokerId, bytes] = {}
 
     def restart(self, brokers: Iterable[BrokerRegistration], now_ms: int, offset: int = 0) -> None:
         """Forget everything and give each unfenced broker a session that begins now.
@@ -37,6 +59,7 @@ class BrokerSessions:
         ``offset`` is the end of what others wrote: all registrations so far are in entries up to there.
         """
         self._first_offset = offset
+        self._refused.clear()
         self._sessions = {b.broker_id: _Session(b.broker_epoch, now_ms, offset) for b in brokers if not b.fenced}
 
     def prolong(self, now_ms: int) -> None:
@@ -67,6 +90,19 @@ class BrokerSessions:
         """Forget a broker: it may stop, or was fenced."""
         self._sessions.pop(broker_id, None)
 
+    def end_refused(self, broker: BrokerRegistration, since_ms: int) -> bool:
+        """End the session of a broker at whose address nobody listens; return whether it has none now.
+
+        It goes on when the broker was heard of since, and when its process has come back from a refusal before.
+        """
+        session = self._sessions.get(broker.broker_id)
+        is_heard = session is not None and session.last_contact_ms >= since_ms
+        if is_heard or self._refused.get(broker.broker_id) == broker.incarnation_id:
+            return False
+        self._refused[broker.broker_id] = broker.incarnation_id
+        self.end(broker.broker_id)
+        return True
+
     def is_alive(self, broker: BrokerRegistration, now_ms: int) -> bool:
         """Return whether this very registration has a session."""
         session = self._sessions.get(broker.broker_id)
@@ -78,6 +114,14 @@ class BrokerSessions:
         """Return whether a broker, of which there was a heartbeat, has applied the metadata with its registration."""
         session = self._sessions.get(broker_id)
         return session is not None and session.metadata_offset >= session.registered_offset
+
+    def progress(self, now_ms: int) -> list[BrokerProgress]:
+        """Return how far each broker has come of which there was a heartbeat, in the order of their ids."""
+        return [
+            BrokerProgress(broker_id, session.metadata_offset, now_ms - session.last_contact_ms)
+            for broker_id, session in sorted(self._sessions.items())
+            if session.metadata_offset != UNKNOWN_OFFSET
+        ]
 
     def begin_shutdown(self, broker_id: BrokerId, offset: int) -> int:
         """Return the offset that the others must reach before the broker may stop; ``offset`` if none is set yet."""

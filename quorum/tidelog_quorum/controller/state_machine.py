@@ -31,7 +31,7 @@ from tidelog_quorum.controller.placement import ClusterLoad
 from tidelog_quorum.controller.producer_ids import allocate_producer_ids
 from tidelog_quorum.controller.reassignment import alter_partition_reassignments
 from tidelog_quorum.controller.result import Result
-from tidelog_quorum.controller.sessions import BrokerSessions
+from tidelog_quorum.controller.sessions import BrokerProgress, BrokerRefused, BrokerSessions
 from tidelog_quorum.controller.settling import Settling
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import MetadataImage
@@ -229,6 +229,10 @@ class Controller:
         """Fence the brokers that were silent for too long; the response names them."""
         return brokers.expire_sessions(self.latest, self._sessions, self._settling, now_ms)
 
+    def handle_broker_refused(self, refused: BrokerRefused, now_ms: int) -> Result[bool]:
+        """See :func:`~tidelog_quorum.controller.brokers.fence_refused`."""
+        return brokers.fence_refused(self.latest, self._sessions, self._settling, refused)
+
     def settle(self) -> Result[None]:
         """Settle the next partitions that wait for it; see :class:`~tidelog_quorum.controller.settling.Settling`."""
         return Result(self._settling.go_on(self.latest), None)
@@ -242,6 +246,10 @@ class Controller:
     def prolong_sessions(self, now_ms: int) -> None:
         """Give every broker a full session from now on, because this process could not listen for a while."""
         self._sessions.prolong(now_ms)
+
+    def broker_progress(self, now_ms: int) -> list[BrokerProgress]:
+        """Return how far each broker that lives has applied the metadata, as it said last."""
+        return self._sessions.progress(now_ms)
 
     def _rules_of(self, topic_name: str) -> ElectionRules:
         return rules_of(self.latest, topic_name, self._own)

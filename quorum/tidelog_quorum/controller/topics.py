@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from tidelog.config import TopicConfig
@@ -21,6 +21,7 @@ from tidelog.topic_names import collision_key, validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result, error_message
+from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import (
     ConfigRecord,
@@ -93,30 +94,30 @@ def create_topics(
 def delete_topics(
     image: MetadataImage, request: pb.DeleteTopicsRequest, is_enabled: bool = True
 ) -> Result[pb.DeleteTopicsResponse]:
-    """Delete the topics that exist; each of the others gets its own error.
+    """Delete the topics that exist; each of the others gets its own error. An id that there is not is UNKNOWN_TOPIC_ID.
 
     Raises:
         TidelogError: TOPIC_DELETION_DISABLED when ``delete.topic.enable`` is false; POLICY_VIOLATION when the request
             names too many topics at once.
     """
-    check_topic_count(len(request.topic_names))
+    check_topic_count(len(request.topic_names) + len(request.topic_ids))
     if not is_enabled:
         raise error_for(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false: no topic can be deleted")
-    counts = Counter(request.topic_names)
-    records: list[MetadataRecord] = []
+    names, ids = Counter(request.topic_names), Counter(map(TopicId, request.topic_ids))
+    found: dict[TopicId, str] = {}
     results = []
-    for name, count in counts.items():
-        topic = image.topics.get(name)
-        if count > 1:
-            error = error_for(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {count} times")
+    for topic_id, count in ids.items():
+        try:
+            found[topic_id] = _name_to_delete(image, topic_id, count)
+        except TidelogError as error:
+            results.append(pb.DeletableTopicResult(topic_id=topic_id, error=error_message(error)))
+    for name, count in names.items():
+        try:
+            found[_id_to_delete(image, name, count, found, ids)] = name
+        except TidelogError as error:
             results.append(pb.DeletableTopicResult(name=name, error=error_message(error)))
-        elif topic is None:
-            error = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-            results.append(pb.DeletableTopicResult(name=name, error=error_message(error)))
-        else:
-            records.append(RemoveTopicRecord(topic.topic_id))
-            results.append(pb.DeletableTopicResult(name=name, topic_id=topic.topic_id))
-    return Result(records, pb.DeleteTopicsResponse(topics=results))
+    results += [pb.DeletableTopicResult(name=name, topic_id=topic_id) for topic_id, name in found.items()]
+    return Result([RemoveTopicRecord(topic_id) for topic_id in found], pb.DeleteTopicsResponse(topics=results))
 
 
 def check_topic_count(count: int) -> None:
@@ -151,11 +152,37 @@ def _check_name(name: str, count: int, taken: dict[str, str]) -> None:
     if count > 1:
         raise error_for(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {count} times")
     validate_topic_name(name)
+    if name == CLUSTER_METADATA_TOPIC:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     other = taken.get(collision_key(name))
     if other == name:
-        raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
+        raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if other is not None:
-        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with existing topic {other!r}")
+        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _name_to_delete(image: MetadataImage, topic_id: TopicId, count: int) -> str:
+    if count > 1:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"the topic id {topic_id.hex()} is named {count} times")
+    name = image.topic_names.get(topic_id)
+    if name is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of the id {topic_id.hex()}")
+    return name
+
+
+def _id_to_delete(
+    image: MetadataImage, name: str, count: int, found: dict[TopicId, str], ids: Container[TopicId]
+) -> TopicId:
+    if count > 1:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {count} times")
+    topic = image.topics.get(name)
+    if topic is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if topic.topic_id in ids:
+        # Then its name alone is answered, and it stays.
+        found.pop(topic.topic_id, None)
+        raise error_for(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named by its id, too")
+    return topic.topic_id
 
 
 class _Creation:

@@ -25,6 +25,7 @@ from tidelog_quorum.metadata.records import (
     Endpoint,
     FeatureLevelRecord,
     FeatureRange,
+    ListenerEndpoint,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -43,6 +44,7 @@ from tidelog_quorum.metadata.topic_config import (
     min_insync_replicas,
     override_topic_config,
     topic_config,
+    topic_config_from,
     unclean_leader_election_enable,
 )
 
@@ -59,6 +61,7 @@ __all__ = [
     "Endpoint",
     "FeatureLevelRecord",
     "FeatureRange",
+    "ListenerEndpoint",
     "MetadataDelta",
     "MetadataImage",
     "MetadataImageBuilder",
@@ -91,6 +94,7 @@ __all__ = [
     "read_frames",
     "to_message",
     "topic_config",
+    "topic_config_from",
     "unclean_leader_election_enable",
     "uses_elr",
 ]

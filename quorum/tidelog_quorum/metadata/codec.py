@@ -18,6 +18,7 @@ from tidelog_quorum.metadata.records import (
     Endpoint,
     FeatureLevelRecord,
     FeatureRange,
+    ListenerEndpoint,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -104,6 +105,7 @@ def _register_broker(record: RegisterBrokerRecord) -> pb.RegisterBrokerRecord:
         features=[
             common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level) for f in record.features
         ],
+        listeners=map(listener_message, record.listeners),
     )
 
 
@@ -118,7 +120,20 @@ def _from_register_broker(message: pb.RegisterBrokerRecord) -> RegisterBrokerRec
         fenced=message.fenced,
         in_controlled_shutdown=message.in_controlled_shutdown,
         features=tuple(FeatureRange(f.name, f.min_level, f.max_level) for f in message.features),
+        listeners=listener_endpoints(message.listeners),
     )
+
+
+def listener_message(listener: ListenerEndpoint) -> common_pb2.ListenerEndpoint:
+    """Return the message of one of a broker's listeners."""
+    return common_pb2.ListenerEndpoint(
+        name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol
+    )
+
+
+def listener_endpoints(messages: Iterable[common_pb2.ListenerEndpoint]) -> tuple[ListenerEndpoint, ...]:
+    """Return the listeners of a broker, of its record or of its request to be registered."""
+    return tuple(ListenerEndpoint(m.name, m.host, m.port, m.security_protocol) for m in messages)
 
 
 def _registration_change(record: BrokerRegistrationChangeRecord) -> pb.BrokerRegistrationChangeRecord:

@@ -6,10 +6,13 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import NO_BROKER, BrokerId
 from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
+from tidelog_quorum.metadata.codec import listener_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""What the log of the controllers is called; there is no topic of that name."""
 
 
 def topic_metadata(image: MetadataImage, topic: TopicImage) -> log_service_pb2.TopicMetadata:
@@ -42,6 +45,7 @@ def cluster_brokers(image: MetadataImage) -> list[admin_service_pb2.ClusterBroke
             port=b.endpoint.port,
             rack=b.rack,
             is_fenced=b.fenced,
+            listeners=map(listener_message, b.listeners),
         )
         for _, b in sorted(image.brokers.items())
     ]

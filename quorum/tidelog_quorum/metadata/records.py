@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog.config.endpoints import format_address
 from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 
 _FIRST_LEADER_EPOCH = LeaderEpoch(0)
@@ -31,7 +32,20 @@ class Endpoint:
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return format_address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerEndpoint:
+    """Where one of a broker's listeners is reached, and what it speaks: GRPC, or Kafka's protocol as PLAINTEXT."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+    def __str__(self) -> str:
+        return f"{self.name}://{format_address(self.host, self.port)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,8 @@ class FeatureRange:
 class RegisterBrokerRecord:
     """A broker's process introduced itself (KIP-631). ``broker_epoch`` is the offset of this very record.
 
-    ``log_dirs`` are those of its log directories that can be used; () when it did not say. So for ``features``.
+    ``log_dirs`` are those of its log directories that can be used; () when it did not say. So for ``features`` and
+    ``listeners``, one of which is ``endpoint``, where it speaks gRPC.
     """
 
     broker_id: BrokerId
@@ -59,6 +74,7 @@ class RegisterBrokerRecord:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     features: tuple[FeatureRange, ...] = ()
+    listeners: tuple[ListenerEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tidelog.config.endpoints import GRPC
 from tidelog.ids import (
     LOST_DIRECTORY,
     UNASSIGNED_DIRECTORY,
@@ -18,6 +19,7 @@ from tidelog.ids import (
 from tidelog_quorum.metadata.records import (
     Endpoint,
     FeatureRange,
+    ListenerEndpoint,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -44,6 +46,7 @@ class BrokerRegistration:
     """A broker as the cluster knows it. Only one that is neither fenced nor shutting down may lead or join an ISR.
 
     ``log_dirs`` are its log directories that can be used (KIP-858); a broker that named none can use what it has.
+    ``endpoint`` is where it speaks gRPC; ``listeners`` are all it has, () when it is of a version that did not say.
     """
 
     broker_id: BrokerId
@@ -55,6 +58,7 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     features: tuple[FeatureRange, ...] = ()
+    listeners: tuple[ListenerEndpoint, ...] = ()
 
     @property
     def is_active(self) -> bool:
@@ -65,6 +69,13 @@ class BrokerRegistration:
     def default_directory(self) -> DirectoryId:
         """Where a new replica on this broker will be: known when there is one directory only."""
         return self.log_dirs[0] if len(self.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+    def endpoint_on(self, listener_name: str) -> Endpoint | None:
+        """Return where one of its listeners is reached, None when it has none of that name."""
+        for listener in self.listeners:
+            if listener.name == listener_name:
+                return Endpoint(listener.host, listener.port)
+        return self.endpoint if not self.listeners and listener_name == GRPC else None
 
     def has_online(self, directory: DirectoryId) -> bool:
         """Return whether a replica in this directory can be used, as far as the broker has told."""
@@ -85,6 +96,7 @@ class BrokerRegistration:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             features=record.features,
+            listeners=record.listeners,
         )
 
     def to_record(self) -> RegisterBrokerRecord:
@@ -99,6 +111,7 @@ class BrokerRegistration:
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
             features=self.features,
+            listeners=self.listeners,
         )
 
 

@@ -32,13 +32,17 @@ def broker_settings(image: MetadataImage, broker: int | None = None) -> Mapping[
 
 
 def topic_config(image: MetadataImage, topic_name: str, defaults: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
-    """Return the settings that hold for a topic: its own over ``defaults``, which are the broker's.
+    """Return the settings that hold for a topic: its own over ``defaults``, which are the broker's."""
+    return topic_config_from(image.config_of_topic(topic_name), defaults)
+
+
+def topic_config_from(settings: Mapping[str, str], defaults: TopicConfig = DEFAULT_TOPIC_CONFIG) -> TopicConfig:
+    """Return what holds for a topic on which ``settings`` are set.
 
     The controller has checked a topic's settings over its own defaults. Where the broker's contradict them, as a
     ``log.cleaner.max.compaction.lag.ms`` below a topic's ``min.compaction.lag.ms``, the topic gets Kafka's; but never
     another ``min.insync.replicas``, for the controller keeps eligible leader replicas by it.
     """
-    settings = image.config_of_topic(topic_name)
     try:
         return override_topic_config(settings, defaults)
     except ConfigError:

@@ -36,7 +36,7 @@ class AdminService(AdminServiceServicer):
     async def DeleteTopics(  # noqa: N802, D102
         self, request: admin_service_pb2.DeleteTopicsRequest, context: RpcContext
     ) -> admin_service_pb2.DeleteTopicsResponse:
-        is_long = len(request.topic_names) > _MANY_PARTITIONS
+        is_long = len(request.topic_names) + len(request.topic_ids) > _MANY_PARTITIONS
         response = self._quorum.submit(lambda c, now_ms: c.handle_delete_topics(request, now_ms), is_long=is_long)
         return await self._responder.answer(context, response, request.timeout_ms)
 

@@ -25,6 +25,7 @@ from tidelog.v1.quorum_service_pb2_grpc import add_QuorumServiceServicer_to_serv
 from tidelog_quorum.controller import Controller
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.admin_service import AdminService
+from tidelog_quorum.server.broker_connections import BrokerConnections
 from tidelog_quorum.server.config import QuorumConfig
 from tidelog_quorum.server.engines import build_engine
 from tidelog_quorum.server.metadata_feed import MetadataFeed
@@ -55,12 +56,13 @@ async def serve(config: QuorumConfig) -> None:
     feed.set_voters(config.voters)
     controller = Controller(config, _new_topic_id)
     quorum = QuorumController(controller, engine, feed, config.broker_session_timeout_ms, _monotonic_ms)
-    _add_services(server, config, engine, quorum, feed)
+    connections = BrokerConnections(quorum, _monotonic_ms)
+    _add_services(server, config, engine, quorum, feed, connections)
     await engine.start(quorum)
     await server.start()
     logger.info("controller %s serves on %s", config.node_id, format_address(host, port))
     try:
-        await _run_until(stop, quorum, engine)
+        await _run_until(stop, quorum, engine, connections)
     finally:
         # The engine first: a leader hands over, for which the others must still reach this controller, and whoever
         # asks it meanwhile is told who leads.
@@ -70,9 +72,14 @@ async def serve(config: QuorumConfig) -> None:
 
 
 def _add_services(
-    server: grpc.aio.Server, config: QuorumConfig, engine: RaftEngine, quorum: QuorumController, feed: MetadataFeed
+    server: grpc.aio.Server,
+    config: QuorumConfig,
+    engine: RaftEngine,
+    quorum: QuorumController,
+    feed: MetadataFeed,
+    connections: BrokerConnections,
 ) -> None:
-    controller_service = ControllerService(config.cluster_id, quorum, feed)
+    controller_service = ControllerService(config.cluster_id, quorum, feed, connections)
     add_ControllerServiceServicer_to_server(controller_service, server)
     add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum), server)
     add_QuorumServiceServicer_to_server(QuorumService(config.cluster_id, engine, quorum), server)
@@ -80,13 +87,17 @@ def _add_services(
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
 
 
-async def _run_until(stop: asyncio.Event, quorum: QuorumController, engine: RaftEngine) -> None:
+async def _run_until(
+    stop: asyncio.Event, quorum: QuorumController, engine: RaftEngine, connections: BrokerConnections
+) -> None:
     with ungrouped():
         async with asyncio.TaskGroup() as tasks:
             expiry = tasks.create_task(quorum.run(), name="expire-sessions")
+            examiner = tasks.create_task(connections.run(), name="broken-connections")
             failure = tasks.create_task(engine.wait_failed(), name="raft-failure")
             await stop.wait()
             expiry.cancel()
+            examiner.cancel()
             failure.cancel()
 
 

@@ -16,14 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId
 from tidelog.lasting_objects import LastingObjects, building_lasting_objects
-from tidelog_quorum.controller import Controller, Result
+from tidelog_quorum.controller import BrokerProgress, Controller, Result
 from tidelog_quorum.metadata import (
-    BrokerRegistration,
     MetadataImage,
     MetadataRecord,
     NoOpRecord,
@@ -36,6 +34,7 @@ from tidelog_quorum.metadata import (
 )
 from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftEngine
+from tidelog_quorum.server.broker_standings import log_standings
 from tidelog_quorum.server.commit_waiters import Backlog, CommitWaiters
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
@@ -95,6 +94,10 @@ class QuorumController:
         """Who has a vote now."""
         return self._feed.voters
 
+    def broker_progress(self) -> Sequence[BrokerProgress]:
+        """Return how far each node that lives has applied the metadata; on the leader, else nothing."""
+        return self._controller.broker_progress(self._clock_ms())
+
     async def submit(self, handle: Callable[[Controller, int], Result[R]], *, is_long: bool = False) -> R:
         """Handle a request as leader and return its answer once it is committed.
 
@@ -130,6 +133,18 @@ class QuorumController:
         """
         await self._wait_committed(await self._engine.read_barrier())
         return view(self._controller.committed)
+
+    async def lead(self) -> NoReturn:
+        """Wait for as long as this controller leads.
+
+        Raises:
+            TidelogError: NOT_CONTROLLER, when it does not or ceases to.
+        """
+        await self._wait_serving()
+        epoch = self._engine.leader.epoch
+        while self._serves and self._engine.leader.epoch == epoch:
+            await self._leadership_changed.wait()
+        raise self._not_controller()
 
     async def run(self) -> None:
         """Do what time demands until cancelled; ends with the exception of an entry that could not be applied."""
@@ -228,7 +243,7 @@ class QuorumController:
         if before.topic_names is not after.topic_names:
             self._lasting.add(len(entry.payload) // _BYTES_PER_OBJECT)
         if self._serves and before.brokers is not after.brokers:
-            _log_brokers(before, after)
+            log_standings(logger, before, after)
         if self._announcement == (entry.index, entry.term):
             self._announcement = None
             self._controller.activate(entry.term, self._clock_ms())
@@ -376,18 +391,3 @@ async def _encode_atomic(records: Sequence[MetadataRecord]) -> bytes:
 def _too_large(amount_and_limit: str) -> TidelogError:
     text = f"the operation would write {amount_and_limit} are the limit of one step: ask for less at once"
     return error_for(ErrorCode.POLICY_VIOLATION, text)
-
-
-def _log_brokers(before: MetadataImage, after: MetadataImage) -> None:
-    for broker_id in sorted(before.brokers.keys() | after.brokers.keys()):
-        old, new = _standing(before, broker_id), _standing(after, broker_id)
-        if old != new:
-            logger.info("broker %s: %s, was %s", broker_id, new, old)
-
-
-def _standing(image: MetadataImage, broker_id: BrokerId) -> str:
-    broker: BrokerRegistration | None = image.brokers.get(broker_id)
-    if broker is None:
-        return "not registered"
-    state = "fenced" if broker.fenced else "shutting down" if broker.in_controlled_shutdown else "active"
-    return f"{state} (epoch {broker.broker_epoch})"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidelog.config.endpoints import format_address
 from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceServicer
+from tidelog_quorum.controller import BrokerProgress
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import QuorumDescription, RaftEngine, ReplicaDescription
 from tidelog_quorum.server.quorum_controller import QuorumController
@@ -22,6 +25,7 @@ class QuorumService(QuorumServiceServicer):
     def __init__(self, cluster_id: str, engine: RaftEngine, quorum: QuorumController) -> None:
         self._cluster_id = cluster_id
         self._engine = engine
+        self._quorum = quorum
         self._responder = Responder(quorum)
 
     async def DescribeQuorum(  # noqa: N802, D102
@@ -52,7 +56,7 @@ class QuorumService(QuorumServiceServicer):
     async def _describe(self) -> pb.DescribeQuorumResponse:
         # A leader that another one has replaced, and that does not know it yet, must not describe the past.
         await self._engine.read_barrier()
-        return _to_message(self._cluster_id, self._engine.describe())
+        return _to_message(self._cluster_id, self._engine.describe(), self._quorum.broker_progress())
 
     async def _add_voter(self, request: pb.AddRaftVoterRequest) -> pb.AddRaftVoterResponse:
         _check_voter(request.voter_id, request.directory_id)
@@ -91,7 +95,9 @@ def _check_voter(voter_id: int, directory_id: bytes) -> None:
         raise error_for(ErrorCode.INVALID_REQUEST, text)
 
 
-def _to_message(cluster_id: str, quorum: QuorumDescription) -> pb.DescribeQuorumResponse:
+def _to_message(
+    cluster_id: str, quorum: QuorumDescription, brokers: Iterable[BrokerProgress]
+) -> pb.DescribeQuorumResponse:
     leader_id = quorum.leader.leader_id
     return pb.DescribeQuorumResponse(
         leader_id=-1 if leader_id is None else leader_id,
@@ -102,6 +108,14 @@ def _to_message(cluster_id: str, quorum: QuorumDescription) -> pb.DescribeQuorum
         cluster_id=cluster_id,
         snapshot_offset=quorum.snapshot_offset,
         log_start_offset=quorum.log_start_offset,
+        brokers=[
+            pb.BrokerProgress(
+                broker_id=b.broker_id,
+                metadata_offset=b.metadata_offset,
+                last_heartbeat_age_ms=b.last_contact_age_ms,
+            )
+            for b in brokers
+        ],
     )
 
 

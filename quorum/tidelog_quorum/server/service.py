@@ -10,9 +10,11 @@ import grpc.aio
 
 from tidelog.config.endpoints import format_address
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.transport import abort_with
 from tidelog.v1 import controller_service_pb2
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer
+from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController
 
@@ -50,9 +52,12 @@ class Responder:
 class ControllerService(ControllerServiceServicer):
     """What storage nodes ask of the controllers."""
 
-    def __init__(self, cluster_id: str, quorum: QuorumController, feed: MetadataFeed) -> None:
+    def __init__(
+        self, cluster_id: str, quorum: QuorumController, feed: MetadataFeed, connections: BrokerConnections
+    ) -> None:
         self._cluster_id = cluster_id
         self._quorum = quorum
+        self._connections = connections
         self._feed = feed
         self._responder = Responder(quorum)
 
@@ -67,6 +72,14 @@ class ControllerService(ControllerServiceServicer):
     ) -> controller_service_pb2.BrokerHeartbeatResponse:
         response = self._quorum.submit(lambda c, now_ms: c.handle_broker_heartbeat(request, now_ms))
         return await self._responder.answer(context, response)
+
+    async def HoldConnection(  # noqa: N802, D102
+        self, request: controller_service_pb2.HoldConnectionRequest, context: RpcContext
+    ) -> controller_service_pb2.HoldConnectionResponse:
+        broker_id, broker_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
+        return await self._responder.answer(
+            context, self._connections.hold(broker_id, broker_epoch, address_of_peer(context.peer()))
+        )
 
     async def AlterPartition(  # noqa: N802, D102
         self, request: controller_service_pb2.AlterPartitionRequest, context: RpcContext

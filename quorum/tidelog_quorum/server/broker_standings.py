@@ -1,0 +1,24 @@
+"""Lines for operators: how the brokers stand, whenever that changes."""
+
+from __future__ import annotations
+
+import logging
+
+from tidelog.ids import BrokerId
+from tidelog_quorum.metadata import BrokerRegistration, MetadataImage
+
+
+def log_standings(logger: logging.Logger, before: MetadataImage, after: MetadataImage) -> None:
+    """Write a line for each broker that stands otherwise than before."""
+    for broker_id in sorted(before.brokers.keys() | after.brokers.keys()):
+        old, new = _standing(before, broker_id), _standing(after, broker_id)
+        if old != new:
+            logger.info("broker %s: %s, was %s", broker_id, new, old)
+
+
+def _standing(image: MetadataImage, broker_id: BrokerId) -> str:
+    broker: BrokerRegistration | None = image.brokers.get(broker_id)
+    if broker is None:
+        return "not registered"
+    state = "fenced" if broker.fenced else "shutting down" if broker.in_controlled_shutdown else "active"
+    return f"{state} (epoch {broker.broker_epoch})"
