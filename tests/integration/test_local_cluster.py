@@ -134,3 +134,16 @@ def test_failed_start_reports_what_the_process_said() -> None:
         assert "node.id" in node.log_tail()
     finally:
         cluster.close()
+
+
+def test_node_whose_port_another_cluster_has_is_told_at_once_though_the_other_answers_for_it() -> None:
+    with LocalCluster(controllers=1, nodes=1) as other:
+        begun = time.monotonic()
+        cluster = LocalCluster(controllers=1, nodes=1, node_ports=[other.nodes[1].port])
+        try:
+            cluster.start()
+            with pytest.raises(RuntimeError, match=r"cannot listen on 127\.0\.0\.1:"):
+                cluster.wait_ready()
+        finally:
+            cluster.close()
+        assert time.monotonic() - begun < 15

@@ -264,10 +264,12 @@ class LocalCluster:
 
     async def _wait_ready(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        waiting = {handle: "did not answer" for handle in self._handles() if handle.is_running}
+        started = [handle for handle in self._handles() if handle.is_running]
+        waiting = dict.fromkeys(started, "did not answer")
         running = {node_id for node_id, node in self.nodes.items() if node.is_running}
         while waiting:
-            for handle in list(waiting):
+            # Those that seemed ready too: where one could not listen, the process that has its port may have answered.
+            for handle in started:
                 if not handle.is_running:
                     raise RuntimeError(f"{handle.name} ended with exit code {handle.wait()}:\n{handle.log_tail()}")
             answers = await asyncio.gather(*(self._problem(handle, running) for handle in waiting))
