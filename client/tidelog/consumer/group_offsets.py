@@ -96,12 +96,17 @@ class GroupOffsets:
         """
         wanted = list(keys)
         deadline_ms = monotonic_ms() + (self._config.request_timeout_ms if timeout_ms is None else timeout_ms)
+        stale: TidelogError | None = None
         while True:
             try:
                 return await self._fetch(wanted, max(deadline_ms - monotonic_ms(), 1))
             except TidelogError as error:
+                if error.code is ErrorCode.REQUEST_TIMED_OUT and stale is not None:
+                    # What the time was spent on says more than that it ended in the middle of an attempt.
+                    raise stale from error
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH or monotonic_ms() >= deadline_ms:
                     raise
+                stale = error
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
 
     async def committed_after_commits(self, keys: Iterable[Key]) -> Committed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from scripted_groups import ScriptedGroups, error
 
@@ -12,10 +14,12 @@ from tidelog.v1 import group_service_pb2 as pb
 FOUND = pb.OffsetFetchPartitionResult(index=0, committed_offset=7)
 
 
-def fetch(node: ScriptedGroups, refused: int) -> int:
+def fetch(node: ScriptedGroups, refused: int, silent_after: int = 1_000_000) -> int:
     """Let the first answers be that the epoch is old; return the offset that is found then."""
 
     def answer(request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
+        if node.calls["OffsetFetch"] > silent_after:
+            time.sleep(1.5)
         if node.calls["OffsetFetch"] <= refused:
             group = pb.OffsetFetchGroupResult(group_id="g", error=error(ErrorCode.STALE_MEMBER_EPOCH))
         else:
@@ -37,3 +41,8 @@ def test_committed_asks_again_when_the_epoch_of_the_member_has_passed() -> None:
 def test_committed_raises_when_the_epoch_stays_old() -> None:
     with ScriptedGroups() as node, pytest.raises(KafkaException, match="STALE_MEMBER_EPOCH"):
         fetch(node, refused=1_000_000)
+
+
+def test_committed_tells_that_the_epoch_was_old_also_when_the_last_attempt_has_no_answer() -> None:
+    with ScriptedGroups() as node, pytest.raises(KafkaException, match="STALE_MEMBER_EPOCH"):
+        fetch(node, refused=1_000_000, silent_after=2)
