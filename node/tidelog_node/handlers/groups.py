@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import group_service_pb2 as pb
@@ -12,6 +13,9 @@ from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.context import error_message
 from tidelog_node.handlers.group_calls import by_shard, call_shard
 from tidelog_node.partitions.time_slices import TimeSlices
+
+_Request = pb.DescribeGroupsRequest | pb.ConsumerGroupDescribeRequest | pb.DeleteGroupsRequest
+R = TypeVar("R", pb.DescribeGroupsResponse, pb.ConsumerGroupDescribeResponse, pb.DeleteGroupsResponse)
 
 
 async def find_coordinator(
@@ -52,45 +56,42 @@ async def describe_groups(
     coordinator: GroupCoordinator, request: pb.DescribeGroupsRequest, client: ClientIdentity
 ) -> pb.DescribeGroupsResponse:
     """Describe groups of the classic protocol, each once."""
-
-    async def ask(shard: int, group_ids: Sequence[str]) -> Sequence[pb.DescribedGroup]:
-        part = pb.DescribeGroupsRequest(group_ids=group_ids)
-        return (await call_shard(coordinator, shard, part, client, pb.DescribeGroupsResponse)).groups
-
-    def refuse(group_id: str, error: TidelogError) -> pb.DescribedGroup:
-        return pb.DescribedGroup(group_id=group_id, error=error_message(error))
-
-    answers = await by_shard(coordinator, request.group_ids, ask, refuse, allows_empty=True)
-    return pb.DescribeGroupsResponse(groups=answers)
+    kinds = pb.DescribeGroupsRequest, pb.DescribeGroupsResponse, pb.DescribedGroup
+    return await _of_each(coordinator, request.group_ids, client, *kinds, allows_empty=True)
 
 
 async def consumer_group_describe(
     coordinator: GroupCoordinator, request: pb.ConsumerGroupDescribeRequest, client: ClientIdentity
 ) -> pb.ConsumerGroupDescribeResponse:
     """Describe groups of KIP-848's protocol, each once."""
-
-    async def ask(shard: int, group_ids: Sequence[str]) -> Sequence[pb.DescribedConsumerGroup]:
-        part = pb.ConsumerGroupDescribeRequest(group_ids=group_ids)
-        return (await call_shard(coordinator, shard, part, client, pb.ConsumerGroupDescribeResponse)).groups
-
-    def refuse(group_id: str, error: TidelogError) -> pb.DescribedConsumerGroup:
-        return pb.DescribedConsumerGroup(group_id=group_id, error=error_message(error))
-
-    answers = await by_shard(coordinator, request.group_ids, ask, refuse, allows_empty=False)
-    return pb.ConsumerGroupDescribeResponse(groups=answers)
+    kinds = pb.ConsumerGroupDescribeRequest, pb.ConsumerGroupDescribeResponse, pb.DescribedConsumerGroup
+    return await _of_each(coordinator, request.group_ids, client, *kinds, allows_empty=False)
 
 
 async def delete_groups(
     coordinator: GroupCoordinator, request: pb.DeleteGroupsRequest, client: ClientIdentity
 ) -> pb.DeleteGroupsResponse:
     """Delete groups that have no members, with their offsets."""
+    kinds = pb.DeleteGroupsRequest, pb.DeleteGroupsResponse, pb.DeletedGroup
+    return await _of_each(coordinator, request.group_ids, client, *kinds, allows_empty=True)
 
-    async def ask(shard: int, group_ids: Sequence[str]) -> Sequence[pb.DeletedGroup]:
-        part = pb.DeleteGroupsRequest(group_ids=group_ids)
-        return (await call_shard(coordinator, shard, part, client, pb.DeleteGroupsResponse)).groups
 
-    def refuse(group_id: str, error: TidelogError) -> pb.DeletedGroup:
-        return pb.DeletedGroup(group_id=group_id, error=error_message(error))
+async def _of_each(
+    coordinator: GroupCoordinator,
+    group_ids: Iterable[str],
+    client: ClientIdentity,
+    request_kind: Callable[..., _Request],
+    response_kind: type[R],
+    group_kind: Callable[..., Any],
+    *,
+    allows_empty: bool,
+) -> R:
+    """Ask the shards of groups, each for its own; whatever keeps one from answering is said of its groups."""
 
-    answers = await by_shard(coordinator, request.group_ids, ask, refuse, allows_empty=True)
-    return pb.DeleteGroupsResponse(groups=answers)
+    async def ask(shard: int, of_shard: Sequence[str]) -> Sequence[Any]:
+        return (await call_shard(coordinator, shard, request_kind(group_ids=of_shard), client, response_kind)).groups
+
+    def refuse(group_id: str, error: TidelogError) -> Any:
+        return group_kind(group_id=group_id, error=error_message(error))
+
+    return response_kind(groups=await by_shard(coordinator, group_ids, ask, refuse, allows_empty=allows_empty))
