@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId, LeaderEpoch
@@ -28,7 +28,7 @@ from tidelog_node.handlers.context import NodeContext, leader_hint
 from tidelog_node.handlers.fetch_item import FetchItem
 from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
 from tidelog_node.handlers.preferred_replica import preferred_replica
-from tidelog_node.partitions import Partition, ReadRequest, ReadResult
+from tidelog_node.partitions import Partition, Pending, ReadRequest, ReadResult
 from tidelog_node.replication.fetch_session import FULL_EPOCH
 
 logger = logging.getLogger(__name__)
@@ -41,14 +41,12 @@ async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchRespo
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID, the request is for another cluster.
     """
-    begun = _begin(context, request_from_proto(request))
-    return response_to_proto(begun if isinstance(begun, FetchResponse) else await begun.complete())
+    begun = begin_fetch(context, request_from_proto(request), response_to_proto)
+    return await begun if isinstance(begun, Pending) else begun
 
 
-def begin_fetch(
-    context: NodeContext, request: FetchRequest, translate: Callable[[FetchResponse], T]
-) -> T | asyncio.Task[T]:
-    """Answer a fetch now if nothing is to be waited for, else in a task, which may be cancelled at any time.
+def begin_fetch(context: NodeContext, request: FetchRequest, translate: Callable[[FetchResponse], T]) -> T | Pending[T]:
+    """Answer a fetch now if nothing is to be waited for, else later; who waits may cancel it at any time.
 
     ``translate`` makes the caller's response; it is called once, right after the records were read. The caller counts
     its bytes in the node's budget as soon as it has it.
@@ -56,50 +54,74 @@ def begin_fetch(
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID, the request is for another cluster.
     """
-    begun = _begin(context, request)
-    if isinstance(begun, FetchResponse):
-        return translate(begun)
-    under_way, budget, loop = begun, context.response_budget, asyncio.get_running_loop()
-    size = 0
-
-    async def complete() -> T:
-        nonlocal size
-        response = await under_way.complete()
-        size = response.size
-        budget.take(size)
-        return translate(response)
-
-    def end(_: asyncio.Task[T]) -> None:
-        # Also of a task that is cancelled before its first step, which runs no line of its own.
-        under_way.end()
-        if size:
-            # A step later, when the caller has counted it: others that were woken too must not find the room free.
-            loop.call_soon(budget.give_back, size)
-
-    task = loop.create_task(complete(), name="fetch")
-    task.add_done_callback(end)
-    return task
-
-
-def _begin(context: NodeContext, request: FetchRequest) -> FetchResponse | _Fetch:
-    """Return the answer, or the request that has to wait for it."""
     if request.cluster_id and request.cluster_id != context.cluster_id:
         text = f"the request is for cluster {request.cluster_id!r}, this is {context.cluster_id!r}"
         raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
     asked = request.session
     if asked is not None and asked.ends_wait:
         context.fetch_sessions.end_wait(asked.id, asked.epoch)
-        return FetchResponse(session_id=asked.id)
+        return translate(FetchResponse(session_id=asked.id))
     try:
         session = context.fetch_sessions.begin(request, context.clock.monotonic_ms())
     except TidelogError as error:
-        return FetchResponse(error=error)
+        return translate(FetchResponse(error=error))
     under_way = _Fetch(context, request, session)
-    return under_way.begin() or under_way
+    response = under_way.begin()
+    return (
+        _Wait(under_way, context, request.max_wait_ms, translate).pending if response is None else translate(response)
+    )
+
+
+class _Wait(Generic[T]):
+    """A request that waits: it looks again when its session says so, until it is answered, cancelled, or over."""
+
+    __slots__ = ("_budget", "_fetch", "_loop", "_timer", "_translate", "pending")
+
+    def __init__(
+        self, fetch: _Fetch, context: NodeContext, max_wait_ms: int, translate: Callable[[FetchResponse], T]
+    ) -> None:
+        self.pending: Pending[T] = Pending(self._give_up)
+        self._fetch = fetch
+        self._budget = context.response_budget
+        self._translate = translate
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(max_wait_ms / 1000, self._look_again)
+        fetch.sleep(self._look_again)
+
+    def _look_again(self) -> None:
+        if self.pending.is_settled:
+            return
+        try:
+            response = self._fetch.look_again(self._look_again)
+            if response is None:
+                return
+            answer = self._translate(response)
+        except Exception as error:  # noqa: BLE001  # who waits hears of it; else nobody would
+            self._end()
+            self.pending.fail(error)
+            return
+        self._end()
+        size = response.size
+        self._budget.take(size)
+        self.pending.settle(answer)
+        if size:
+            # A step later, when the caller has counted it: others that were woken too must not find the room free.
+            self._loop.call_soon(self._budget.give_back, size)
+
+    def _give_up(self) -> None:
+        self._end()
+        self._fetch.stay_up(self._look_again)
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        self._fetch.end()
 
 
 class _Fetch:
-    """One request under way: :meth:`begin` once, and :meth:`complete` where that has no answer; then :meth:`end`."""
+    """One request under way: :meth:`begin` once; where that has no answer, :meth:`sleep` and :meth:`look_again`.
+
+    Then :meth:`end`, but for what is answered at once.
+    """
 
     def __init__(self, context: NodeContext, request: FetchRequest, session: OpenSession) -> None:
         self._context = context
@@ -132,24 +154,28 @@ class _Fetch:
             if not has_to_wait:
                 self.end()
 
-    async def complete(self) -> FetchResponse:
-        """Wait, and read until there is enough to answer, or the time is over."""
-        clock = self._context.clock
-        try:
-            while not self._is_complete():
-                self._put_away()
-                self._wait_for_room()
-                await self._session.wait(self._turn, (self._deadline_ms - clock.monotonic_ms()) / 1000)
-                if not self._session.is_turn_of(self._turn):
-                    return FetchResponse(error=superseded(self._session.state.id))
-                self._look()
-                self._budget.pass_on()
-                if clock.monotonic_ms() >= self._deadline_ms:
-                    break
-            self._fetch_back()
-            return self._answer()
-        finally:
-            self.end()
+    def sleep(self, wake_up: Callable[[], None]) -> None:
+        """Hold no records, and have ``wake_up`` called, once, when there may be more."""
+        self._put_away()
+        self._wait_for_room()
+        self._session.sleep(self._turn, wake_up)
+
+    def stay_up(self, wake_up: Callable[[], None]) -> None:
+        """Have it called no more."""
+        self._session.forget_sleeper(wake_up)
+
+    def look_again(self, wake_up: Callable[[], None]) -> FetchResponse | None:
+        """Read what has changed; returns the answer if there is enough or the time is over, else sleeps again."""
+        self.stay_up(wake_up)
+        if not self._session.is_turn_of(self._turn):
+            return FetchResponse(error=superseded(self._session.state.id))
+        self._look()
+        self._budget.pass_on()
+        if self._context.clock.monotonic_ms() < self._deadline_ms and not self._is_complete():
+            self.sleep(wake_up)
+            return None
+        self._fetch_back()
+        return self._answer()
 
     def end(self) -> None:
         """Wait for nothing any more; may be called again."""

@@ -31,16 +31,12 @@ class OpenSession:
         self.hurried_epoch = FINAL_EPOCH
         self.was_hurried = False
         """Whether somebody wants the request to look again since it looked."""
+        self.follower = None if state.replica is None else FollowerIdentity(*state.replica, state.lease)
+        """Who reads, None for a consumer."""
         self._held: dict[PartitionKey, tuple[Partition, ReadWaiters]] = {}
-        self._future: asyncio.Future[None] | None = None
+        self._sleeper: Callable[[], None] | None = None
         self._turn = 0
         self._looked_at: dict[PartitionKey, None] = {}
-
-    @property
-    def follower(self) -> FollowerIdentity | None:
-        """Who reads, None for a consumer."""
-        replica = self.state.replica
-        return None if replica is None else FollowerIdentity(*replica, self.state.lease)
 
     def wake(self, topic: TopicRef, index: int) -> None:
         """A partition has something new: the request that waits looks at it."""
@@ -56,8 +52,8 @@ class OpenSession:
     def hurry(self) -> None:
         """Let the request that waits, or is about to, look again."""
         self.was_hurried = True
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+        if self._sleeper is not None:
+            self.wake_up()
 
     def begin(self) -> int:
         """Return the number of a new request; one that still waits has no say any more, and is woken.
@@ -85,10 +81,26 @@ class OpenSession:
         if self.is_turn_of(number):
             self._keep(unfinished)
 
-    async def wait(self, number: int, timeout_s: float) -> None:
-        """Wait until something is to be looked at, or the time is over: not at all for a request that has no say."""
-        if timeout_s > 0 and not self.was_hurried and self.is_turn_of(number):
-            await self._sleep(timeout_s)
+    def sleep(self, number: int, wake_up: Callable[[], None]) -> None:
+        """Have ``wake_up`` called, once, when something is to be looked at: soon for a request that has no say.
+
+        It is called in the loop's next round, so that it finds all that the present step changes.
+        """
+        assert self._sleeper is None, "a request sleeps already"
+        self._sleeper = wake_up
+        if self.was_hurried or not self.is_turn_of(number):
+            self.wake_up()
+
+    def wake_up(self) -> None:
+        """Wake the request that sleeps, if one does."""
+        sleeper, self._sleeper = self._sleeper, None
+        if sleeper is not None:
+            asyncio.get_running_loop().call_soon(sleeper)
+
+    def forget_sleeper(self, wake_up: Callable[[], None]) -> None:
+        """Do not wake a request that has gone; a later one of the session may sleep already."""
+        if self._sleeper == wake_up:
+            self._sleeper = None
 
     def hold(self, key: PartitionKey, partition: Partition) -> None:
         """Be told of what happens to a partition, and no more of another one that had its name."""
@@ -119,18 +131,6 @@ class OpenSession:
         self.begin()
         for key in list(self._held):
             self.let_go(key)
-
-    async def _sleep(self, timeout_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        future = self._future = loop.create_future()
-        timer = loop.call_later(timeout_s, _end_wait, future)
-        try:
-            await future
-        finally:
-            timer.cancel()
-            # A later request of the session may wait already.
-            if self._future is future:
-                self._future = None
 
     def _keep(self, keys: Iterable[PartitionKey]) -> None:
         for key in keys:
@@ -202,7 +202,7 @@ class FetchSessions:
 
     def _update(self, session: OpenSession, request: FetchRequest) -> None:
         state = session.state
-        session.end_leases([*request.wanted, *request.forgotten, *state.changed])
+        session.end_leases({*request.wanted, *request.forgotten, *state.changed})
         for key in state.update(request.wanted, request.forgotten):
             session.let_go(key)
 
@@ -215,8 +215,3 @@ def superseded(session_id: int) -> TidelogError:
     """Return the error of a request whose session went on, or ended, while it waited."""
     text = f"fetch session {session_id} went on without this request"
     return error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH, text)
-
-
-def _end_wait(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -17,7 +17,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import LeaderHint, NodeContext, leader_hint
 from tidelog_node.handlers.produce_turns import Turn
 from tidelog_node.log import RecordError, RefusedRecordsError
-from tidelog_node.partitions import Partition
+from tidelog_node.partitions import Partition, Pending
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class PendingProduce:
     ``outcomes`` are final where ``is_complete``, else with the completion.
     """
 
-    __slots__ = ("_context", "_timeout_ms", "_unfinished", "_waiting", "outcomes")
+    __slots__ = ("_complete", "_context", "_has_failed", "_timeout_ms", "_timer", "_unfinished", "_waiting", "outcomes")
 
     def __init__(self, context: NodeContext, timeout_ms: int) -> None:
         self.outcomes: list[TopicOutcome] = []
@@ -147,55 +147,48 @@ class PendingProduce:
         self._timeout_ms = timeout_ms
         self._waiting: list[_Waiting] = []
         self._unfinished = 0
+        self._has_failed = False
+        self._complete: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether there is nothing to wait for."""
         return not self._waiting
 
-    def completion(self, answer: Callable[[list[TopicOutcome]], T]) -> asyncio.Future[T]:
-        """Return a future of what ``answer`` makes of the outcomes.
+    def completion(self, answer: Callable[[list[TopicOutcome]], T]) -> Pending[T]:
+        """Return what is settled with what ``answer`` makes of the outcomes.
 
-        It ends when every partition has its outcome, after ``timeout_ms`` at the latest. Who cancels it waits for
+        That is when every partition has its outcome, after ``timeout_ms`` at the latest. Who cancels it waits for
         nothing any more; what was appended stays.
         """
-        loop = asyncio.get_running_loop()
-        completed: asyncio.Future[T] = loop.create_future()
+        completed: Pending[T] = Pending(self.abandon)
 
         def complete() -> None:
-            if completed.done():
+            if completed.is_settled:
                 return
             self._finish()
             try:
-                completed.set_result(answer(self.outcomes))
+                value = answer(self.outcomes)
             except Exception as error:  # noqa: BLE001  # who waits hears of it; else nobody would
-                completed.set_exception(error)
-
-        def count(_: asyncio.Future[None]) -> None:
-            self._unfinished -= 1
-            if self._unfinished == 0:
-                complete()
-
-        def end(_: asyncio.Future[T]) -> None:
-            timer.cancel()
-            self.abandon()
+                completed.fail(error)
+            else:
+                completed.settle(value)
 
         self._unfinished = len(self._waiting)
-        timer = loop.call_later(max(0, self._timeout_ms) / 1000, complete)
-        completed.add_done_callback(end)
-        for waiting in self._waiting:
-            waiting.replicated.add_done_callback(count)
-        if self.is_complete:
+        if not self._waiting:
             complete()
+            return completed
+        self._complete = complete
+        self._timer = asyncio.get_running_loop().call_later(max(0, self._timeout_ms) / 1000, complete)
+        for waiting in list(self._waiting):
+            waiting.replicated.then(self._count)
         return completed
 
     def abandon(self) -> None:
         """Wait for nothing any more; what was appended stays. Does nothing when the outcomes are final."""
-        for waiting in self._waiting:
-            if not waiting.replicated.cancel() and not waiting.replicated.cancelled():
-                # A future complains when nobody asks why it failed.
-                waiting.replicated.exception()
-        self._waiting = []
+        for waiting in self._end_wait():
+            waiting.replicated.cancel()
 
     def append(self, request: ProduceBatches) -> None:
         """Append all batches of the request, each to its partition; errors go into the outcomes."""
@@ -233,17 +226,36 @@ class PendingProduce:
         if needs_all_replicas and not partition.is_replicated(info.last_offset + 1):
             self._waiting.append(_Waiting(outcome, partition, info.last_offset + 1))
 
+    def _count(self, replicated: Pending[None]) -> None:
+        self._unfinished -= 1
+        self._has_failed = self._has_failed or replicated.error is not None
+        complete = self._complete
+        if self._unfinished or complete is None:
+            return
+        if self._has_failed:
+            # Amid a change of the metadata, of which the answer is to have the whole.
+            asyncio.get_running_loop().call_soon(complete)
+        else:
+            complete()
+
     def _finish(self) -> None:
-        for waiting in self._waiting:
-            future = waiting.replicated
-            if not future.done():
-                future.cancel()
+        for waiting in self._end_wait():
+            replicated = waiting.replicated
+            if replicated.cancel():
                 error: BaseException | None = waiting.partition.timed_out(waiting.required_offset, self._timeout_ms)
             else:
-                error = future.exception()
+                error = replicated.error
             if isinstance(error, TidelogError):
                 self._fail(waiting.outcome, waiting.partition.topic, error)
-        self._waiting = []
+
+    def _end_wait(self) -> list[_Waiting]:
+        """Return what was waited for; nothing of this refers to itself any more."""
+        waited, self._waiting = self._waiting, []
+        self._complete = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return waited
 
     def _fail(self, outcome: PartitionOutcome, topic: str, error: TidelogError) -> None:
         outcome.error = error

@@ -24,6 +24,7 @@ from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.request_memory import RequestBudgets, Reservation
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
+from tidelog_node.partitions import Pending
 
 _BURST: Final = 32
 """How many requests of one connection begin before others have their turn."""
@@ -66,7 +67,7 @@ class _Begun(Exchange):
     def __init__(self, correlation_id: int, *, overlaps: bool, has_tags: bool, memory: Reservation | None) -> None:
         super().__init__(correlation_id, overlaps=overlaps, has_tags=has_tags)
         self.memory = memory
-        self.work: asyncio.Future[Body | None] | None = None
+        self.work: asyncio.Future[Body | None] | Pending[Body | None] | None = None
 
     def release(self) -> None:
         if self.memory is not None:
@@ -273,6 +274,9 @@ class Connection(asyncio.BufferedProtocol):
         answer = api.begin(self._served.node, Request(self._callers.caller_of(header), correlation_id, reader))
         if answer is None or isinstance(answer, (list, tuple)):
             self._answer(exchange, answer)
+        elif isinstance(answer, Pending):
+            exchange.work = answer
+            answer.then(partial(self._settled, exchange))
         else:
             assert isinstance(answer, Awaitable), type(answer)
             self._await(exchange, answer)
@@ -285,20 +289,36 @@ class Connection(asyncio.BufferedProtocol):
         exchange.work = work
         work.add_done_callback(partial(self._answered, exchange))
 
+    def _settled(self, exchange: _Begun, work: Pending[Body | None]) -> None:
+        self._take_outcome(exchange, work, work.error, is_cancelled=work.is_cancelled)
+        if len(self._pipeline) > 1 or self._is_blocked or self._is_draining:
+            self._schedule()
+        elif not self._is_closed:
+            # Nothing to send it with, nothing that may begin now: it leaves in the step that has settled it.
+            self._flush()
+
     def _answered(self, exchange: _Begun, work: asyncio.Future[Body | None]) -> None:
+        is_cancelled = work.cancelled()
+        self._take_outcome(exchange, work, None if is_cancelled else work.exception(), is_cancelled=is_cancelled)
+        self._schedule()
+
+    def _take_outcome(
+        self,
+        exchange: _Begun,
+        work: asyncio.Future[Body | None] | Pending[Body | None],
+        error: BaseException | None,
+        *,
+        is_cancelled: bool,
+    ) -> None:
         exchange.release()
-        error = None if work.cancelled() else work.exception()
         if isinstance(error, (MalformedMessageError, CloseConnection)):
             self._fail(str(error))
         elif error is not None:
             self._fail_unforeseen(error)
-        elif self._is_closed:
-            return
-        elif work.cancelled():
+        elif is_cancelled and not self._is_closed:
             self._fail(f"request {exchange.correlation_id} was given up")
-        else:
+        elif not self._is_closed:
             self._answer(exchange, work.result())
-            self._schedule()
 
     def _answer(self, exchange: _Begun, body: Body | None) -> None:
         exchange.release()

@@ -5,6 +5,7 @@ from tidelog_node.partitions.foundings import found_all
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.metadata_cache import MetadataCache
 from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.pending import Pending
 from tidelog_node.partitions.reads import FollowerIdentity, ReadRequest, ReadResult
 from tidelog_node.partitions.registry import PartitionRegistry
 from tidelog_node.partitions.throttles import ReplicationThrottles
@@ -16,6 +17,7 @@ __all__ = [
     "MetadataCache",
     "Partition",
     "PartitionRegistry",
+    "Pending",
     "ReadRequest",
     "ReadResult",
     "ReplicationThrottles",

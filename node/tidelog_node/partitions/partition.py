@@ -20,6 +20,7 @@ from tidelog_node.log.files import Buffer
 from tidelog_node.log.segment import Segment
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
+from tidelog_node.partitions.pending import Pending
 from tidelog_node.partitions.purgatory import PartitionWaiters
 from tidelog_node.partitions.reads import (
     FollowerIdentity,
@@ -161,15 +162,16 @@ class Partition:
         """
         return self.state.require_leader().is_replicated(required_offset)
 
-    def replicated(self, required_offset: int) -> asyncio.Future[None]:
-        """Return a future that ends when all in-sync replicas hold everything below ``required_offset``.
+    def replicated(self, required_offset: int) -> Pending[None]:
+        """Return what is settled when all in-sync replicas hold everything below ``required_offset``.
 
-        It raises NOT_LEADER_OR_FOLLOWER when leadership moves first, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR
-        has become too small. To be asked for right after the append, while this replica leads.
+        It fails with NOT_LEADER_OR_FOLLOWER when leadership moves first, with NOT_ENOUGH_REPLICAS_AFTER_APPEND when the
+        ISR has become too small. To be asked for right after the append, while this replica leads. Who is called when
+        it is settled is called amid a step of this partition: to answer, and not to ask it for anything.
         """
-        future = self.waiters.producers.add(required_offset)
+        pending = self.waiters.producers.add(required_offset)
         self.waiters.complete_producers(self.state.leader)
-        return future
+        return pending
 
     def timed_out(self, required_offset: int, timeout_ms: int) -> TidelogError:
         """Return the error of a producer that waited for ``timeout_ms``."""
@@ -256,7 +258,7 @@ class Partition:
         with self._disk_watch:
             if self.log.advance_log_start_offset(required_offset):
                 self.waiters.wake_readers()
-        future = self.waiters.deletions.add(required_offset)
+        future = self.waiters.deletions.add(required_offset).as_future()
         self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
         return future
 

@@ -1,4 +1,4 @@
-"""Requests that wait: producers and deletions for a watermark, readers for something new. Futures, never threads.
+"""Requests that wait: producers and deletions for a watermark, readers for something new. Never threads.
 
 All of it lives on the event loop's thread. A deadline is its caller's business: whoever stops waiting, also by
 cancellation, takes its entry out.
@@ -6,12 +6,12 @@ cancellation, takes its entry out.
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import itertools
 from typing import Protocol
 
 from tidelog.errors import TidelogError
+from tidelog_node.partitions.pending import Pending
 from tidelog_node.replication import LeaderState
 from tidelog_node.replication.fetch_session import TopicRef
 
@@ -24,21 +24,21 @@ class OffsetWaiters:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, int, Pending[None]]] = []
         self._calls = itertools.count()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, required_offset: int) -> asyncio.Future[None]:
-        """Return a future that ends when the watermark is at ``required_offset`` or above."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (required_offset, next(self._calls), future))
-        return future
+    def add(self, required_offset: int) -> Pending[None]:
+        """Return what is settled when the watermark is at ``required_offset`` or above."""
+        pending: Pending[None] = Pending()
+        heapq.heappush(self._waiting, (required_offset, next(self._calls), pending))
+        return pending
 
     def complete(self, watermark: int, error: TidelogError | None = None) -> None:
         """Answer those at or below the watermark: with success, or with ``error``."""
-        while self._waiting and (self._waiting[0][0] <= watermark or self._waiting[0][2].done()):
+        while self._waiting and (self._waiting[0][0] <= watermark or self._waiting[0][2].is_settled):
             _settle(heapq.heappop(self._waiting)[2], error)
 
     def fail_all(self, error: TidelogError) -> None:
@@ -132,10 +132,10 @@ class PartitionWaiters:
         self.high_watermark.mark()
 
 
-def _settle(future: asyncio.Future[None], error: TidelogError | None) -> None:
-    if future.done():
+def _settle(pending: Pending[None], error: TidelogError | None) -> None:
+    if pending.is_settled:
         return
     if error is None:
-        future.set_result(None)
+        pending.settle(None)
     else:
-        future.set_exception(error)
+        pending.fail(error)

@@ -34,6 +34,7 @@ from tidelog_node.kafka.protocol.messages.produce import FLEXIBLE
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.served import Caller, CloseConnection, KafkaNode, Request
 from tidelog_node.log import PartitionLog
+from tidelog_node.partitions import Pending
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -150,7 +151,7 @@ def test_produce_with_acks_all_is_answered_when_the_batches_are_replicated(clust
         async with cluster_of(1, 2, min_isr=2) as cluster:
             await cluster.create_topic(replicas=(1, 2), partitions=2)
             answer = begin(cluster.nodes[1], (0, make_batch(b"a")), (1, make_batch(b"b")))
-            assert isinstance(answer, asyncio.Future)
+            assert isinstance(answer, Pending)
             found, _ = results(await answer)
             assert {i: (p.error_code.value, p.base_offset, p.log_start_offset) for i, p in found.items()} == {
                 0: (0, 0, 0),
@@ -202,8 +203,8 @@ def test_produce_that_is_given_up_leaves_nothing_behind_and_keeps_its_records(cl
             await cluster.elect(2)
             found, _ = results(await answers[2])
             assert (found[0].error_code.value, found[0].base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER.code, 2)
-            assert answers[0].cancelled()
-            assert answers[1].cancelled()
+            assert answers[0].is_cancelled
+            assert answers[1].is_cancelled
             assert len(cluster.partition(1).waiters.producers) == 0
 
     async def wait(answer):

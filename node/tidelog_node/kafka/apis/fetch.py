@@ -7,7 +7,6 @@ the response where that can be reached by the caller's listener (KIP-951).
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable
 from typing import Final
 
 from tidelog.errors import TidelogError
@@ -19,6 +18,7 @@ from tidelog_node.kafka.protocol.messages.fetch_request import decode_request
 from tidelog_node.kafka.protocol.messages.fetch_response import NodeEndpoint, encode_response
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, Caller, KafkaNode, Request
+from tidelog_node.partitions import Pending
 
 
 class FetchApi:
@@ -29,7 +29,7 @@ class FetchApi:
     flexible: Final = FLEXIBLE
     overlaps: Final = False
 
-    def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body]:
+    def begin(self, node: KafkaNode, request: Request) -> Body | Pending[Body]:
         """Answer now, or when there is enough."""
         asked = decode_request(request.reader, request.caller.version)
         encode = functools.partial(_encode, node, request.caller)

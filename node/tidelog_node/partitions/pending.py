@@ -1,0 +1,115 @@
+"""What a request that waits will be answered with.
+
+As an asyncio future, but who waits is called in the very step in which it is settled, and not a round of the loop later
+for each who passes it on: an acknowledgement goes out with the fetch that completes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+_WAITS, _IS_SETTLED, _IS_CANCELLED = range(3)
+
+
+class Pending(Generic[T]):
+    """Settled once, with a value or an error, or cancelled. On an event loop, for one who waits; may be awaited.
+
+    ``abandon`` is called when it is cancelled, before who waits: nobody wants the value any more.
+    """
+
+    __slots__ = ("_abandon", "_call", "_error", "_state", "_value")
+
+    def __init__(self, abandon: Callable[[], None] | None = None) -> None:
+        self._abandon = abandon
+        self._call: Callable[[Pending[T]], None] | None = None
+        self._state = _WAITS
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def __await__(self) -> Generator[asyncio.Future[T], None, T]:
+        return self.as_future().__await__()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is waited for any more, also since it was cancelled."""
+        return self._state != _WAITS
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled before it was settled."""
+        return self._state == _IS_CANCELLED
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it has failed with, None for a value, or while it waits."""
+        return self._error
+
+    def result(self) -> T:
+        """Return the value, or raise the error.
+
+        Raises:
+            asyncio.CancelledError: it was cancelled.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._state == _IS_CANCELLED:
+            raise asyncio.CancelledError
+        assert self._state == _IS_SETTLED, "it is not settled"
+        # T may have None among its values.
+        return self._value  # type: ignore[return-value]
+
+    def then(self, call: Callable[[Pending[T]], None]) -> None:
+        """Have ``call`` called with this when it is settled or cancelled: at once when it is."""
+        assert self._call is None, "somebody waits already"
+        self._call = call
+        if self._state != _WAITS:
+            self._tell()
+
+    def settle(self, value: T) -> None:
+        """Settle it with a value; it must not be settled."""
+        assert self._state == _WAITS, "it is settled already"
+        self._state, self._value = _IS_SETTLED, value
+        self._tell()
+
+    def fail(self, error: BaseException) -> None:
+        """Settle it with an error; it must not be settled."""
+        assert self._state == _WAITS, "it is settled already"
+        self._state, self._error = _IS_SETTLED, error
+        self._tell()
+
+    def cancel(self) -> bool:
+        """Give it up; returns whether it was still waited for."""
+        if self._state != _WAITS:
+            return False
+        self._state = _IS_CANCELLED
+        if self._abandon is not None:
+            self._abandon()
+        self._tell()
+        return True
+
+    def as_future(self) -> asyncio.Future[T]:
+        """Return a future of the same outcome; cancelling it cancels this."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: self.cancel() if done.cancelled() else None)
+        self.then(lambda _: None if future.done() else self._pass_on(future))
+        return future
+
+    def _pass_on(self, future: asyncio.Future[T]) -> None:
+        if self._state == _IS_CANCELLED:
+            future.cancel()
+        elif self._error is not None:
+            future.set_exception(self._error)
+        else:
+            future.set_result(self.result())
+
+    def _tell(self) -> None:
+        if self._call is None:
+            return
+        try:
+            self._call(self)
+        except Exception as error:  # noqa: BLE001  # who settles it is somebody else, and has done nothing wrong
+            context = {"message": "Who waited for an answer failed to take it", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
