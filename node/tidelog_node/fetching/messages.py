@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
@@ -14,8 +14,7 @@ from tidelog_node.replication.truncation import EpochEnd
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStep:
+class SessionStep(NamedTuple):
     """Which session a request goes on with, and how (KIP-227); ``ends_wait``: it only ends the wait of that request."""
 
     id: int = 0

@@ -196,13 +196,13 @@ class _Fetch:
     def _is_complete(self) -> bool:
         if self._request.max_wait_ms <= 0 or not self._session.state.partitions or self._is_hurried():
             return True
-        items = self._items.values()
-        if any(item.answers_at_once for item in items):
-            return True
-        if self._follower is not None and any(self._ends_wait_of_follower(item) for item in items):
-            return True
-        size = sum(item.size for item in items)
-        return size >= self._min_bytes or (size > 0 and any(item.is_starved for item in items))
+        size, is_starved, is_follower = 0, False, self._follower is not None
+        for item in self._items.values():
+            if item.answers_at_once or (is_follower and self._ends_wait_of_follower(item)):
+                return True
+            size += item.size
+            is_starved = is_starved or item.is_starved
+        return size >= self._min_bytes or (size > 0 and is_starved)
 
     def _is_hurried(self) -> bool:
         asked = self._request.session
@@ -217,9 +217,13 @@ class _Fetch:
 
     def _look(self) -> None:
         """Read the partitions that have changed; the others keep what they have."""
-        keys = self._session.take_changed()
-        self._items.update((k, FetchItem(k, self._session.state.partitions[k])) for k in keys)
-        self._read([self._items[k] for k in keys])
+        partitions, items, looked_at = self._session.state.partitions, self._items, []
+        for key in self._session.take_changed():
+            before = items.get(key)
+            item = items[key] = FetchItem(key, partitions[key])
+            item.is_repeated = before is not None and before.error is None
+            looked_at.append(item)
+        self._read(looked_at)
 
     def _wait_for_room(self) -> None:
         starved = [item.key for item in self._items.values() if item.is_starved]
@@ -237,9 +241,10 @@ class _Fetch:
 
     def _fetch_back(self) -> None:
         away = [item for item in self._items.values() if item.is_put_away]
-        for item in away:
-            item.size, item.is_put_away = 0, False
-        self._read(away)
+        if away:
+            for item in away:
+                item.size, item.is_put_away = 0, False
+            self._read(away)
 
     def _read(self, items: Iterable[FetchItem]) -> None:
         taken = sum(i.size for i in self._items.values())
@@ -286,6 +291,7 @@ class _Fetch:
             spec.last_fetched_epoch,
             spec.log_start_offset,
             is_held_back=not has_room or (item.is_limited and max_bytes <= 0),
+            is_repeated=item.is_repeated,
         )
         if self._follower is not None:
             return partition.read_as_leader(request, self._follower)

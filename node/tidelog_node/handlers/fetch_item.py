@@ -27,6 +27,8 @@ class FetchItem:
     size: int = 0
     is_put_away: bool = False
     preferred_replica: BrokerId | None = None
+    is_repeated: bool = False
+    """This request has read it before."""
     is_starved: bool = False
     """There may be records, but the node's budget has no room for them."""
 

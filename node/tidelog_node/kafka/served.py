@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode_in_steps
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Buffer, Writer
+from tidelog_node.partitions.time_slices import TimeSlices
 
 Body: TypeAlias = Sequence[Buffer]
 """A response without its header, in chunks; large ones by reference."""
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
+_SHORT_BYTES: Final = 4_096
+"""Takes a few milliseconds to decode at most, whatever it holds."""
 
 
 class CloseConnection(Exception):
@@ -45,8 +48,7 @@ class KafkaNode:
     groups: GroupCoordinator
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request: its header's fields, and a reader at its body. The frame stays in memory until it is answered."""
 
     caller: Caller
@@ -116,12 +118,18 @@ class MessageApi(Generic[Q, R]):
         return self.request.FLEXIBLE
 
     def begin(self, node: KafkaNode, request: Request) -> Awaitable[Body]:
-        """Decode at once, so that a malformed request does nothing; then handle."""
-        message = decode(self.request, request.reader, request.caller.version)
-        return self._answer(node, message, request.caller)
+        """Decode, so that a malformed request does nothing: a short one at once, a long one in time slices; then handle."""
+        caller = request.caller
+        if request.reader.remaining > _SHORT_BYTES:
+            return self._answer_long(node, request.reader, caller)
+        return self._answer(node, decode(self.request, request.reader, caller.version), caller)
+
+    async def _answer_long(self, node: KafkaNode, reader: Reader, caller: Caller) -> Body:
+        message = await TimeSlices().result_of(decode_in_steps(self.request, reader, caller.version))
+        return await self._answer(node, message, caller)
 
     async def _answer(self, node: KafkaNode, message: Q, caller: Caller) -> Body:
         response = await self.handle(node, message, caller)
         writer = Writer()
-        encode(response, writer, caller.version)
+        await TimeSlices().result_of(encode_in_steps(response, writer, caller.version))
         return writer.chunks()

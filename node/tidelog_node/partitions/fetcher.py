@@ -306,7 +306,7 @@ class LeaderFetcher:
             max_wait_ms=0 if asked.is_full and not self._session.was_refused else self._wait_ms(),
             min_bytes=self._settings.min_bytes,
             replica=self._identity(),
-            cluster_id=self._cluster_id,
+            cluster_id=self._cluster_id if asked.is_full else "",
             session=SessionStep(asked.session_id, asked.epoch),
             forgotten=tuple(asked.forgotten),
         )

@@ -387,7 +387,8 @@ class Partition:
                 self._execute(command)
         if isinstance(event, _TOLD_WITH_THE_NEXT_FETCH):
             self.waiters.mark_readers()
-        self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
+        if len(self.waiters.deletions):
+            self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
 
     def end_lease(self, follower: FollowerIdentity) -> None:
         """Do not count the fetches of a follower's session as fetches of this partition until it is read again."""
@@ -437,15 +438,16 @@ class Partition:
             return diverging
         with self._disk_watch:
             records = read_for_follower(self.log, request)
-        self.step(
-            FollowerFetched(
-                follower.replica_id,
-                follower.replica_epoch,
-                request.fetch_offset,
-                request.log_start_offset,
-                follower.lease,
+        if not (request.is_repeated and records):
+            self.step(
+                FollowerFetched(
+                    follower.replica_id,
+                    follower.replica_epoch,
+                    request.fetch_offset,
+                    request.log_start_offset,
+                    follower.lease,
+                )
             )
-        )
         # As the fetch may have raised it.
         high_watermark, log_end = self.high_watermark, self.log.log_end_offset
         last_stable = self.log.last_stable_offset(high_watermark)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
@@ -12,8 +13,7 @@ from tidelog_node.log.transaction_index import AbortedTransaction
 from tidelog_node.replication import EpochEnd, FetchLease, find_divergence
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerIdentity:
+class FollowerIdentity(NamedTuple):
     """Which replica fetches, in which registration, and in which session if any."""
 
     replica_id: BrokerId
@@ -27,7 +27,8 @@ class ReadRequest:
 
     ``leader_epoch`` is the one that the reader believes in, None for "do not check" (KIP-320), and
     ``last_fetched_epoch`` that of the last record it has, None for none, or "do not check". ``log_start_offset`` is
-    where a follower's log starts. A request that ``is_held_back`` gets no records now.
+    where a follower's log starts. A request that ``is_held_back`` gets no records now. One that ``is_repeated`` was read
+    before, as an acknowledgement of the same offset.
     """
 
     fetch_offset: int
@@ -37,6 +38,7 @@ class ReadRequest:
     last_fetched_epoch: LeaderEpoch | None = None
     log_start_offset: int = -1
     is_held_back: bool = False
+    is_repeated: bool = False
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
@@ -38,15 +38,13 @@ class MinIsrChanged:
     min_insync_replicas: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsAppended:
+class RecordsAppended(NamedTuple):
     """This replica leads and has appended: its log now ends at ``log_end_offset``."""
 
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetched:
+class FollowerFetched(NamedTuple):
     """A follower asked this leader for ``fetch_offset``, and its log was found to match up to there.
 
     ``log_start_offset`` is where the follower's log starts. Not to be sent for a fetch that was answered with an error
@@ -61,8 +59,7 @@ class FollowerFetched:
     """Of the session that the fetch belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLeaseEnded:
+class FetchLeaseEnded(NamedTuple):
     """The next fetch of the follower's session is none of this partition as it is, or is looked at by itself."""
 
     replica_id: BrokerId
@@ -92,8 +89,7 @@ class IsrChangeRefused:
     code: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsReplicated:
+class RecordsReplicated(NamedTuple):
     """A fetch sent in ``leader_epoch`` was answered and its records, if any, were appended to this follower's log.
 
     ``log_end_offset`` and ``log_start_offset`` are this follower's own.

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
@@ -54,8 +54,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSpec:
+class FetchSpec(NamedTuple):
     """What a reader asks of one partition: the fields of a request's FetchPartition; None where one is absent."""
 
     topic_id: bytes

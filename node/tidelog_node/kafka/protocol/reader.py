@@ -93,7 +93,10 @@ class Reader:
 
     def unsigned_varint(self) -> int:
         """Read at most five bytes of seven bits each, the lowest first."""
-        value = shift = 0
+        byte = self.view[self.advance(1)]
+        if byte < 0x80:
+            return byte
+        value, shift = byte & 0x7F, 7
         while True:
             byte = self.view[self.advance(1)]
             value |= (byte & 0x7F) << shift

@@ -7,7 +7,6 @@ and whoever does not know one skips it (KIP-482).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, TypeAlias
@@ -222,7 +221,7 @@ def _decode_tags(reader: Reader, version: int, request: FetchRequest) -> None:
             request.replica = _replica(reader.int32(), reader.int64())
             skip_tags(reader)
         elif tag == ENDS_WAIT_TAG and size == 0 and request.session is not None:
-            request.session = dataclasses.replace(request.session, ends_wait=True)
+            request.session = request.session._replace(ends_wait=True)
         else:
             reader.position = end
         if reader.position != end:
