@@ -85,8 +85,12 @@ class _Wait(Generic[T]):
         self._budget = context.response_budget
         self._translate = translate
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(max_wait_ms / 1000, self._look_again)
+        self._timer = self._loop.call_later(max_wait_ms / 1000, self._look_at_last)
         fetch.sleep(self._look_again)
+
+    def _look_at_last(self) -> None:
+        self._fetch.is_over = True
+        self._look_again()
 
     def _look_again(self) -> None:
         if self.pending.is_settled:
@@ -136,7 +140,8 @@ class _Fetch:
         self._is_full = request.session is None or request.session.epoch <= FULL_EPOCH
         self._max_bytes = min(request.max_bytes, context.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._deadline_ms = context.clock.monotonic_ms() + request.max_wait_ms
+        self.is_over = False
+        """Whether what is there is answered now, even if it is nothing."""
         self._is_read_committed = request.is_read_committed
         if self._is_read_committed != session.is_read_committed:
             session.is_read_committed = self._is_read_committed
@@ -171,7 +176,7 @@ class _Fetch:
             return FetchResponse(error=superseded(self._session.state.id))
         self._look()
         self._budget.pass_on()
-        if self._context.clock.monotonic_ms() < self._deadline_ms and not self._is_complete():
+        if not self.is_over and not self._is_complete():
             self.sleep(wake_up)
             return None
         self._fetch_back()

@@ -27,8 +27,8 @@ class ReadRequest:
 
     ``leader_epoch`` is the one that the reader believes in, None for "do not check" (KIP-320), and
     ``last_fetched_epoch`` that of the last record it has, None for none, or "do not check". ``log_start_offset`` is
-    where a follower's log starts. A request that ``is_held_back`` gets no records now. One that ``is_repeated`` was read
-    before, as an acknowledgement of the same offset.
+    where a follower's log starts. A request that ``is_held_back`` gets no records now. One that ``is_repeated`` was
+    looked at before, and has counted as the acknowledgement of this offset.
     """
 
     fetch_offset: int

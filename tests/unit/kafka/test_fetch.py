@@ -1,6 +1,8 @@
 """Fetch over Kafka's protocol, on real partitions: ids, sessions, errors, when it is answered, what stays behind."""
 
 import asyncio
+import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -171,6 +173,24 @@ def test_what_is_appended_before_the_wait_has_begun_answers_a_fetch_too(cluster_
             cluster.partition(1).append(make_batch(b"a"), needs_all_replicas=False)
             [result] = read(await asyncio.wait_for(waiting, 5)).results.values()
             assert values(result) == [b"a"]
+
+    asyncio.run(run())
+
+
+def test_long_poll_ends_with_its_timer_whatever_the_clock_says(cluster_of):
+    """A loop's timer may be early by as long as the loop's own time is old."""
+
+    class Stopped:
+        def monotonic_ms(self):
+            return 1_000
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            context = dataclasses.replace(cluster.nodes[1].context, clock=Stopped())
+            waiting = begin(SimpleNamespace(context=context), make_request({0: 0}, max_wait_ms=20))
+            [result] = read(await asyncio.wait_for(waiting, 5)).results.values()
+            assert values(result) == []
 
     asyncio.run(run())
 
