@@ -174,11 +174,11 @@ class Partition:
         return pending
 
     def timed_out(self, required_offset: int, timeout_ms: int) -> TidelogError:
-        """Return the error of a producer that waited for ``timeout_ms``."""
+        """Return the error of a producer that waited for ``timeout_ms`` (Kafka's DelayedProduce)."""
         leader = self.state.leader
-        if leader is not None and leader.is_under_min_isr:
-            return leader.too_few_after_append()
         text = f"{self}: offset {required_offset} is not on all in-sync replicas after {timeout_ms} ms"
+        if leader is not None and leader.is_under_min_isr:
+            text += f": {leader.describe_isr('has shrunk to')}"
         return error_for(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def read_as_leader(self, request: ReadRequest, follower: FollowerIdentity | None) -> ReadResult:

@@ -196,7 +196,7 @@ class LeaderState:
     def check_enough_replicas(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS when an acks=all write must not be appended."""
         if self.is_under_min_isr:
-            raise error_for(ErrorCode.NOT_ENOUGH_REPLICAS, self._isr_text("is"))
+            raise error_for(ErrorCode.NOT_ENOUGH_REPLICAS, self.describe_isr("is"))
 
     def is_replicated(self, required_offset: int) -> bool:
         """Return whether all in-sync replicas hold everything below ``required_offset``.
@@ -207,12 +207,13 @@ class LeaderState:
         if self.high_watermark < required_offset:
             return False
         if len(self.isr.maximal) < self.effective_min_isr:
-            raise self.too_few_after_append()
+            raise error_for(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self.describe_isr("has shrunk to"))
         return True
 
-    def too_few_after_append(self) -> TidelogError:
-        """Return the error of a record that was written to fewer replicas than asked for."""
-        return error_for(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._isr_text("has shrunk to"))
+    def describe_isr(self, verb: str) -> str:
+        """Return, for an error's text, who is in sync and how many must be."""
+        members = sorted(self.isr.members)
+        return f"the ISR {verb} {members}, min.insync.replicas is {self.min_insync_replicas}"
 
     def latest_offset(self) -> int:
         """Return the high watermark as the partition's latest offset for consumers.
@@ -301,7 +302,3 @@ class LeaderState:
     def _is_lagging(self, replica_id: BrokerId, now_ms: int) -> bool:
         progress = self.followers.get(replica_id)
         return progress is None or not progress.is_caught_up(self.log_end_offset, now_ms, self._max_lag_ms)
-
-    def _isr_text(self, verb: str) -> str:
-        members = sorted(self.isr.members)
-        return f"the ISR {verb} {members}, min.insync.replicas is {self.min_insync_replicas}"

@@ -189,6 +189,24 @@ def test_produce_that_waits_too_long_is_answered_with_request_timed_out(cluster_
     asyncio.run(run())
 
 
+def test_time_out_is_told_as_such_also_where_too_few_replicas_are_left(cluster_of, make_batch, wait_for):
+    """Kafka's DelayedProduce: NOT_ENOUGH_REPLICAS_AFTER_APPEND is for what all of the too small ISR have."""
+
+    async def run():
+        async with cluster_of(1, 2, min_isr=2, lag_ms=20) as cluster:
+            await cluster.create_topic(replicas=(1, 2))
+            cluster.transport.cut_off.add(2)
+            answer = begin(cluster.nodes[1], (0, make_batch(b"a")), timeout_ms=400)
+            await asyncio.sleep(0.03)
+            cluster.partition(1).pass_time()
+            await wait_for(lambda: cluster.partition(1).state.leader.is_under_min_isr)
+            found, _ = results(await answer)
+            assert (found[0].error_code.value, found[0].base_offset) == (ErrorCode.REQUEST_TIMED_OUT.code, 0)
+            assert "the ISR has shrunk to [1], min.insync.replicas is 2" in found[0].error_message
+
+    asyncio.run(run())
+
+
 def test_produce_that_is_given_up_leaves_nothing_behind_and_keeps_its_records(cluster_of, make_batch, wait_for, caplog):
     async def run():
         async with cluster_of(1, 2, min_isr=2) as cluster:
