@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+
 import grpc.aio
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """Above fetch.max.bytes (50 MiB) plus one oversized batch; what is larger is refused by gRPC itself."""
 _UNREAD_BYTES = 256 * 1024
+_INT32_MAX = 2**31 - 1
 
 _COMMON: list[tuple[str, int | str]] = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -46,14 +49,18 @@ def server_options() -> list[tuple[str, int | str]]:
     """Return the options of a gRPC server: the same limits, and leave to ping every 5 s.
 
     Of requests that are not read yet a server has ``_UNREAD_BYTES`` per call and no more. By itself gRPC lets a fast
-    connection send megabytes ahead, which no budget of the server would count.
+    connection send megabytes ahead, which no budget of the server would count. Connections have half of the files that
+    the process may open: the others are for what it serves. Further ones are closed at once.
     """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connections = _INT32_MAX if files == resource.RLIM_INFINITY else min(files // 2, _INT32_MAX)
     return [
         *_COMMON,
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.max_allowed_incoming_connections", connections),
         # Two processes on one port is a mistake that must be seen, not load balancing.
         ("grpc.so_reuseport", 0),
     ]

@@ -93,6 +93,7 @@ async def serve(properties: dict[str, str]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    raise_open_files_limit()
     server = grpc.aio.server(options=server_options())
     port = bind_port(server, config.grpc_listener.host, config.grpc_listener.port)
     with KafkaListeners.bind(
@@ -105,7 +106,6 @@ async def serve(properties: dict[str, str]) -> None:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
         try:
-            raise_open_files_limit()
             keep_freed_memory()
             await Node(settings, server, port, kafka, directories).run(stop)
         finally:
