@@ -17,7 +17,8 @@ _WAITS, _IS_SETTLED, _IS_CANCELLED = range(3)
 class Pending(Generic[T]):
     """Settled once, with a value or an error, or cancelled. On an event loop, for one who waits; may be awaited.
 
-    ``abandon`` is called when it is cancelled, before who waits: nobody wants the value any more.
+    ``abandon`` is called when it is cancelled, before who waits: nobody wants the value any more. Neither it nor who
+    waits is referred to after that: they refer to this, and there is one for every request.
     """
 
     __slots__ = ("_abandon", "_call", "_error", "_state", "_value")
@@ -72,12 +73,14 @@ class Pending(Generic[T]):
         """Settle it with a value; it must not be settled."""
         assert self._state == _WAITS, "it is settled already"
         self._state, self._value = _IS_SETTLED, value
+        self._abandon = None
         self._tell()
 
     def fail(self, error: BaseException) -> None:
         """Settle it with an error; it must not be settled."""
         assert self._state == _WAITS, "it is settled already"
         self._state, self._error = _IS_SETTLED, error
+        self._abandon = None
         self._tell()
 
     def cancel(self) -> bool:
@@ -85,8 +88,9 @@ class Pending(Generic[T]):
         if self._state != _WAITS:
             return False
         self._state = _IS_CANCELLED
-        if self._abandon is not None:
-            self._abandon()
+        abandon, self._abandon = self._abandon, None
+        if abandon is not None:
+            abandon()
         self._tell()
         return True
 
@@ -106,10 +110,11 @@ class Pending(Generic[T]):
             future.set_result(self.result())
 
     def _tell(self) -> None:
-        if self._call is None:
+        call, self._call = self._call, None
+        if call is None:
             return
         try:
-            self._call(self)
+            call(self)
         except Exception as error:  # noqa: BLE001  # who settles it is somebody else, and has done nothing wrong
             context = {"message": "Who waited for an answer failed to take it", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)

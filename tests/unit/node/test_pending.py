@@ -1,6 +1,8 @@
 """What a request that waits is answered with: told once, in the step that settles it, whoever comes first."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -50,6 +52,26 @@ def test_it_is_settled_once():
     with pytest.raises(AssertionError):
         pending.fail(ValueError())
     assert pending.result() == 1
+
+
+@pytest.mark.parametrize("end", [lambda p: p.settle(1), lambda p: p.fail(ValueError()), lambda p: p.cancel()])
+def test_nothing_is_left_to_the_collector(end):
+    """One for every request: cycles of them would have it run all the time."""
+
+    class Request:
+        pass
+
+    request = Request()
+    request.pending = Pending(lambda request=request: None)
+    request.pending.then(lambda _, request=request: None)
+    reference = weakref.ref(request)
+    end(request.pending)
+    gc.disable()
+    try:
+        del request
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_it_can_be_awaited_and_a_cancelled_task_gives_it_up():
