@@ -18,7 +18,11 @@ from compat.jars import kafka_libs
 from tidelog.testing import LocalCluster
 
 NODES = 3
-_QUICK = {"group.min.session.timeout.ms": 1_000}
+_QUICK = {
+    "group.min.session.timeout.ms": 1_000,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _ATTRIBUTES_AT, _CODEC_BITS = 22, 7
 

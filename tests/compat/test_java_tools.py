@@ -166,6 +166,14 @@ def test_kafka_configs_alters_topics_and_brokers(shell: Shell, topic: str) -> No
     assert "node.id=1" in shell(*of_broker, "--describe", "--all")
 
 
+@pytest.mark.parametrize("entity_type", ["topics", "brokers", "groups", "client-metrics"])
+def test_kafka_configs_describes_all_of_a_type(shell: Shell, topic: str, entity_type: str) -> None:
+    done = shell.ended("kafka-configs", "--entity-type", entity_type, "--describe")
+    assert (done.code, done.err) == (0, "")
+    named = {"topics": f"for topic {topic} are", "brokers": f"for broker {NODES} are"}
+    assert named.get(entity_type, "") in done.out
+
+
 def test_kafka_get_offsets(shell: Shell, topic: str) -> None:
     offsets = ("kafka-get-offsets", "--topic", topic)
     assert shell(*offsets).split() == [f"{topic}:0:10", f"{topic}:1:0"]

@@ -16,6 +16,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, timeout_ms
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import (
     ConfigResource,
     ConfigResourceType,
@@ -51,8 +52,12 @@ async def incremental_alter_configs(
 
 async def describe_configs(context: NodeContext, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
     """Describe settings of topics, of this node and of all nodes; each resource has its own error."""
-    wanted = {(r.resource.type, r.resource.name, *r.names): r for r in request.resources}
-    return pb.DescribeConfigsResponse(resources=[_resource(context, request, r) for r in wanted.values()])
+    slices = TimeSlices()
+    wanted = {(r.resource.type, r.resource.name, *r.names): r async for r in slices.of(request.resources)}
+    response = pb.DescribeConfigsResponse()
+    async for resource in slices.of(wanted.values()):
+        response.resources.append(_resource(context, request, resource))
+    return response
 
 
 def topic_settings(context: NodeContext, set_on_it: Mapping[str, str]) -> Iterator[pb.DescribedConfig]:
@@ -97,8 +102,9 @@ def _resource(
     except TidelogError as error:
         result.error.CopyFrom(error_message(error))
         return result
+    names = set(wanted.names)
     for config in configs:
-        if wanted.names and config.name not in wanted.names:
+        if names and config.name not in names:
             continue
         if not request.include_synonyms:
             config.ClearField("synonyms")

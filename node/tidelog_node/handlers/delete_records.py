@@ -14,6 +14,7 @@ from tidelog.ids import UNKNOWN_OFFSET
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, leader_hint
 from tidelog_node.partitions import Partition
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 
@@ -31,20 +32,29 @@ async def delete_records(context: NodeContext, request: pb.DeleteRecordsRequest)
     """Delete from each partition, and answer after ``timeout_ms`` at the latest; errors are inside."""
     response = pb.DeleteRecordsResponse()
     waiting: list[_Waiting] = []
-    for topic in request.topics:
-        results = response.topics.add(name=topic.name)
-        for item in topic.partitions:
-            result = results.partitions.add(index=item.index, low_watermark=UNKNOWN_OFFSET)
-            try:
-                waiting.append(_begin(context, topic.name, item, result))
-            except TidelogError as error:
-                _fail(context, result, topic.name, error)
+    slices = TimeSlices()
     try:
-        if pending := [w.deleted for w in waiting if not w.deleted.done()]:
+        for topic in request.topics:
+            results = response.topics.add(name=topic.name)
+            async for item in slices.of(topic.partitions):
+                result = results.partitions.add(index=item.index, low_watermark=UNKNOWN_OFFSET)
+                try:
+                    begun = _begin(context, topic.name, item, result)
+                    if begun.deleted.done():
+                        _finish(context, begun, request.timeout_ms)
+                    else:
+                        waiting.append(begun)
+                except TidelogError as error:
+                    _fail(context, result, topic.name, error)
+        if pending := {each.deleted for each in waiting if not each.deleted.done()}:
             await asyncio.wait(pending, timeout=max(0, request.timeout_ms) / 1000)
     finally:
         for each in waiting:
-            _finish(context, each, request.timeout_ms)
+            if not each.deleted.cancel():
+                # Whatever it ended with has been seen, also when nobody waits for the answer any more.
+                each.deleted.exception()
+    async for each in slices.of(waiting):
+        _finish(context, each, request.timeout_ms)
     return response
 
 
@@ -60,8 +70,7 @@ def _begin(
 def _finish(context: NodeContext, waiting: _Waiting, timeout_ms: int) -> None:
     partition = waiting.partition
     try:
-        if not waiting.deleted.done():
-            waiting.deleted.cancel()
+        if waiting.deleted.cancelled():
             text = f"{partition}: not every replica has deleted its records after {timeout_ms} ms"
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, text)
         waiting.deleted.result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.errors import TidelogError
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message
+from tidelog_node.partitions.time_slices import TimeSlices
 
 
 async def describe_producers(
@@ -12,9 +13,10 @@ async def describe_producers(
 ) -> pb.DescribeProducersResponse:
     """Answer for every partition; errors are inside. A producer that was silent for long enough is not active."""
     response = pb.DescribeProducersResponse()
+    slices = TimeSlices()
     for topic in request.topics:
         results = response.topics.add(name=topic.name)
-        for index in topic.partitions:
+        async for index in slices.of(topic.partitions):
             result = results.partitions.add(index=index)
             try:
                 _describe(context, topic.name, result)

@@ -11,6 +11,7 @@ from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse
+from tidelog_node.partitions.time_slices import TimeSlices
 
 R = TypeVar("R", bound=GroupResponse)
 T = TypeVar("T")
@@ -78,7 +79,7 @@ async def by_shard(
     """
     shards: dict[int, list[str]] = {}
     answers: list[T] = []
-    for group_id in dict.fromkeys(group_ids):
+    async for group_id in TimeSlices().of(dict.fromkeys(group_ids)):
         try:
             if not group_id and not allows_empty:
                 raise error_for(ErrorCode.INVALID_GROUP_ID, "a group's id must not be empty")

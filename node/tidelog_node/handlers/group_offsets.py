@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import asyncio
 
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
+from tidelog_node.handlers.context import error_message
 from tidelog_node.handlers.group_calls import answer_of_group
+from tidelog_node.partitions.time_slices import TimeSlices
 
-_AT_ONCE = 1_000
+_AT_ONCE = 100
+MOST_OFFSETS = 25_000
+"""How many offsets one commit has at most: it is one batch, and one step of the coordinator, which holds the event loop
+for some 10 µs per offset. No more fit into a batch of Kafka's default size, where they are not compressed."""
 
 
 async def offset_commit(
     coordinator: GroupCoordinator, request: pb.OffsetCommitRequest, client: ClientIdentity
 ) -> pb.OffsetCommitResponse:
-    """Commit offsets; answered when they are on all in-sync replicas."""
+    """Commit offsets; answered when they are on all in-sync replicas. More than MOST_OFFSETS are refused.
+
+    With INVALID_COMMIT_OFFSET_SIZE, which is Kafka's error where a commit does not fit into a batch.
+    """
+    count = sum(len(topic.partitions) for topic in request.topics)
+    if count > MOST_OFFSETS:
+        text = f"the commit has {count} offsets, at most {MOST_OFFSETS} can be"
+        return await _refuse_commit(request, error_for(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, text))
     return await answer_of_group(coordinator, request, client, pb.OffsetCommitResponse)
 
 
@@ -41,3 +54,14 @@ async def _fetch(
     coordinator: GroupCoordinator, group: pb.OffsetFetchGroup, client: ClientIdentity
 ) -> pb.OffsetFetchGroupResult:
     return await answer_of_group(coordinator, group, client, pb.OffsetFetchGroupResult)
+
+
+async def _refuse_commit(request: pb.OffsetCommitRequest, error: TidelogError) -> pb.OffsetCommitResponse:
+    said = error_message(error)
+    response = pb.OffsetCommitResponse()
+    slices = TimeSlices()
+    for topic in request.topics:
+        results = response.topics.add(name=topic.name)
+        async for partition in slices.of(topic.partitions):
+            results.partitions.add(index=partition.index, error=said)
+    return response

@@ -14,6 +14,7 @@ from tidelog_node.handlers.context import NodeContext, error_message, optional_e
 from tidelog_node.log import TimestampAndOffset
 from tidelog_node.partitions import Partition
 from tidelog_node.partitions.reads import epoch_at
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_node.replication import LeaderState
 
 LATEST = -1
@@ -28,9 +29,10 @@ async def list_offsets(context: NodeContext, request: pb.ListOffsetsRequest) -> 
     """Answer for every partition; errors are inside."""
     is_read_committed = request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED
     response = pb.ListOffsetsResponse()
+    slices = TimeSlices()
     for topic in request.topics:
         results = response.topics.add(name=topic.name)
-        for item in topic.partitions:
+        async for item in slices.of(topic.partitions):
             result = results.partitions.add(index=item.index, timestamp_ms=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)
             try:
                 _answer(context.partition(topic.name, item.index), item, is_read_committed, result)

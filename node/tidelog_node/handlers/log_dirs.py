@@ -9,6 +9,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message
 from tidelog_node.partitions.descriptions import LogDirectoryDescription
+from tidelog_node.partitions.time_slices import TimeSlices
 
 
 async def describe_log_dirs(context: NodeContext, request: pb.DescribeLogDirsRequest) -> pb.DescribeLogDirsResponse:
@@ -24,9 +25,10 @@ async def alter_replica_log_dirs(
     """Begin to move each replica to the directory it is named under; errors are inside."""
     targets = [(t.name, index, d.path) for d in request.log_dirs for t in d.topics for index in t.partitions]
     response = pb.AlterReplicaLogDirsResponse()
+    slices = TimeSlices()
     for name, moves in itertools.groupby(sorted(targets), lambda target: target[0]):
         topic = response.topics.add(name=name)
-        for index, of_one in itertools.groupby(moves, lambda target: target[1]):
+        async for index, of_one in slices.of(itertools.groupby(moves, lambda target: target[1])):
             error = await _move(context, name, index, [path for _, _, path in of_one])
             topic.partitions.add(index=index, error=None if error is None else error_message(error))
     return response

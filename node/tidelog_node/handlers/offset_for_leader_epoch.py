@@ -6,6 +6,7 @@ from tidelog.errors import TidelogError
 from tidelog.ids import UNKNOWN_OFFSET
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
+from tidelog_node.partitions.time_slices import TimeSlices
 
 
 async def offset_for_leader_epoch(
@@ -13,9 +14,10 @@ async def offset_for_leader_epoch(
 ) -> pb.OffsetForLeaderEpochResponse:
     """Answer for every partition; errors are inside."""
     response = pb.OffsetForLeaderEpochResponse()
+    slices = TimeSlices()
     for topic in request.topics:
         results = response.topics.add(name=topic.name)
-        for item in topic.partitions:
+        async for item in slices.of(topic.partitions):
             result = results.partitions.add(index=item.index, leader_epoch=-1, end_offset=UNKNOWN_OFFSET)
             try:
                 partition = context.partition(topic.name, item.index)

@@ -118,7 +118,7 @@ class MessageApi(Generic[Q, R]):
         return self.request.FLEXIBLE
 
     def begin(self, node: KafkaNode, request: Request) -> Awaitable[Body]:
-        """Decode, so that a malformed request does nothing: a short one at once, a long one in time slices; then handle."""
+        """Decode all, so that a malformed request does nothing, and then handle; what is long in time slices."""
         caller = request.caller
         if request.reader.remaining > _SHORT_BYTES:
             return self._answer_long(node, request.reader, caller)

@@ -75,7 +75,9 @@ class MetadataFollower:
         on_voters: Callable[[Voters], None],
         before_image: Callable[[MetadataImage], None],
         bootstrap: Sequence[tuple[str, int]] = (),
+        on_fenced: Callable[[], None] = lambda: None,
     ) -> None:
+        """``on_fenced`` is called whenever this process stood unfenced in the metadata and stands fenced now."""
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
         self._cluster_id = cluster_id
@@ -90,6 +92,7 @@ class MetadataFollower:
         self._broker_epoch = broker_epoch
         self._on_voters = on_voters
         self._before_image = before_image
+        self._on_fenced = on_fenced
         self._image = MetadataImage()
         self._applied = MetadataImage()
         self._snapshot: list[bytes] | None = None
@@ -140,7 +143,9 @@ class MetadataFollower:
             with building_lasting_objects() if new >= _MANY_NEW else contextlib.nullcontext():
                 await self._registry.apply(image, delta)
             self._lasting.add(_OBJECTS_PER_PARTITION * new)
-            self._applied = image
+            was_unfenced, self._applied = self._is_unfenced(self._applied), image
+            if was_unfenced and not self._is_unfenced(image):
+                self._on_fenced()
             if not self.is_current.is_set():
                 await self._registry.discard_unknown()
             self._cache.publish(image)
@@ -156,6 +161,10 @@ class MetadataFollower:
             await self._received.wait()
             self._received.clear()
             await self.apply_pending()
+
+    def _is_unfenced(self, image: MetadataImage) -> bool:
+        broker = image.brokers.get(self._broker_id)
+        return broker is not None and not broker.fenced
 
     def _is_registered(self, image: MetadataImage) -> bool:
         broker, epoch = image.brokers.get(self._broker_id), self._broker_epoch()

@@ -193,6 +193,9 @@ class Node:
             self._controller.set_voters,
             self._settings.follow,
             self._config.bootstrap,
+            # A process that lives and was fenced all the same, after a pause or by mistake, need not be so until the
+            # next heartbeat is due.
+            self._lifecycle.hurry,
         )
         self._groups = GroupCoordinator(
             self._registry,

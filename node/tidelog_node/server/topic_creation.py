@@ -2,7 +2,8 @@
 
 The controller decides how many partitions and replicas they get, but for internal topics, which are created as this
 node's own settings say (Kafka's AutoTopicCreationManager). Names that come while a request is under way go into the
-next one, each once.
+next one, each once. What is too much for one request is asked for in several: together the topics may have more
+partitions than the controller makes at once.
 """
 
 from __future__ import annotations
@@ -49,11 +50,26 @@ class TopicCreation:
             self._has_work.clear()
             self._under_way, self._waiting = self._waiting, set()
             try:
-                await self._create(sorted(self._under_way))
-            except TidelogError as error:
-                logger.warning("Topics could not be created: %s: %s", ", ".join(sorted(self._under_way)), error)
+                await self._create_all(sorted(self._under_way))
             finally:
                 self._under_way = set()
+
+    async def _create_all(self, names: list[str]) -> None:
+        parts = [names]
+        while parts:
+            part = parts.pop()
+            try:
+                await self._create(part)
+            except TidelogError as error:
+                is_refused = error.code is ErrorCode.POLICY_VIOLATION
+                if is_refused and len(part) > 1:
+                    middle = len(part) // 2
+                    parts += part[middle:], part[:middle]
+                    continue
+                if not is_refused:
+                    # Nor can the others be, while no controller answers; they are asked for again.
+                    part, parts = [*part, *(name for other in reversed(parts) for name in other)], []
+                logger.warning("Topics could not be created: %s: %s", ", ".join(part), error)
 
     async def _create(self, names: list[str]) -> None:
         topics = [self._internal.get(name) or _like_the_others(name) for name in names]

@@ -15,6 +15,8 @@ DEADLINE_S = 60.0
 _POLL_S = 0.35
 """Not the 0.1 s after which kafka-python asks again for metadata: when its poll ends while it rejoins for what it then
 learns, it forgets the assignment that comes, sends no heartbeats, and is out of the group after its session timeout."""
+_HEARTBEAT_MS = 300
+"""A member learns by a heartbeat that others have come or gone: by default, of 3 s, the tests would mostly wait."""
 
 
 class Reader(ABC):
@@ -98,6 +100,8 @@ class Member:
         self.assigned: set[int] = set()
         self.error: BaseException | None = None
         self._is_open = True
+        if config.get("group_protocol") != "consumer":
+            config = {"heartbeat_interval_ms": _HEARTBEAT_MS, **config}
         self._reader = lambda: client.reader(servers, topic, group, **config)
         self._thread = threading.Thread(target=self._run, name=f"{client.name} in {group}", daemon=True)
         self._thread.start()

@@ -1,4 +1,4 @@
-"""Settings: described, altered key by key, and replaced as a whole."""
+"""Settings: described, altered key by key, and replaced as a whole; and what has settings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tidelog_node.kafka.protocol.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    ListConfigResourcesRequest,
 )
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -62,6 +63,19 @@ _DESCRIBE = (
     Case("describe: loggers", _describe(LOGGER, "1"), ignore=["configs"]),
     Case("describe: loggers of another broker", _describe(LOGGER, "5")),
     Case("describe: type 9", _describe(9, "any")),
+)
+
+
+_LIST = (
+    Case("list: all", ListConfigResourcesRequest()),
+    Case("list: topics", ListConfigResourcesRequest([TOPIC]), (1,)),
+    Case("list: topics twice", ListConfigResourcesRequest([TOPIC, TOPIC]), (1,)),
+    Case("list: brokers", ListConfigResourcesRequest([BROKER]), (1,)),
+    Case("list: loggers", ListConfigResourcesRequest([LOGGER]), (1,)),
+    Case("list: client metrics", ListConfigResourcesRequest([CLIENT_METRICS]), (1,)),
+    Case("list: groups", ListConfigResourcesRequest([GROUP]), (1,)),
+    Case("list: several types", ListConfigResourcesRequest([GROUP, BROKER, TOPIC]), (1,)),
+    *(Case(f"list: type {kind}", ListConfigResourcesRequest([TOPIC, kind]), (1,)) for kind in (-1, 0, 1, 3, 64)),
 )
 
 
@@ -153,4 +167,4 @@ def _prepare(side: Side) -> None:
     side.create(["own"], 1, retention_ms=100_000, cleanup_policy="compact", segment_bytes=2_000_000)
 
 
-FAMILIES = (Family("settings", (*_DESCRIBE, *_ALTER, *_REPLACE), _prepare),)
+FAMILIES = (Family("settings", (*_DESCRIBE, *_LIST, *_ALTER, *_REPLACE), _prepare),)

@@ -86,6 +86,8 @@ _OFFSETS = (
     Case("epoch: no such topic", _epochs((0, -1, 0), topic="none")),
     Case("truncate: nothing, too far and nowhere", _truncate((0, 0), (1, 5), (9, 0))),
     Case("truncate: all and below zero", _truncate((0, -1), (1, -2))),
+    Case("truncate: a partition twice", _truncate((0, 9), (0, 0))),
+    Case("truncate: nothing named", _truncate()),
     Case("truncate: no such topic", _truncate((0, 0), topic="none")),
     Case("truncate: an internal topic", _truncate((0, 0), topic="__consumer_offsets")),
     Case("producer: new", InitProducerIdRequest(None, 5_000), ignore=_PRODUCER),

@@ -1,7 +1,8 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs in all their versions, against a controller's core."""
+"""What has settings, their description and their changes, in all versions, against a controller's core."""
 
 import pytest
 from kafka_admin import AdminNode, name_of, versions_of
+from kafka_metadata import ImageNode, broker
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog_node.kafka.protocol.messages.configs import (
@@ -16,6 +17,8 @@ from tidelog_node.kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -99,6 +102,39 @@ def test_describe_configs_answers_with_an_error_for_what_the_node_does_not_know(
     result = describe(AdminNode(1), kind, name)
     assert (name_of(result.error_code), result.configs) == (error, [])
     assert result.error_message
+
+
+def list_resources(node, *kinds, version=1, listener="PLAINTEXT"):
+    """Return (error, [(type, name), ...])."""
+    response = node.ask(ListConfigResourcesRequest(list(kinds)), version, ListConfigResourcesResponse, listener)
+    return name_of(response.error_code), [(r.resource_type, r.resource_name) for r in response.config_resources]
+
+
+def node_with_topics():
+    node = ImageNode(broker(1, "PLAINTEXT"), broker(2, "PLAINTEXT", "INTERNAL", fenced=True), broker(3, "INTERNAL"))
+    node.add_topic("a", [1])
+    node.add_topic("b", [1])
+    return node
+
+
+def test_list_config_resources_lists_the_brokers_with_the_listener_and_the_topics():
+    node = node_with_topics()
+    brokers, topics = [(BROKER, "1"), (BROKER, "2")], [(TOPIC, "a"), (TOPIC, "b")]
+    assert list_resources(node) == (None, brokers + topics)
+    assert list_resources(node, TOPIC, BROKER, TOPIC) == (None, brokers + topics)
+    assert list_resources(node, TOPIC) == (None, topics)
+    assert list_resources(node, BROKER) == (None, brokers)
+    assert list_resources(node, BROKER, listener="INTERNAL") == (None, [(BROKER, "2"), (BROKER, "3")])
+    assert list_resources(node, GROUP, CLIENT_METRICS, BROKER_LOGGER) == (None, [])
+
+
+def test_list_config_resources_lists_client_metrics_alone_in_version_0():
+    assert list_resources(node_with_topics(), version=0) == (None, [])
+
+
+@pytest.mark.parametrize("kind", [-1, 0, 1, 3, 64])
+def test_list_config_resources_refuses_all_for_a_type_that_there_is_not(kind):
+    assert list_resources(node_with_topics(), TOPIC, kind) == ("UNSUPPORTED_VERSION", [])
 
 
 def alter(node, *resources, version=1, validate_only=False):

@@ -5,6 +5,7 @@ import asyncio
 from kafka_groups import OTHER_TOPIC_ID, TOPIC_ID, UNKNOWN_TOPIC_ID, kafka_groups
 
 from tidelog.errors import ErrorCode
+from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest
 from tidelog_node.kafka.protocol.messages.group_consumers import (
     ConsumerGroupDescribeRequest,
@@ -251,3 +252,23 @@ def test_offsets_are_deleted_but_for_those_that_are_read(tmp_path):
             assert await delete(groups, asked, "") == (ErrorCode.INVALID_GROUP_ID.code, {})
 
     running(test, tmp_path)
+
+
+def test_a_commit_of_more_offsets_than_one_may_have_is_refused_as_a_whole(tmp_path, monkeypatch):
+    async def check(groups):
+        monkeypatch.setattr(handlers.group_offsets, "MOST_OFFSETS", 2)
+        both = {("t", 0): 5, ("t", 1): 6}
+        assert set((await commit(groups, 9, both)).values()) == {0}
+        more = {("t", 0): 7, ("t", 1): 8, ("t", 2): 9, ("nowhere", 0): 1}
+        too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE.code
+        assert await commit(groups, 9, more) == {
+            ("t", 0): too_large,
+            ("t", 1): too_large,
+            ("t", 2): too_large,
+            ("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code,
+        }
+        answer = await groups.ask(wanted(9, {"t": [0, 1, 2]}), 9)
+        [topic] = answer.groups[0].topics
+        assert [p.committed_offset for p in topic.partitions] == [5, 6, -1]
+
+    running(check, tmp_path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import importlib
 import io
 import pkgutil
 import random
 import typing
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from kio.index import UnknownEntity, load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from tidelog_node.kafka.protocol import messages
-from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.codec import decode, decode_in_steps, encode, encode_in_steps
 from tidelog_node.kafka.protocol.fields import Kind, Message, Spec, Structure, spec_of
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
@@ -107,6 +108,24 @@ def is_known(kind: type[Message], version: int) -> bool:
     return True
 
 
+def check_in_steps(message: Message, version: int, encoded: bytes) -> None:
+    """What is read and written in steps is the same."""
+    writer, reader = Writer(), Reader(memoryview(encoded))
+    collections.deque(encode_in_steps(message, writer, version), maxlen=0)
+    assert b"".join(writer.chunks()) == encoded
+    assert result_of(decode_in_steps(type(message), reader, version)) == message
+    assert reader.remaining == 0
+
+
+def result_of(steps: Generator[None, None, Message]) -> Message:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            message: Message = end.value
+            return message
+
+
 @pytest.mark.parametrize(("kind", "version"), CASES)
 def test_message_is_what_kafka_says(kind: type[Message], version: int) -> None:
     draw = random.Random(f"{kind.__name__}-{version}")
@@ -122,6 +141,7 @@ def test_message_is_what_kafka_says(kind: type[Message], version: int) -> None:
         reader = Reader(memoryview(encoded))
         assert decode(kind, reader, version) == message
         assert reader.remaining == 0
+        check_in_steps(message, version, encoded)
         if known:
             theirs, size = entity_reader(oracle(kind, version))(encoded, 0)
             assert size == len(encoded)

@@ -240,6 +240,22 @@ def test_delete_records_moves_the_start_and_tells_the_low_watermark(cluster_of, 
     asyncio.run(run())
 
 
+def test_delete_records_takes_a_partition_once_with_the_offset_that_it_is_named_with_last(cluster_of, make_batch):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            cluster.partition(1).append(make_batch(b"a", b"b", b"c"), False)
+            named = [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, offset)]) for offset in (3, 99, 1)]
+            request = DeleteRecordsRequest([*named, DeleteRecordsTopic("empty", [])], 1_000)
+            response = await ask(cluster.nodes[1].context, request, DeleteRecordsResponse, 2)
+            [topic] = response.topics
+            [result] = topic.partitions
+            assert (topic.name, result.partition_index, result.error_code, result.low_watermark) == ("t", 0, 0, 1)
+            assert cluster.partition(1).log.log_start_offset == 1
+
+    asyncio.run(run())
+
+
 class Ids:
     def __init__(self):
         self.next = 4_000

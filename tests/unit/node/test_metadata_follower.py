@@ -17,6 +17,7 @@ from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, ad
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_quorum.metadata import (
+    BrokerRegistrationChangeRecord,
     Endpoint,
     FeatureLevelRecord,
     MetadataDelta,
@@ -45,6 +46,10 @@ class Log:
         for controller in self.controllers:
             controller.feed.publish(self.image.offset, 1, encode_batch(records), self.image)
             controller.feed.wake()
+
+    def stand(self, *, fenced: bool) -> None:
+        broker = self.image.brokers[7]  # type: ignore[index]
+        self.change(BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=fenced))
 
     def register(self, epoch: int, incarnation: bytes = INCARNATION) -> None:
         self.change(RegisterBrokerRecord(7, incarnation, epoch, Endpoint("h", 1)))  # type: ignore[arg-type]
@@ -97,6 +102,7 @@ class Node:
         self.registry = Registry()
         self.cache = MetadataCache()
         self.told: list[dict[int, tuple[str, int]]] = []
+        self.fenced_at: list[int] = []
         self.channels: dict[str, grpc.aio.Channel] = {}
         self.follower = MetadataFollower(
             7,  # type: ignore[arg-type]
@@ -110,6 +116,7 @@ class Node:
             lambda voters: self.told.append(dict(voters)),
             lambda image: None,
             addresses if by_bootstrap else (),
+            lambda: self.fenced_at.append(self.follower.applied_offset),
         )
 
     def channel(self, address: str) -> grpc.aio.Channel:
@@ -218,6 +225,27 @@ def test_follower_applies_what_came_before_the_answer_to_the_registration_and_st
         node.registry.gate.set()
         await asyncio.sleep(0.01)
         assert node.registry.images == [], "nothing is applied any more when the follower has ended"
+
+    asyncio.run(run())
+
+
+def test_follower_tells_whenever_its_node_is_fenced_that_was_not() -> None:
+    async def run() -> None:
+        async with cluster() as (log, node):
+            log.register(1)
+            await node.reaches(log.image)
+            expected = []
+            for _ in range(2):
+                log.stand(fenced=False)
+                log.change(*topic(log.image.offset, 1))
+                await node.reaches(log.image)
+                assert node.fenced_at == expected, "a node that has just registered is fenced as it should be"
+                log.stand(fenced=True)
+                expected.append(log.image.offset)
+                await node.reaches(log.image)
+                log.change(*topic(log.image.offset, 1))
+                await node.reaches(log.image)
+            assert node.fenced_at == expected
 
     asyncio.run(run())
 

@@ -17,6 +17,9 @@ class Controllers:
         self.requests = []
         self.failures = []
         self.errors = {}
+        self.most = 1_000
+        self.never = None
+        self.created = []
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -26,9 +29,12 @@ class Controllers:
         await self.gate.wait()
         if self.failures:
             raise error_for(self.failures.pop(0), "for the test")
+        if len(request.topics) > self.most or any(t.name == self.never for t in request.topics):
+            raise error_for(ErrorCode.POLICY_VIOLATION, "too many partitions in one request")
         response = admin_pb.CreateTopicsResponse()
         for topic in request.topics:
             result = response.topics.add(name=topic.name)
+            self.created.append(topic.name)
             if topic.name in self.errors:
                 result.error.code, result.error.message = self.errors[topic.name].code, "for the test"
         return response
@@ -87,6 +93,39 @@ def test_what_fails_is_logged_and_does_not_end_it(caplog):
     assert "Topic few could not be created for a client" in caplog.text
     assert "Topic good was created" in caplog.text
     assert "Topic there" not in caplog.text
+
+
+def test_topics_that_are_too_many_for_one_request_are_created_in_several(caplog):
+    names = [f"t{n:02}" for n in range(20)]
+
+    async def run():
+        controllers = Controllers()
+        controllers.most = 3
+        controllers.never = "t07"
+        async with running(controllers) as creation:
+            creation.want(names)
+            await asyncio.sleep(0.01)
+            assert controllers.created == [name for name in names if name != "t07"]
+            creation.want(["later"])
+            await asyncio.sleep(0.01)
+            assert controllers.created[-1] == "later"
+
+    asyncio.run(run())
+    [warning] = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.startswith("Topics could not be created: t07: POLICY_VIOLATION")
+
+
+def test_topics_that_no_controller_was_asked_for_are_said_to_have_failed(caplog):
+    async def run():
+        controllers = Controllers()
+        controllers.failures = [ErrorCode.POLICY_VIOLATION, ErrorCode.REQUEST_TIMED_OUT]
+        async with running(controllers) as creation:
+            creation.want(["a", "b", "c"])
+            await asyncio.sleep(0.01)
+            assert controllers.requests == [["a", "b", "c"], ["a"]]
+
+    asyncio.run(run())
+    assert "Topics could not be created: a, b, c: REQUEST_TIMED_OUT" in caplog.text
 
 
 def test_get_metadata_has_only_named_topics_created_that_may_be(cluster_of):

@@ -20,6 +20,7 @@ from tidelog_node.kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import TopicImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
@@ -79,7 +80,7 @@ async def describe_topic_partitions(
     view = ClusterView(image.brokers, caller.listener)
     room = max(1, min(MOST_PARTITIONS, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
-    for name in names:
+    async for name in TimeSlices().of(names):
         if room == 0:
             response.next_cursor = Cursor(name, 0)
             break

@@ -1,4 +1,5 @@
-"""DescribeConfigs, which this node answers; AlterConfigs and IncrementalAlterConfigs, which the controller does.
+"""DescribeConfigs and ListConfigResources, which this node answers; AlterConfigs and IncrementalAlterConfigs, which the
+controller does.
 
 AlterConfigs replaces all settings of a resource, in one step at the controller.
 """
@@ -6,19 +7,21 @@ AlterConfigs replaces all settings of a resource, in one step at the controller.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import ConfigResourceType
 from tidelog_node import handlers
+from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
+    ConfigResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -29,8 +32,11 @@ from tidelog_node.kafka.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 
 _TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7}
 _PASSWORD = 9
@@ -41,18 +47,22 @@ _OPERATIONS = {
     3: pb.CONFIG_OPERATION_TYPE_SUBTRACT,
 }
 _DELETE = 1
+_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
+_LISTED: Final = ({_CLIENT_METRICS}, {_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP})
+"""The types that each version of ListConfigResources has (ListConfigResourcesRequest.supportedResourceTypes)."""
+_Steps: TypeAlias = Generator[None, None, None]
 A = TypeVar("A", bound=AlterConfigsResource | IncrementalAlterConfigsResource)
 
 
 async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, caller: Caller) -> DescribeConfigsResponse:
     """Describe the settings of topics, of this node, of all nodes and of groups."""
+    slices = TimeSlices()
     call = pb.DescribeConfigsRequest(
-        resources=[
-            pb.DescribeConfigsResource(resource=_name(r), names=r.configuration_keys or ()) for r in request.resources
-        ],
         include_synonyms=request.include_synonyms,
         include_documentation=request.include_documentation,
     )
+    async for resource in slices.of(request.resources):
+        call.resources.add(resource=_name(resource), names=resource.configuration_keys or ())
     response = await handlers.describe_configs(node.context, call)
     results = [
         DescribeConfigsResult(
@@ -62,9 +72,30 @@ async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, cal
             resource_name=r.resource.name,
             configs=[_described(c, request.include_documentation) for c in r.configs],
         )
-        for r in response.resources
+        async for r in slices.of(response.resources)
     ]
     return DescribeConfigsResponse(results=results)
+
+
+async def list_config_resources(
+    node: KafkaNode, request: ListConfigResourcesRequest, caller: Caller
+) -> ListConfigResourcesResponse:
+    """List what DescribeConfigs describes: the brokers that have the caller's listener, fenced ones too, and topics.
+
+    A type that the version does not have refuses all (KafkaApis.handleListConfigResources). Loggers, client metrics and
+    groups have no settings of their own here, so that none is listed.
+    """
+    known = _LISTED[caller.version]
+    asked = set(request.resource_types) or known
+    if not asked <= known:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION.code)
+    image = node.context.metadata.image
+    listed: list[ConfigResource] = []
+    if _BROKER in asked:
+        listed += [ConfigResource(str(i), _BROKER) for i in ClusterView(image.brokers, caller.listener).shown]
+    if _TOPIC in asked:
+        listed += [ConfigResource(name, _TOPIC) async for name in TimeSlices().of(image.topics)]
+    return ListConfigResourcesResponse(config_resources=listed)
 
 
 async def alter_configs(node: KafkaNode, request: AlterConfigsRequest, caller: Caller) -> AlterConfigsResponse:
@@ -82,16 +113,23 @@ async def incremental_alter_configs(
 
 
 async def _alter(
-    node: KafkaNode, resources: Sequence[A], change_of: Callable[[A], pb.ConfigResourceChange], *, validate_only: bool
+    node: KafkaNode,
+    resources: Sequence[A],
+    write: Callable[[A, pb.ConfigResourceChange], _Steps],
+    *,
+    validate_only: bool,
 ) -> list[AlterConfigsResourceResponse]:
     """Have the resources changed that can be asked for; each has one response, with its own error or the call's."""
-    responses = []
+    responses: list[AlterConfigsResourceResponse] = []
+    slices = TimeSlices()
     call = pb.IncrementalAlterConfigsRequest(validate_only=validate_only)
-    counts = Counter((r.resource_type, r.resource_name) for r in resources)
-    for resource in {(r.resource_type, r.resource_name): r for r in resources}.values():
+    counts = Counter([(r.resource_type, r.resource_name) async for r in slices.of(resources)])
+    async for resource in slices.of({(r.resource_type, r.resource_name): r for r in resources}.values()):
         try:
             _refuse_repeated(resource, counts)
-            call.resources.append(change_of(resource))
+            change = pb.ConfigResourceChange()
+            await slices.result_of(write(resource, change))
+            call.resources.append(change)
         except TidelogError as error:
             responses.append(_refused(_name(resource), error))
     if not call.resources:
@@ -99,13 +137,13 @@ async def _alter(
     try:
         answered = (await handlers.incremental_alter_configs(node.context, call)).resources
     except TidelogError as error:
-        return [*responses, *(_refused(r.resource, error) for r in call.resources)]
+        return [*responses, *[_refused(r.resource, error) async for r in slices.of(call.resources)]]
     return [
         *responses,
-        *(
+        *[
             AlterConfigsResourceResponse(r.error.code, r.error.message or None, r.resource.type, r.resource.name)
-            for r in answered
-        ),
+            async for r in slices.of(answered)
+        ],
     ]
 
 
@@ -113,18 +151,21 @@ def _refused(name: pb.ConfigResourceName, error: TidelogError) -> AlterConfigsRe
     return AlterConfigsResourceResponse(error.code.code, error.message, name.type, name.name)
 
 
-def _replacement(resource: AlterConfigsResource) -> pb.ConfigResourceChange:
+def _replacement(resource: AlterConfigsResource, change: pb.ConfigResourceChange) -> _Steps:
     _refuse_nulls(c for c in resource.configs if c.value is None)
-    operations = [
-        pb.ConfigOperation(name=c.name, type=pb.CONFIG_OPERATION_TYPE_SET, value=c.value or "")
-        for c in resource.configs
-    ]
-    return pb.ConfigResourceChange(resource=_name(resource), operations=operations, replaces_all=True)
+    change.resource.CopyFrom(_name(resource))
+    change.replaces_all = True
+    for config in resource.configs:
+        change.operations.add(name=config.name, type=pb.CONFIG_OPERATION_TYPE_SET, value=config.value or "")
+        yield
 
 
-def _change(resource: IncrementalAlterConfigsResource) -> pb.ConfigResourceChange:
+def _change(resource: IncrementalAlterConfigsResource, change: pb.ConfigResourceChange) -> _Steps:
     _refuse_nulls(c for c in resource.configs if c.value is None and c.config_operation != _DELETE)
-    return pb.ConfigResourceChange(resource=_name(resource), operations=[_operation(c) for c in resource.configs])
+    change.resource.CopyFrom(_name(resource))
+    for config in resource.configs:
+        change.operations.append(_operation(config))
+        yield
 
 
 def _refuse_repeated(
@@ -172,6 +213,7 @@ def _described(config: pb.DescribedConfig, is_documented: bool) -> DescribeConfi
 
 APIS: tuple[Api, ...] = (
     MessageApi(DescribeConfigsRequest, describe_configs),
+    MessageApi(ListConfigResourcesRequest, list_config_resources),
     MessageApi(AlterConfigsRequest, alter_configs),
     MessageApi(IncrementalAlterConfigsRequest, incremental_alter_configs),
 )

@@ -35,6 +35,7 @@ from tidelog_node.kafka.protocol.messages.group_coordinators import (
     FindCoordinatorResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 
 _SEVERAL_KEYS = 4
 _SAYS_NOT_FOUND = 6
@@ -59,7 +60,7 @@ async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, cal
     if request.key_type == CoordinatorType.GROUP:
         found = await _group_coordinators(node, keys, caller)
     else:
-        found = [_no_coordinator(request.key_type, key) for key in keys]
+        found = [_no_coordinator(request.key_type, key) async for key in TimeSlices().of(keys)]
     if several:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]
@@ -84,7 +85,7 @@ async def _group_coordinators(node: KafkaNode, keys: Sequence[str], caller: Call
             error_code=found.error.code,
             error_message=found.error.message or None,
         )
-        for found in answer.coordinators
+        async for found in TimeSlices().of(answer.coordinators)
     ]
 
 
@@ -104,7 +105,10 @@ async def list_groups(node: KafkaNode, request: ListGroupsRequest, caller: Calle
     answer = await groups.list_groups(node.groups, asked, caller.client)
     return ListGroupsResponse(
         error_code=answer.error.code,
-        groups=[ListedGroup(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups],
+        groups=[
+            ListedGroup(g.group_id, g.protocol_type, g.group_state, g.group_type)
+            async for g in TimeSlices().of(answer.groups)
+        ],
     )
 
 
@@ -113,23 +117,24 @@ async def describe_groups(node: KafkaNode, request: DescribeGroupsRequest, calle
     answer = await groups.describe_groups(
         node.groups, pb.DescribeGroupsRequest(group_ids=request.groups), caller.client
     )
-    described = [_described(group, caller) for group in answer.groups]
-    for group in described:
-        group.authorized_operations = _operations(group.error_code, asked=request.include_authorized_operations)
+    asked = request.include_authorized_operations
+    described = [_described(group, caller, asked=asked) async for group in TimeSlices().of(answer.groups)]
     return DescribeGroupsResponse(groups=described)
 
 
-def _described(group: pb.DescribedGroup, caller: Caller) -> DescribedGroup:
+def _described(group: pb.DescribedGroup, caller: Caller, *, asked: bool) -> DescribedGroup:
     # A group that is not there is Dead, which said all before KIP-1043.
     is_unsaid = group.error.code == ErrorCode.GROUP_ID_NOT_FOUND.code and caller.version < _SAYS_NOT_FOUND
+    code = 0 if is_unsaid else group.error.code
     return DescribedGroup(
-        error_code=0 if is_unsaid else group.error.code,
+        error_code=code,
         error_message=group.error.message or None,
         group_id=group.group_id,
         group_state=group.group_state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_data,
         members=[_described_member(member) for member in group.members],
+        authorized_operations=_operations(code, asked=asked),
     )
 
 
@@ -166,7 +171,7 @@ async def consumer_group_describe(
             members=[_described_consumer(member) for member in group.members],
             authorized_operations=_operations(group.error.code, asked=request.include_authorized_operations),
         )
-        for group in answer.groups
+        async for group in TimeSlices().of(answer.groups)
     ]
     return ConsumerGroupDescribeResponse(groups=described)
 
@@ -197,7 +202,8 @@ async def delete_groups(node: KafkaNode, request: DeleteGroupsRequest, caller: C
     """Delete groups that have no members, with their offsets."""
     asked = pb.DeleteGroupsRequest(group_ids=request.groups_names)
     answer = await groups.delete_groups(node.groups, asked, caller.client)
-    return DeleteGroupsResponse(results=[DeletableGroupResult(g.group_id, g.error.code) for g in answer.groups])
+    results = [DeletableGroupResult(g.group_id, g.error.code) async for g in TimeSlices().of(answer.groups)]
+    return DeleteGroupsResponse(results=results)
 
 
 APIS: tuple[Api, ...] = (

@@ -27,6 +27,7 @@ from tidelog_node.kafka.protocol.messages.group_members import (
     SyncGroupResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 
 _KNOWS_MEMBER_ID_REQUIRED = 4
 _NULL_PROTOCOL_NAME = 7
@@ -47,7 +48,9 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, caller: Caller)
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
-        protocols=[pb.GroupProtocol(name=p.name, metadata=bytes(p.metadata)) for p in request.protocols],
+        protocols=[
+            pb.GroupProtocol(name=p.name, metadata=bytes(p.metadata)) async for p in TimeSlices().of(request.protocols)
+        ],
         reason=request.reason or "",
         joins_at_once=caller.version < _KNOWS_MEMBER_ID_REQUIRED,
         never_skips_assignment=caller.version < _KNOWS_SKIP_ASSIGNMENT,
@@ -85,7 +88,8 @@ async def sync_group(node: KafkaNode, request: SyncGroupRequest, caller: Caller)
         protocol_type=request.protocol_type or "",
         protocol_name=request.protocol_name or "",
         assignments=[
-            pb.MemberAssignment(member_id=a.member_id, assignment=bytes(a.assignment)) for a in request.assignments
+            pb.MemberAssignment(member_id=a.member_id, assignment=bytes(a.assignment))
+            async for a in TimeSlices().of(request.assignments)
         ],
     )
     answer = await group_members.sync_group(node.groups, asked, caller.client)
@@ -119,17 +123,17 @@ async def leave_group(node: KafkaNode, request: LeaveGroupRequest, caller: Calle
             pb.LeavingMember(
                 member_id=member.member_id, group_instance_id=member.group_instance_id, reason=member.reason or ""
             )
-            for member in leaving
+            async for member in TimeSlices().of(leaving)
         ],
     )
     answer = await group_members.leave_group(node.groups, asked, caller.client)
-    response = _left(leaving, answer)
+    response = await _left(leaving, answer)
     if names_members:
         return response
     return LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
 
 
-def _left(leaving: list[MemberIdentity], answer: pb.LeaveGroupResponse) -> LeaveGroupResponse:
+async def _left(leaving: list[MemberIdentity], answer: pb.LeaveGroupResponse) -> LeaveGroupResponse:
     if answer.error.code == ErrorCode.UNKNOWN_MEMBER_ID.code:
         # There is no such group, which Kafka says of each member.
         codes = [answer.error.code] * len(leaving)
@@ -139,7 +143,7 @@ def _left(leaving: list[MemberIdentity], answer: pb.LeaveGroupResponse) -> Leave
         codes = [member.error.code for member in answer.members]
     members = [
         MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
-        for member, code in zip(leaving, codes, strict=True)
+        async for member, code in TimeSlices().of(zip(leaving, codes, strict=True))
     ]
     return LeaveGroupResponse(members=members)
 

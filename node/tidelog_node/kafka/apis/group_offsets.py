@@ -6,7 +6,7 @@ commit, as in Kafka's KafkaApis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tidelog.errors import ErrorCode
@@ -34,6 +34,7 @@ from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetFetchResponseTopic,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage
 
 _TOPIC_IDS = 10
@@ -59,17 +60,32 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: C
         without_member_epochs=caller.version < _KNOWS_MEMBER_EPOCHS,
         retention_time_ms=None if request.retention_time_ms == _NO_RETENTION else request.retention_time_ms,
     )
+    slices = TimeSlices()
     for name, topic in zip(names, request.topics, strict=True):
-        known = [_committed(p) for p in topic.partitions if name and image.partition(name, p.partition_index)]
+        known = [
+            _committed(p)
+            async for p in slices.of(topic.partitions)
+            if name and image.partition(name, p.partition_index)
+        ]
         if known:
             asked.topics.add(name=name, partitions=known)
     codes: _Codes = {}
     if asked.topics:
         answer = await group_offsets.offset_commit(node.groups, asked, caller.client)
-        codes = {(topic.name, part.index): part.error.code for topic in answer.topics for part in topic.partitions}
-    return OffsetCommitResponse(
-        topics=[_commit_result(name, topic, codes) for name, topic in zip(names, request.topics, strict=True)]
-    )
+        codes = await _codes_of(answer.topics, slices)
+    results = []
+    for name, topic in zip(names, request.topics, strict=True):
+        unknown = (ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).code
+        partitions = [
+            OffsetCommitResponsePartition(p.partition_index, codes.get((name or "", p.partition_index), unknown))
+            async for p in slices.of(topic.partitions)
+        ]
+        results.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions))
+    return OffsetCommitResponse(topics=results)
+
+
+async def _codes_of(topics: Iterable[pb.OffsetCommitTopicResult], slices: TimeSlices) -> _Codes:
+    return {(topic.name, p.index): p.error.code for topic in topics async for p in slices.of(topic.partitions)}
 
 
 def _committed(partition: OffsetCommitRequestPartition) -> pb.OffsetCommitPartition:
@@ -82,60 +98,51 @@ def _committed(partition: OffsetCommitRequestPartition) -> pb.OffsetCommitPartit
     )
 
 
-def _commit_result(name: str | None, topic: OffsetCommitRequestTopic, codes: _Codes) -> OffsetCommitResponseTopic:
-    unknown = (ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).code
-    indexes = [partition.partition_index for partition in topic.partitions]
-    partitions = [OffsetCommitResponsePartition(i, codes.get((name or "", i), unknown)) for i in indexes]
-    return OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
-
-
 async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, caller: Caller) -> OffsetFetchResponse:
     """Return what groups have committed; up to version 7 one group."""
     names_several = caller.version >= _SEVERAL_GROUPS
     one = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)
     groups = request.groups if names_several else [one]
     image = node.context.metadata.image
-    asked = pb.OffsetFetchRequest(
-        groups=[_asked_group(image, group, caller) for group in groups], require_stable=request.require_stable
-    )
+    slices = TimeSlices()
+    asked = pb.OffsetFetchRequest(require_stable=request.require_stable)
+    async for group in slices.of(groups):
+        await slices.result_of(_fill_group(asked.groups.add(), image, group, caller))
     answer = await group_offsets.offset_fetch(node.groups, asked, caller.client)
-    results = [_group_result(image, group, result, caller) for group, result in zip(groups, answer.groups, strict=True)]
+    results = []
+    async for group, result in slices.of(zip(groups, answer.groups, strict=True)):
+        topics = [topic async for topic in slices.of(_fetched_topics(image, group, result, caller))]
+        results.append(OffsetFetchResponseGroup(group.group_id, topics, result.error.code))
     if names_several:
         return OffsetFetchResponse(groups=results)
     return OffsetFetchResponse(topics=results[0].topics, error_code=results[0].error_code)
 
 
-def _asked_group(image: MetadataImage, group: OffsetFetchRequestGroup, caller: Caller) -> pb.OffsetFetchGroup:
+def _fill_group(
+    asked: pb.OffsetFetchGroup, image: MetadataImage, group: OffsetFetchRequestGroup, caller: Caller
+) -> Generator[None, None, None]:
     topics = group.topics or []
     names = _names(image, topics, caller)
+    asked.group_id, asked.member_epoch, asked.all_topics = group.group_id, group.member_epoch, group.topics is None
     # An epoch without a member is that of nobody.
     member_id = "" if group.member_id is None and group.member_epoch >= 0 else group.member_id
-    return pb.OffsetFetchGroup(
-        group_id=group.group_id,
-        member_id=member_id,
-        member_epoch=group.member_epoch,
-        topics=[
-            pb.OffsetFetchTopic(name=name, partitions=topic.partition_indexes)
-            for name, topic in zip(names, topics, strict=True)
-            if name is not None
-        ],
-        all_topics=group.topics is None,
-    )
+    if member_id is not None:
+        asked.member_id = member_id
+    for name, topic in zip(names, topics, strict=True):
+        if name is not None:
+            asked.topics.add(name=name, partitions=topic.partition_indexes)
+        yield
 
 
-def _group_result(
+def _fetched_topics(
     image: MetadataImage, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult, caller: Caller
-) -> OffsetFetchResponseGroup:
+) -> Iterable[OffsetFetchResponseTopic]:
     code = result.error.code
-    if code and caller.version < _GROUP_ERROR:
-        topics = [_failed_topic(topic, code) for topic in group.topics or ()]
-    elif code:
-        topics = []
-    elif group.topics is None:
-        topics = list(_all_topics(image, result, caller))
-    else:
-        topics = list(_asked_topics(image, group.topics, result, caller))
-    return OffsetFetchResponseGroup(group.group_id, topics, code)
+    if code:
+        return (_failed_topic(topic, code) for topic in group.topics or () if caller.version < _GROUP_ERROR)
+    if group.topics is None:
+        return _all_topics(image, result, caller)
+    return _asked_topics(image, group.topics, result, caller)
 
 
 def _all_topics(
@@ -181,25 +188,30 @@ async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, caller: C
     """Delete offsets of a group (KIP-496); partitions that there are not keep nothing that could be deleted."""
     image = node.context.metadata.image
     asked = pb.OffsetDeleteRequest(group_id=request.group_id)
+    slices = TimeSlices()
+    known: dict[str, dict[int, None]] = {}
     for topic in request.topics:
-        partitions = [i for i in _indexes(topic) if image.partition(topic.name, i) is not None]
-        if partitions:
-            asked.topics.add(name=topic.name, partitions=partitions)
+        async for i in slices.of(_indexes(topic)):
+            if image.partition(topic.name, i) is not None:
+                known.setdefault(topic.name, {})[i] = None
+    for name, partitions in known.items():
+        asked.topics.add(name=name, partitions=partitions)
     answer = await group_offsets.offset_delete(node.groups, asked, caller.client)
     if answer.HasField("error"):
         return OffsetDeleteResponse(error_code=answer.error.code)
-    codes = {(result.name, part.index): part.error.code for result in answer.topics for part in result.partitions}
-    return OffsetDeleteResponse(topics=[_delete_result(topic, codes) for topic in request.topics])
+    codes = await _codes_of(answer.topics, slices)
+    results = []
+    for topic in request.topics:
+        deleted = [
+            OffsetDeleteResponsePartition(i, codes.get((topic.name, i), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code))
+            async for i in slices.of(_indexes(topic))
+        ]
+        results.append(OffsetDeleteResponseTopic(topic.name, deleted))
+    return OffsetDeleteResponse(topics=results)
 
 
 def _indexes(topic: OffsetDeleteRequestTopic) -> list[int]:
     return [partition.partition_index for partition in topic.partitions]
-
-
-def _delete_result(topic: OffsetDeleteRequestTopic, codes: _Codes) -> OffsetDeleteResponseTopic:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
-    partitions = [OffsetDeleteResponsePartition(i, codes.get((topic.name, i), unknown)) for i in _indexes(topic)]
-    return OffsetDeleteResponseTopic(topic.name, partitions)
 
 
 def _names(

@@ -16,6 +16,7 @@ from tidelog_node.kafka.protocol.messages.log_dirs import (
     DescribeLogDirsTopic,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 
 
 async def describe_log_dirs(
@@ -42,9 +43,11 @@ async def alter_replica_log_dirs(
         ]
     )
     response = await handlers.alter_replica_log_dirs(node.context, call)
+    slices = TimeSlices()
     results = [
         AlterReplicaLogDirTopicResult(
-            t.name, [AlterReplicaLogDirPartitionResult(p.index, p.error.code) for p in t.partitions]
+            t.name,
+            [AlterReplicaLogDirPartitionResult(p.index, p.error.code) async for p in slices.of(t.partitions)],
         )
         for t in response.topics
     ]

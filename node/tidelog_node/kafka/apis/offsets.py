@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 from tidelog.errors import ErrorCode
@@ -25,6 +24,7 @@ from tidelog_node.kafka.protocol.messages.offsets import (
     OffsetForLeaderTopicResult,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 
 _ISOLATION_LEVELS: Final = (
     pb.ISOLATION_LEVEL_READ_UNCOMMITTED,
@@ -39,14 +39,17 @@ _NOT_CHECKED: Final = -1
 async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Caller) -> ListOffsetsResponse:
     """Answer each partition that may be asked for so, and refuse the others (ReplicaManager.fetchOffset)."""
     level = request.isolation_level
-    names = Counter((topic.name, item.partition_index) for topic in request.topics for item in topic.partitions)
+    slices = TimeSlices()
+    names = Counter(
+        [(topic.name, item.partition_index) for topic in request.topics async for item in slices.of(topic.partitions)]
+    )
     asked = pb.ListOffsetsRequest(isolation_level=_ISOLATION_LEVELS[level == 1])
     response = ListOffsetsResponse()
     for topic in request.topics:
         results = ListOffsetsTopicResponse(topic.name)
         response.topics.append(results)
         accepted = asked.topics.add(name=topic.name)
-        for item in topic.partitions:
+        async for item in slices.of(topic.partitions):
             code = _refusal(item, caller.version, names[topic.name, item.partition_index], level)
             if code is None:
                 _ask(accepted, item)
@@ -54,7 +57,7 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Cal
                 results.partitions.append(ListOffsetsPartitionResponse(item.partition_index, code.code))
     answer = await handlers.list_offsets(node.context, asked)
     for results, found in zip(response.topics, answer.topics, strict=True):
-        results.partitions += _found(found.partitions, caller.version)
+        results.partitions += [_found(each, caller.version) async for each in slices.of(found.partitions)]
     return response
 
 
@@ -63,9 +66,10 @@ async def offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse:
     """Answer for each partition."""
     asked = pb.OffsetForLeaderEpochRequest()
+    slices = TimeSlices()
     for topic in request.topics:
         items = asked.topics.add(name=topic.topic).partitions
-        for item in topic.partitions:
+        async for item in slices.of(topic.partitions):
             added = items.add(index=item.partition, leader_epoch=item.leader_epoch)
             if item.current_leader_epoch != _NOT_CHECKED:
                 added.current_leader_epoch = item.current_leader_epoch
@@ -74,7 +78,10 @@ async def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderTopicResult(
                 topic.name,
-                [EpochEndOffset(r.error.code, r.index, r.leader_epoch, r.end_offset) for r in topic.partitions],
+                [
+                    EpochEndOffset(r.error.code, r.index, r.leader_epoch, r.end_offset)
+                    async for r in slices.of(topic.partitions)
+                ],
             )
             for topic in answer.topics
         ]
@@ -82,18 +89,26 @@ async def offset_for_leader_epoch(
 
 
 async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller: Caller) -> DeleteRecordsResponse:
-    """Delete from each partition."""
-    asked = pb.DeleteRecordsRequest(timeout_ms=request.timeout_ms)
+    """Delete from each partition, once; of one that is named again the last offset counts, as in KafkaApis."""
+    slices = TimeSlices()
+    offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        items = asked.topics.add(name=topic.name).partitions
-        for item in topic.partitions:
-            items.add(index=item.partition_index, offset=item.offset)
+        async for item in slices.of(topic.partitions):
+            offsets.setdefault(topic.name, {})[item.partition_index] = item.offset
+    asked = pb.DeleteRecordsRequest(timeout_ms=request.timeout_ms)
+    for name, of_topic in offsets.items():
+        items = asked.topics.add(name=name).partitions
+        async for index, offset in slices.of(of_topic.items()):
+            items.add(index=index, offset=offset)
     answer = await handlers.delete_records(node.context, asked)
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 topic.name,
-                [DeleteRecordsPartitionResult(r.index, r.low_watermark, r.error.code) for r in topic.partitions],
+                [
+                    DeleteRecordsPartitionResult(r.index, r.low_watermark, r.error.code)
+                    async for r in slices.of(topic.partitions)
+                ],
             )
             for topic in answer.topics
         ]
@@ -114,12 +129,11 @@ def _ask(topic: pb.ListOffsetsTopic, item: ListOffsetsPartition) -> None:
         added.current_leader_epoch = item.current_leader_epoch
 
 
-def _found(results: Iterable[pb.ListOffsetsPartitionResult], version: int) -> Iterable[ListOffsetsPartitionResponse]:
-    for result in results:
-        code = result.error.code
-        if code == ErrorCode.OFFSET_NOT_AVAILABLE.code and version < _OFFSET_NOT_AVAILABLE_SINCE:
-            code = ErrorCode.LEADER_NOT_AVAILABLE.code
-        yield ListOffsetsPartitionResponse(result.index, code, result.timestamp_ms, result.offset, result.leader_epoch)
+def _found(result: pb.ListOffsetsPartitionResult, version: int) -> ListOffsetsPartitionResponse:
+    code = result.error.code
+    if code == ErrorCode.OFFSET_NOT_AVAILABLE.code and version < _OFFSET_NOT_AVAILABLE_SINCE:
+        code = ErrorCode.LEADER_NOT_AVAILABLE.code
+    return ListOffsetsPartitionResponse(result.index, code, result.timestamp_ms, result.offset, result.leader_epoch)
 
 
 APIS: tuple[Api, ...] = (

@@ -17,6 +17,7 @@ from tidelog_node.kafka.protocol.messages.producers import (
     TopicResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 
 _NONE: Final = -1
 
@@ -46,8 +47,12 @@ async def describe_producers(
     for topic in request.topics:
         asked.topics.add(name=topic.name, partitions=topic.partition_indexes)
     answer = await handlers.describe_producers(node.context, asked)
+    slices = TimeSlices()
     return DescribeProducersResponse(
-        topics=[TopicResponse(topic.name, [_partition(r) for r in topic.partitions]) for topic in answer.topics]
+        topics=[
+            TopicResponse(topic.name, [_partition(r) async for r in slices.of(topic.partitions)])
+            for topic in answer.topics
+        ]
     )
 
 

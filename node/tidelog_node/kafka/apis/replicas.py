@@ -25,6 +25,7 @@ from tidelog_node.kafka.protocol.messages.replicas import (
     ReplicaElectionResult,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 
 _ELECTION_TYPES = {0: pb.ELECTION_TYPE_PREFERRED, 1: pb.ELECTION_TYPE_UNCLEAN}
 
@@ -34,10 +35,12 @@ async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, caller: C
     try:
         response = await handlers.elect_leaders(node.context, _election(request))
     except TidelogError as error:
-        return _no_election(request, error)
+        return await _no_election(request, error)
+    slices = TimeSlices()
     results = [
         ReplicaElectionResult(
-            t.name, [PartitionResult(p.index, p.error.code, p.error.message or None) for p in t.partitions]
+            t.name,
+            [PartitionResult(p.index, p.error.code, p.error.message or None) async for p in slices.of(t.partitions)],
         )
         for t in response.topics
     ]
@@ -49,9 +52,10 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Begin, replace or cancel reassignments."""
     is_allowed = request.allow_replication_factor_change
+    slices = TimeSlices()
     call = pb.AlterPartitionReassignmentsRequest(
         topics=[
-            pb.ReassignableTopic(name=t.name, partitions=[_reassignable(p) for p in t.partitions])
+            pb.ReassignableTopic(name=t.name, partitions=[_reassignable(p) async for p in slices.of(t.partitions)])
             for t in request.topics
         ],
         timeout_ms=request.timeout_ms,
@@ -60,11 +64,14 @@ async def alter_partition_reassignments(
     try:
         response = await handlers.alter_partition_reassignments(node.context, call)
     except TidelogError as error:
-        return _no_reassignment(request, error)
+        return await _no_reassignment(request, error)
     results = [
         ReassignableTopicResponse(
             t.name,
-            [ReassignablePartitionResponse(p.index, p.error.code, p.error.message or None) for p in t.partitions],
+            [
+                ReassignablePartitionResponse(p.index, p.error.code, p.error.message or None)
+                async for p in slices.of(t.partitions)
+            ],
         )
         for t in response.topics
     ]
@@ -102,12 +109,14 @@ def _election(request: ElectLeadersRequest) -> pb.ElectLeadersRequest:
     )
 
 
-def _no_election(request: ElectLeadersRequest, error: TidelogError) -> ElectLeadersResponse:
+async def _no_election(request: ElectLeadersRequest, error: TidelogError) -> ElectLeadersResponse:
+    code, text = error.code.code, error.message
+    slices = TimeSlices()
     results = [
-        ReplicaElectionResult(t.topic, [PartitionResult(i, error.code.code, error.message) for i in t.partitions])
+        ReplicaElectionResult(t.topic, [PartitionResult(i, code, text) async for i in slices.of(t.partitions)])
         for t in request.topic_partitions or ()
     ]
-    return ElectLeadersResponse(error_code=error.code.code, replica_election_results=results)
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
 def _reassignable(partition: ReassignablePartition) -> pb.ReassignablePartition:
@@ -115,17 +124,19 @@ def _reassignable(partition: ReassignablePartition) -> pb.ReassignablePartition:
     return pb.ReassignablePartition(index=partition.partition_index, replicas=replicas)
 
 
-def _no_reassignment(
+async def _no_reassignment(
     request: AlterPartitionReassignmentsRequest, error: TidelogError
 ) -> AlterPartitionReassignmentsResponse:
     code, text = error.code.code, error.message
+    slices = TimeSlices()
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=code,
         error_message=text,
         responses=[
             ReassignableTopicResponse(
-                t.name, [ReassignablePartitionResponse(p.partition_index, code, text) for p in t.partitions]
+                t.name,
+                [ReassignablePartitionResponse(p.partition_index, code, text) async for p in slices.of(t.partitions)],
             )
             for t in request.topics
         ],

@@ -6,12 +6,11 @@ An error of the call becomes that of every topic in it, as in Kafka's ``getError
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import REQUEST_ID_SIZE
 from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1 import common_pb2
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.topics import (
     CreatableTopic,
@@ -30,6 +29,7 @@ from tidelog_node.kafka.protocol.messages.topics import (
     DeleteTopicState,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
+from tidelog_node.partitions.time_slices import TimeSlices
 
 _FIRST_WITH_SETTINGS = 5
 """The first version of CreateTopics whose response has the settings of the new topics (KIP-525)."""
@@ -40,32 +40,40 @@ _NO_ID = bytes(16)
 
 async def create_topics(node: KafkaNode, request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse:
     """Create topics. Its own id lets this node ask the controllers again when an answer is lost."""
-    refused = {t.name: error for t in request.topics if (error := _null_setting(t)) is not None}
+    slices = TimeSlices()
+    refused = {t.name: error async for t in slices.of(request.topics) if (error := _null_setting(t)) is not None}
     call = pb.CreateTopicsRequest(
-        topics=[_creatable(t) for t in request.topics if t.name not in refused],
         timeout_ms=request.timeout_ms,
         validate_only=request.validate_only,
         request_id=os.urandom(REQUEST_ID_SIZE),
     )
+    async for topic in slices.of(request.topics):
+        if topic.name not in refused:
+            await slices.result_of(_fill(call.topics.add(), topic))
     try:
         answered = (await handlers.create_topics(node.context, call)).topics if call.topics else []
     except TidelogError as error:
         refused |= {t.name: error for t in request.topics}
         answered = []
-    settings = {t.name: {c.name: c.value for c in t.configs} for t in call.topics}
-    results = [_created(node, caller, result, settings) for result in answered]
+    settings = {t.name: {c.name: c.value for c in t.configs} async for t in slices.of(call.topics)}
+    results = [_created(node, caller, result, settings) async for result in slices.of(answered)]
     results += [
         CreatableTopicResult(name=name, error_code=error.code.code, error_message=error.message)
-        for name, error in refused.items()
+        async for name, error in slices.of(refused.items())
     ]
     return CreateTopicsResponse(topics=results)
 
 
 async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
     """Delete topics by their names or ids."""
-    states = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
-    refused = [result for state in states if (result := _misnamed(state)) is not None]
-    named = [state for state in states if _misnamed(state) is None]
+    slices = TimeSlices()
+    states = [*request.topics, *[DeleteTopicState(name=name) async for name in slices.of(request.topic_names)]]
+    refused, named = [], []
+    async for state in slices.of(states):
+        if (result := _misnamed(state)) is not None:
+            refused.append(result)
+        else:
+            named.append(state)
     call = pb.DeleteTopicsRequest(
         topic_names=[s.name for s in named if s.name is not None],
         topic_ids=[s.topic_id for s in named if s.name is None],
@@ -75,7 +83,8 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: C
         answered = (await handlers.delete_topics(node.context, call)).topics if named else []
     except TidelogError as error:
         code = _code_of_deletion(error, caller.version)
-        return DeleteTopicsResponse(responses=[*refused, *(_deletable(s, code, error.message) for s in named)])
+        failed = [_deletable(s, code, error.message) async for s in slices.of(named)]
+        return DeleteTopicsResponse(responses=[*refused, *failed])
     results = [
         DeletableTopicResult(
             # Only by its id can a topic be without a name; an empty one is a name that no topic has.
@@ -84,7 +93,7 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, caller: C
             error_code=t.error.code,
             error_message=t.error.message or None,
         )
-        for t in answered
+        async for t in slices.of(answered)
     ]
     return DeleteTopicsResponse(responses=[*refused, *results])
 
@@ -93,20 +102,24 @@ async def create_partitions(
     node: KafkaNode, request: CreatePartitionsRequest, caller: Caller
 ) -> CreatePartitionsResponse:
     """Add partitions to topics."""
-    call = pb.CreatePartitionsRequest(
-        topics=[_new_partitions(t) for t in request.topics],
-        timeout_ms=request.timeout_ms,
-        validate_only=request.validate_only,
-    )
+    slices = TimeSlices()
+    call = pb.CreatePartitionsRequest(timeout_ms=request.timeout_ms, validate_only=request.validate_only)
+    async for topic in slices.of(request.topics):
+        await slices.result_of(_fill_new(call.topics.add(), topic))
     try:
         answered = (await handlers.create_partitions(node.context, call)).topics
     except TidelogError as error:
         names = dict.fromkeys(t.name for t in request.topics)
         return CreatePartitionsResponse(
-            results=[CreatePartitionsTopicResult(name, error.code.code, error.message) for name in names]
+            results=[
+                CreatePartitionsTopicResult(name, error.code.code, error.message) async for name in slices.of(names)
+            ]
         )
     return CreatePartitionsResponse(
-        results=[CreatePartitionsTopicResult(t.name, t.error.code, t.error.message or None) for t in answered]
+        results=[
+            CreatePartitionsTopicResult(t.name, t.error.code, t.error.message or None)
+            async for t in slices.of(answered)
+        ]
     )
 
 
@@ -117,16 +130,16 @@ def _null_setting(topic: CreatableTopic) -> TidelogError | None:
     return error_for(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(names)}")
 
 
-def _creatable(topic: CreatableTopic) -> pb.CreatableTopic:
-    return pb.CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.num_partitions,
-        replication_factor=topic.replication_factor,
-        assignments=[
-            pb.ReplicaAssignment(partition_index=a.partition_index, broker_ids=a.broker_ids) for a in topic.assignments
-        ],
-        configs=[common_pb2.ConfigEntry(name=c.name, value=c.value or "") for c in topic.configs],
-    )
+def _fill(creatable: pb.CreatableTopic, topic: CreatableTopic) -> Generator[None, None, None]:
+    creatable.name = topic.name
+    creatable.num_partitions = topic.num_partitions
+    creatable.replication_factor = topic.replication_factor
+    for assignment in topic.assignments:
+        creatable.assignments.add(partition_index=assignment.partition_index, broker_ids=assignment.broker_ids)
+        yield
+    for config in topic.configs:
+        creatable.configs.add(name=config.name, value=config.value or "")
+        yield
 
 
 def _created(
@@ -179,16 +192,15 @@ def _code_of_deletion(error: TidelogError, version: int) -> ErrorCode:
     return error.code
 
 
-def _new_partitions(topic: CreatePartitionsTopic) -> pb.NewPartitions:
+def _fill_new(partitions: pb.NewPartitions, topic: CreatePartitionsTopic) -> Generator[None, None, None]:
     """Null assignments let the controller choose; an empty list of them is sent on as one without replicas."""
     assignments = topic.assignments
     if assignments is not None:
         assignments = assignments or [CreatePartitionsAssignment()]
-    return pb.NewPartitions(
-        name=topic.name,
-        count=topic.count,
-        assignments=[pb.ReplicaAssignment(broker_ids=a.broker_ids) for a in assignments or ()],
-    )
+    partitions.name, partitions.count = topic.name, topic.count
+    for assignment in assignments or ():
+        partitions.assignments.add(broker_ids=assignment.broker_ids)
+        yield
 
 
 APIS: tuple[Api, ...] = (

@@ -1,10 +1,14 @@
-"""Makes readers and writers of messages from their declarations: a pair per class and version, when first asked for."""
+"""Makes readers and writers of messages from their declarations: a pair per class and version, when first asked for.
+
+Of each there are two: one that does all at once, and one that pauses after every few elements of arrays, so that the
+event loop may turn to others meanwhile.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeAlias, TypeVar
 
 from tidelog_node.kafka.protocol.fields import Kind, Message, Spec, Structure, spec_of
 from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
@@ -12,8 +16,16 @@ from tidelog_node.kafka.protocol.writer import Writer
 
 _Read: TypeAlias = Callable[[Reader], Any]
 _Write: TypeAlias = Callable[[Writer, Any], None]
+_Steps: TypeAlias = Generator[None, None, Any]
+_StepRead: TypeAlias = Callable[[Reader], _Steps]
+_StepWrite: TypeAlias = Callable[[Writer, Any], _Steps]
+_Plain: TypeAlias = list[tuple[str, _Read, _Write]]
+_Tagged: TypeAlias = dict[int, tuple[str, _Read, _Write, Any]]
+"""By their tags, in order, with their defaults."""
 M = TypeVar("M", bound=Message)
 _made: dict[tuple[type[Structure], int, bool], tuple[_Read, _Write]] = {}
+_made_in_steps: dict[tuple[type[Structure], int, bool], tuple[_StepRead, _StepWrite]] = {}
+_ELEMENTS_PER_STEP: Final = 32
 
 _FIXED: dict[Kind, tuple[_Read, _Write]] = {
     Kind.BOOLEAN: (Reader.boolean, Writer.boolean),
@@ -49,6 +61,18 @@ def encode(message: Message, writer: Writer, version: int) -> None:
     _struct(kind, version, is_flexible=version >= kind.FLEXIBLE)[1](writer, message)
 
 
+def decode_in_steps(kind: type[M], reader: Reader, version: int) -> Generator[None, None, M]:
+    """As :func:`decode`, in steps of some 0.1 ms."""
+    message: M = yield from _struct_in_steps(kind, version, is_flexible=version >= kind.FLEXIBLE)[0](reader)
+    return message
+
+
+def encode_in_steps(message: Message, writer: Writer, version: int) -> Generator[None, None, None]:
+    """As :func:`encode`, in steps of some 0.1 ms; nobody may change the message meanwhile."""
+    kind = type(message)
+    yield from _struct_in_steps(kind, version, is_flexible=version >= kind.FLEXIBLE)[1](writer, message)
+
+
 def _struct(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_Read, _Write]:
     key = (kind, version, is_flexible)
     if key not in _made:
@@ -57,8 +81,13 @@ def _struct(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[
 
 
 def _make_struct(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_Read, _Write]:
-    plain: list[tuple[str, _Read, _Write]] = []
-    tagged: dict[int, tuple[str, _Read, _Write, Any]] = {}
+    plain, tagged = _fields(kind, version, is_flexible=is_flexible)
+    return _struct_reader(kind, plain, tagged, is_flexible), _struct_writer(plain, tagged, is_flexible)
+
+
+def _fields(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_Plain, _Tagged]:
+    plain: _Plain = []
+    tagged: _Tagged = {}
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # every Structure is a dataclass
         spec = spec_of(field)
         if not spec.since <= version <= spec.until:
@@ -68,15 +97,10 @@ def _make_struct(kind: type[Structure], version: int, *, is_flexible: bool) -> t
             tagged[spec.tag] = (field.name, read, write, _default(field))
         else:
             plain.append((field.name, read, write))
-    return _struct_reader(kind, plain, tagged, is_flexible), _struct_writer(plain, tagged, is_flexible)
+    return plain, dict(sorted(tagged.items()))
 
 
-def _struct_reader(
-    kind: type[Structure],
-    plain: list[tuple[str, _Read, _Write]],
-    tagged: dict[int, tuple[str, _Read, _Write, Any]],
-    is_flexible: bool,
-) -> _Read:
+def _struct_reader(kind: type[Structure], plain: _Plain, tagged: _Tagged, is_flexible: bool) -> _Read:
     reads = [(name, read) for name, read, _ in plain]
 
     def read_plain(reader: Reader) -> Any:
@@ -84,25 +108,26 @@ def _struct_reader(
 
     def read_flexible(reader: Reader) -> Any:
         values = {name: read(reader) for name, read in reads}
-        for _ in range(reader.count(reader.unsigned_varint())):
-            tag, size = reader.unsigned_varint(), reader.unsigned_varint()
-            begin = reader.advance(size)
-            if tag in tagged:
-                name, read, _, _ = tagged[tag]
-                reader.position = begin
-                values[name] = read(reader)
-                if reader.position != begin + size:
-                    raise MalformedMessageError(f"tagged field {tag} ({name}) at {begin} does not have {size} bytes")
+        _read_tagged(reader, tagged, values)
         return kind(**values)
 
     return read_flexible if is_flexible else read_plain
 
 
-def _struct_writer(
-    plain: list[tuple[str, _Read, _Write]], tagged: dict[int, tuple[str, _Read, _Write, Any]], is_flexible: bool
-) -> _Write:
+def _read_tagged(reader: Reader, tagged: _Tagged, values: dict[str, Any]) -> None:
+    for _ in range(reader.count(reader.unsigned_varint())):
+        tag, size = reader.unsigned_varint(), reader.unsigned_varint()
+        begin = reader.advance(size)
+        if tag in tagged:
+            name, read, _, _ = tagged[tag]
+            reader.position = begin
+            values[name] = read(reader)
+            if reader.position != begin + size:
+                raise MalformedMessageError(f"tagged field {tag} ({name}) at {begin} does not have {size} bytes")
+
+
+def _struct_writer(plain: _Plain, tagged: _Tagged, is_flexible: bool) -> _Write:
     writes = [(name, write) for name, _, write in plain]
-    in_order = sorted(tagged.items())
 
     def write_plain(writer: Writer, value: Any) -> None:
         for name, write in writes:
@@ -111,18 +136,119 @@ def _struct_writer(
     def write_flexible(writer: Writer, value: Any) -> None:
         for name, write in writes:
             write(writer, getattr(value, name))
-        present = [(tag, getattr(value, n), write) for tag, (n, _, write, d) in in_order if getattr(value, n) != d]
-        writer.unsigned_varint(len(present))
-        for tag, content, write in present:
-            inner = Writer()
-            write(inner, content)
-            writer.unsigned_varint(tag)
-            chunks = inner.chunks()
-            writer.unsigned_varint(sum(map(len, chunks)))
-            for chunk in chunks:
-                writer.blob(chunk)
+        _write_tagged(writer, tagged, value)
 
     return write_flexible if is_flexible else write_plain
+
+
+def _write_tagged(writer: Writer, tagged: _Tagged, value: Any) -> None:
+    present = [(tag, getattr(value, n), write) for tag, (n, _, write, d) in tagged.items() if getattr(value, n) != d]
+    writer.unsigned_varint(len(present))
+    for tag, content, write in present:
+        inner = Writer()
+        write(inner, content)
+        writer.unsigned_varint(tag)
+        chunks = inner.chunks()
+        writer.unsigned_varint(sum(map(len, chunks)))
+        for chunk in chunks:
+            writer.blob(chunk)
+
+
+def _struct_in_steps(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_StepRead, _StepWrite]:
+    key = (kind, version, is_flexible)
+    if key not in _made_in_steps:
+        _made_in_steps[key] = _make_struct_in_steps(kind, version, is_flexible=is_flexible)
+    return _made_in_steps[key]
+
+
+def _make_struct_in_steps(kind: type[Structure], version: int, *, is_flexible: bool) -> tuple[_StepRead, _StepWrite]:
+    plain, tagged = _fields(kind, version, is_flexible=is_flexible)
+    arrays = {
+        name: _array_in_steps(kind, name, spec, version, is_flexible=is_flexible)
+        for name, spec in _arrays(kind, plain).items()
+    }
+
+    def read(reader: Reader) -> _Steps:
+        values: dict[str, Any] = {}
+        for name, read_at_once, _ in plain:
+            values[name] = (yield from arrays[name][0](reader)) if name in arrays else read_at_once(reader)
+        if is_flexible:
+            _read_tagged(reader, tagged, values)
+        return kind(**values)
+
+    def write(writer: Writer, value: Any) -> _Steps:
+        for name, _, write_at_once in plain:
+            if name in arrays:
+                yield from arrays[name][1](writer, getattr(value, name))
+            else:
+                write_at_once(writer, getattr(value, name))
+        if is_flexible:
+            _write_tagged(writer, tagged, value)
+
+    return read, write
+
+
+def _arrays(kind: type[Structure], plain: _Plain) -> dict[str, Spec]:
+    specs = {field.name: spec_of(field) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    return {name: specs[name] for name, _, _ in plain if specs[name].is_array}
+
+
+def _array_in_steps(
+    kind: type[Structure], name: str, spec: Spec, version: int, *, is_flexible: bool
+) -> tuple[_StepRead, _StepWrite]:
+    is_nullable = spec.nullable is not None and version >= spec.nullable
+    lengths = _lengths(is_flexible, is_nullable, (Reader.int32, Writer.int32))
+    read_length, write_length = _named(kind, name, lengths)
+    read_all, write_all = _elements_in_steps(spec.kind, version, is_flexible=is_flexible)
+
+    def read(reader: Reader) -> _Steps:
+        length = read_length(reader)
+        return None if length is None else (yield from read_all(reader, reader.count(length)))
+
+    def write(writer: Writer, values: list[Any] | None) -> _Steps:
+        write_length(writer, None if values is None else len(values))
+        yield from write_all(writer, values or [])
+
+    return read, write
+
+
+def _elements_in_steps(
+    kind: Kind | type[Structure], version: int, *, is_flexible: bool
+) -> tuple[Callable[[Reader, int], _Steps], Callable[[Writer, list[Any]], _Steps]]:
+    """Elements that have arrays themselves pause within and after each, others after several."""
+    if not isinstance(kind, Kind) and _arrays(kind, _fields(kind, version, is_flexible=is_flexible)[0]):
+        read_steps, write_steps = _struct_in_steps(kind, version, is_flexible=is_flexible)
+
+        def read_each(reader: Reader, count: int) -> _Steps:
+            values = []
+            for _ in range(count):
+                values.append((yield from read_steps(reader)))
+                yield
+            return values
+
+        def write_each(writer: Writer, values: list[Any]) -> _Steps:
+            for value in values:
+                yield from write_steps(writer, value)
+                yield
+
+        return read_each, write_each
+
+    read_one, write_one = _value(kind, version, is_flexible=is_flexible, is_nullable=False)
+
+    def read_several(reader: Reader, count: int) -> _Steps:
+        values: list[Any] = []
+        for begin in range(0, count, _ELEMENTS_PER_STEP):
+            values += [read_one(reader) for _ in range(min(_ELEMENTS_PER_STEP, count - begin))]
+            yield
+        return values
+
+    def write_several(writer: Writer, values: list[Any]) -> _Steps:
+        for begin in range(0, len(values), _ELEMENTS_PER_STEP):
+            for value in values[begin : begin + _ELEMENTS_PER_STEP]:
+                write_one(writer, value)
+            yield
+
+    return read_several, write_several
 
 
 def _field(spec: Spec, version: int, *, is_flexible: bool) -> tuple[_Read, _Write]:

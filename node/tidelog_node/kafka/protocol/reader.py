@@ -13,7 +13,7 @@ _INT64: Final = Struct(">q").unpack_from
 _FLOAT64: Final = Struct(">d").unpack_from
 MAX_ELEMENTS: Final = 100_000
 """How many elements the arrays of one message may have, all together: each becomes an object much larger than it, and
-takes some ten microseconds to answer, in which nobody else is served: a node must not miss its heartbeats for one."""
+takes some ten microseconds to answer, of which only a few are shared with others where it is one step of a group."""
 
 
 class MalformedMessageError(Exception):

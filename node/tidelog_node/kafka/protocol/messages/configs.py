@@ -1,11 +1,25 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs (KIP-133, KIP-226, KIP-339, KIP-524, KIP-569)."""
+"""DescribeConfigs, ListConfigResources, AlterConfigs and IncrementalAlterConfigs.
+
+By KIP-133, KIP-226, KIP-339, KIP-524, KIP-569, KIP-714 and KIP-1142.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.fields import STRING, Message, Structure, array, boolean, int8, int16, int32, string
+from tidelog_node.kafka.protocol.fields import (
+    STRING,
+    Kind,
+    Message,
+    Structure,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 
 @dataclass(slots=True)
@@ -70,6 +84,34 @@ class DescribeConfigsResponse(Message):
 
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)
+
+
+@dataclass(slots=True)
+class ListConfigResourcesRequest(Message):
+    """No ``resource_types`` ask for all; version 0 asks for client metrics."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_CONFIG_RESOURCES, (0, 1), 0
+
+    resource_types: list[int] = array(Kind.INT8, since=1)
+
+
+@dataclass(slots=True)
+class ConfigResource(Structure):
+    """Something that has settings."""
+
+    resource_name: str = string()
+    resource_type: int = int8(default=16, since=1)
+
+
+@dataclass(slots=True)
+class ListConfigResourcesResponse(Message):
+    """The resources of the types that were asked for."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.LIST_CONFIG_RESOURCES, (0, 1), 0
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    config_resources: list[ConfigResource] = array(ConfigResource)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,242 @@
+"""Requests with many elements, and their answers: whatever is done for them, others have their turn in between."""
+
+import asyncio
+import contextlib
+import dataclasses
+import gc
+import time
+
+import pytest
+from kafka_admin import AdminNode
+from kafka_groups import kafka_groups
+
+from tidelog.v1 import admin_service_pb2 as admin_pb
+from tidelog_node.groups.events import ClientIdentity
+from tidelog_node.kafka.apis.registry import all_apis
+from tidelog_node.kafka.protocol.codec import encode
+from tidelog_node.kafka.protocol.messages import (
+    configs,
+    group_admin,
+    group_coordinators,
+    group_offsets,
+    log_dirs,
+    metadata,
+    offsets,
+    producers,
+    topics,
+)
+from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
+from tidelog_node.kafka.protocol.writer import Writer
+from tidelog_node.kafka.served import Caller, KafkaNode, Request
+
+TOPIC, LATEST = 2, -1
+MANY, REFUSED = 5_000, 12_000
+"""The second is more than a controller takes of one request."""
+MOST_OF_IT = 0.1
+
+
+@contextlib.asynccontextmanager
+async def whole_node(path):
+    """Run a node that has groups and partitions, settings and a controller."""
+    admin = AdminNode(1)
+    async with kafka_groups(path) as groups:
+        context = groups.node.context
+        context = dataclasses.replace(context, settings=admin.settings, controller=Controller(admin.controller))
+        yield KafkaNode(context, groups.coordinator)
+
+
+class Controller:
+    """Says of topics that it would create them; all else is for the controller that it has."""
+
+    def __init__(self, controller):
+        self._controller = controller
+
+    def __getattr__(self, name):
+        return getattr(self._controller, name)
+
+    async def create_topics(self, request, timeout_s):
+        if len(request.topics) > MANY:
+            return await self._controller.create_topics(request, timeout_s)
+        assert request.validate_only
+        return admin_pb.CreateTopicsResponse(
+            topics=[admin_pb.CreatableTopicResult(name=t.name) for t in request.topics]
+        )
+
+
+def begin(node, request, version):
+    writer = Writer()
+    encode(request, writer, version)
+    return begin_bytes(node, request.API_KEY, version, b"".join(writer.chunks()))
+
+
+def begin_bytes(node, api_key, version, body):
+    caller = Caller("PLAINTEXT", ClientIdentity("client", "/127.0.0.1"), version)
+    return all_apis()[api_key].begin(node, Request(caller, 1, Reader(memoryview(bytearray(body)))))
+
+
+async def longest_share(work):
+    """Return how much of the time of the processor went by at most between two turns of others."""
+    longest, turns = 0.0, 0
+
+    async def others():
+        nonlocal longest, turns
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            longest, last, turns = max(longest, now - last), now, turns + 1
+
+    task = asyncio.create_task(others(), name="others")
+    await asyncio.sleep(0)
+    begun = time.thread_time()
+    body = await work()
+    await asyncio.sleep(0)
+    total = time.thread_time() - begun
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert sum(map(len, body)) > 0
+    return longest / total
+
+
+def deletions(count):
+    partitions = [offsets.DeleteRecordsPartition(i, 0) for i in range(count)]
+    return offsets.DeleteRecordsRequest([offsets.DeleteRecordsTopic("t", partitions)], 1_000)
+
+
+def lookups(count):
+    partitions = [offsets.ListOffsetsPartition(i, timestamp=LATEST) for i in range(count)]
+    return offsets.ListOffsetsRequest(-1, 0, [offsets.ListOffsetsTopic("t", partitions)])
+
+
+def epochs(count):
+    partitions = [offsets.OffsetForLeaderPartition(i % 3, -1, 0) for i in range(count)]
+    return offsets.OffsetForLeaderEpochRequest(-1, [offsets.OffsetForLeaderTopic("t", partitions)])
+
+
+def commit(count):
+    """One of offsets of topics that there are not, of which no batch is made."""
+    partitions = [group_offsets.OffsetCommitRequestPartition(i, 1, -1, "") for i in range(3, count)]
+    return group_offsets.OffsetCommitRequest(
+        "g", topics=[group_offsets.OffsetCommitRequestTopic("t", bytes(16), partitions)]
+    )
+
+
+def fetch_of_groups(count):
+    groups = [group_offsets.OffsetFetchRequestGroup(f"g{i}", topics=[]) for i in range(count)]
+    return group_offsets.OffsetFetchRequest(groups=groups)
+
+
+def forget(count):
+    partitions = [group_offsets.OffsetDeleteRequestPartition(i % 3) for i in range(count)]
+    return group_offsets.OffsetDeleteRequest("g", [group_offsets.OffsetDeleteRequestTopic("t", partitions)])
+
+
+def find(count):
+    return group_coordinators.FindCoordinatorRequest("", 0, [f"g{i}" for i in range(count)])
+
+
+def describe_groups(count):
+    return group_admin.DescribeGroupsRequest([f"g{i}" for i in range(count)])
+
+
+def describe_producers(count):
+    return producers.DescribeProducersRequest([producers.TopicRequest("t", [i % 3 for i in range(count)])])
+
+
+def move(count):
+    named = [log_dirs.AlterReplicaLogDirTopic("t", list(range(count)))]
+    return log_dirs.AlterReplicaLogDirsRequest([log_dirs.AlterReplicaLogDir("/nowhere", named)])
+
+
+def describe(count):
+    named = [configs.DescribeConfigsResource(TOPIC, f"x{i}") for i in range(count)]
+    return configs.DescribeConfigsRequest(named)
+
+
+def describe_often(count):
+    named = [configs.DescribeConfigsResource(TOPIC, "t", [f"k{i}"]) for i in range(count)]
+    return configs.DescribeConfigsRequest(named)
+
+
+def replace(count):
+    return configs.AlterConfigsRequest([configs.AlterConfigsResource(TOPIC, f"t{i}", []) for i in range(count)])
+
+
+def alter(count):
+    changes = [configs.IncrementalAlterableConfig("retention.ms", 0, "1")] * count
+    return configs.IncrementalAlterConfigsRequest([configs.IncrementalAlterConfigsResource(TOPIC, "t", changes)])
+
+
+def create(count, *, validate_only=False):
+    return topics.CreateTopicsRequest(
+        [topics.CreatableTopic(f"n{i}", 1, 1) for i in range(count)], 1_000, validate_only
+    )
+
+
+def delete(count):
+    return topics.DeleteTopicsRequest([topics.DeleteTopicState(f"n{i}") for i in range(count)], timeout_ms=1_000)
+
+
+def grow(count):
+    return topics.CreatePartitionsRequest([topics.CreatePartitionsTopic(f"n{i}", 3) for i in range(count)], 1_000)
+
+
+def describe_topics(count):
+    return metadata.DescribeTopicPartitionsRequest([metadata.DescribedTopicName(f"n{i}") for i in range(count)], 2_000)
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        pytest.param(deletions(MANY), 2, id="DeleteRecords"),
+        pytest.param(lookups(MANY), 11, id="ListOffsets"),
+        pytest.param(epochs(MANY), 4, id="OffsetForLeaderEpoch"),
+        pytest.param(commit(MANY), 9, id="OffsetCommit"),
+        pytest.param(fetch_of_groups(1_000), 9, id="OffsetFetch-groups"),
+        pytest.param(forget(MANY), 0, id="OffsetDelete"),
+        pytest.param(find(MANY), 6, id="FindCoordinator"),
+        pytest.param(describe_groups(MANY), 5, id="DescribeGroups"),
+        pytest.param(describe_producers(MANY), 0, id="DescribeProducers"),
+        pytest.param(move(MANY), 2, id="AlterReplicaLogDirs"),
+        pytest.param(describe(MANY), 4, id="DescribeConfigs-unknown"),
+        pytest.param(describe_often(100), 4, id="DescribeConfigs"),
+        pytest.param(replace(REFUSED), 2, id="AlterConfigs"),
+        pytest.param(alter(REFUSED), 1, id="IncrementalAlterConfigs"),
+        pytest.param(create(100, validate_only=True), 7, id="CreateTopics"),
+        pytest.param(create(REFUSED), 7, id="CreateTopics-refused"),
+        pytest.param(delete(REFUSED), 6, id="DeleteTopics"),
+        pytest.param(grow(REFUSED), 3, id="CreatePartitions"),
+        pytest.param(describe_topics(MANY), 0, id="DescribeTopicPartitions"),
+    ],
+)
+def test_a_long_request_lets_others_have_their_turn(tmp_path, monkeypatch, request_, version):
+    monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
+
+    async def run():
+        async with whole_node(tmp_path) as node:
+            work = begin(node, request_, version)
+            gc.disable()
+            try:
+                return await longest_share(lambda: work)
+            finally:
+                gc.enable()
+
+    async def again():
+        # What is made once, when it is needed first, is no part of it.
+        await run()
+        return await run()
+
+    assert asyncio.run(again()) < MOST_OF_IT
+
+
+def test_a_long_request_that_is_malformed_does_nothing(tmp_path):
+    async def run():
+        async with whole_node(tmp_path) as node:
+            writer = Writer()
+            encode(deletions(MANY), writer, 2)
+            body = b"".join(writer.chunks())[:-5]
+            node = dataclasses.replace(node, context=None)
+            with pytest.raises(MalformedMessageError):
+                await begin_bytes(node, offsets.DeleteRecordsRequest.API_KEY, 2, body)
+
+    asyncio.run(run())
