@@ -125,6 +125,11 @@ def _parse_named(text: str) -> tuple[NamedListener, ...]:
         name, separator, address = part.partition("://")
         if not separator or not name:
             raise ConfigError(f'invalid listener "{part}": must be NAME://host:port, say GRPC://host:port')
+        if address.startswith(":"):
+            raise ConfigError(
+                f'listener "{part}" has no host: name one, or 0.0.0.0 for all addresses of this machine and in '
+                f"advertised.listeners the one by which others reach it"
+            )
         found.append(NamedListener(name.upper(), *parse_address(address)))
     if not found:
         raise ConfigError("no listener is named: must be NAME://host:port,NAME://host:port,...")

@@ -1,0 +1,70 @@
+"""What stands between two processes of a test and passes on what they send, until it is told not to."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+
+class Door:
+    """A port of this machine that leads to another one; ``shut`` at the end. To be used in one thread."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self.passed = 0
+        """How many connections came through."""
+        self._thread = threading.Thread(target=self._accept, name="door", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Where it is entered."""
+        port: int = self._server.getsockname()[1]
+        return port
+
+    def slam(self) -> None:
+        """Break every connection that came through; new ones are let in."""
+        with self._lock:
+            ends, self._ends = self._ends, []
+        for end in ends:
+            _end(end)
+            end.close()
+
+    def shut(self) -> None:
+        """Refuse new connections, and break all others."""
+        _end(self._server)
+        self._server.close()
+        self._thread.join()
+        self.slam()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                inner, _ = self._server.accept()
+                try:
+                    outer = socket.create_connection(("127.0.0.1", self._target))
+                except ConnectionError:
+                    inner.close()
+                    continue
+                with self._lock:
+                    self.passed += 1
+                    self._ends += inner, outer
+                for pair in ((inner, outer), (outer, inner)):
+                    threading.Thread(target=_copy, args=pair, name="door-copy", daemon=True).start()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            target.sendall(data)
+    for end in (source, target):
+        _end(end)
+
+
+def _end(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
