@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from long_first import Needs, long_first
+from long_first import Needs, long_first, turned
 
 # gRPC prints a line whenever a server goes away, which is what many of these tests do. Read when gRPC is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 # Workers have it set to 80, and tables would be folded to that, as for somebody who asks for it.
 os.environ.pop("COLUMNS", None)
+# Some hundred processes import the same modules: each would compile all of them where an image asks for no byte code.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,12 +31,29 @@ def log_level() -> Generator[None, None, None]:
     logger.setLevel(level)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin with other files: what one has rewritten and compiled the others find."""
+    report = yield
+    if _WORKERS > 1 and isinstance(collector, pytest.Directory):
+        report.result = turned(report.result, _WORKER, _WORKERS)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     """Give the tests that take long to several workers first; one worker alone keeps the order of the files."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if workers > 1:
-        items[:] = long_first(items, _needs, workers)
+    if _WORKERS > 1:
+        items.sort(key=lambda item: item.path)
+    yield
+    if _WORKERS > 1:
+        items[:] = long_first(items, _needs, _WORKERS)
 
 
 def _needs(item: pytest.Item) -> Needs:

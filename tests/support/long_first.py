@@ -43,6 +43,12 @@ def long_first(tests: Sequence[T], needs: Callable[[T], Needs], workers: int) ->
     return _runs(heads, rest)
 
 
+def turned(found: Sequence[T], worker: int, workers: int) -> list[T]:
+    """Return what was found in one folder from this worker's share of it on, and then what stands before that."""
+    start = len(found) * worker // workers
+    return [*found[start:], *found[:start]]
+
+
 def _runs(heads: Sequence[Sequence[T]], rest: Sequence[T]) -> list[T]:
     """Fill up to the lengths that the scheduler will cut; what only computes stands last, the first worker gets it."""
     left = sum(map(len, heads)) + len(rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ PLAINTEXT = "PLAINTEXT"
 DEFAULT_PROTOCOL_MAP = "GRPC:GRPC,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 _SUPPORTED_PROTOCOLS = (GRPC, PLAINTEXT)
 _UNSUPPORTED_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+ANY_HOST = ""
+"""The host of ``NAME://:port``: to listen, all addresses of this machine; to others, its canonical name."""
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
@@ -35,7 +38,8 @@ class NamedListener:
 class BrokerListeners:
     """The listeners of a node. ``advertised`` are some of ``bound`` by name, ``inter_broker`` is one of ``advertised``.
 
-    Port 0 lets the system choose; an advertised port is 0 only where it is that of the listener.
+    Port 0 lets the system choose; an advertised port is 0 only where it is that of the listener. An advertised host may
+    be :data:`ANY_HOST`.
     """
 
     bound: tuple[NamedListener, ...]
@@ -72,13 +76,14 @@ def parse_broker_listeners(
         _check_known("advertised.listeners", shown, bound)
         _check_one_grpc("advertised.listeners", shown)
     _check_reachable(shown)
-    return BrokerListeners(bound, shown, _inter_broker(inter_broker, shown))
+    everywhere = tuple(dataclasses.replace(x, host=x.host or _EVERY_ADDRESS[0]) for x in bound)
+    return BrokerListeners(everywhere, shown, _inter_broker(inter_broker, shown))
 
 
 def parse_listeners(text: str) -> tuple[NamedListener, ...]:
     """Return the listeners of ``NAME://host:port,NAME://host:port``; names are read in capitals, as Kafka does.
 
-    What each speaks is not known here: that is in ``listener.security.protocol.map``.
+    A host that is left out is :data:`ANY_HOST`. What each speaks is not known here: that is in ``listener.security.protocol.map``.
 
     Raises:
         ConfigError: one is of another form, or two have the same name or the same port other than 0.
@@ -126,11 +131,9 @@ def _parse_named(text: str) -> tuple[NamedListener, ...]:
         if not separator or not name:
             raise ConfigError(f'invalid listener "{part}": must be NAME://host:port, say GRPC://host:port')
         if address.startswith(":"):
-            raise ConfigError(
-                f'listener "{part}" has no host: name one, or 0.0.0.0 for all addresses of this machine and in '
-                f"advertised.listeners the one by which others reach it"
-            )
-        found.append(NamedListener(name.upper(), *parse_address(address)))
+            found.append(NamedListener(name.upper(), ANY_HOST, parse_address("any" + address)[1]))
+        else:
+            found.append(NamedListener(name.upper(), *parse_address(address)))
     if not found:
         raise ConfigError("no listener is named: must be NAME://host:port,NAME://host:port,...")
     _check_distinct("name", [x.name for x in found], text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,7 +40,8 @@ class NodeConfig(KafkaListenerConfig):
         check=parse_listeners,
         doc="Where to listen: NAME://host:port,NAME://host:port,... What a listener speaks is in "
         "listener.security.protocol.map. Exactly one speaks gRPC; any number speak Kafka's protocol, say "
-        "GRPC://host:9094,PLAINTEXT://host:9092.",
+        "GRPC://host:9094,PLAINTEXT://host:9092. Without a host, NAME://:port, on all addresses of this machine, by "
+        "whose canonical name others reach it then.",
     )
     listener_security_protocol_map: str = setting(
         DEFAULT_PROTOCOL_MAP,
@@ -194,7 +196,10 @@ class NodeConfig(KafkaListenerConfig):
 
     def advertised_endpoints(self, ports: Mapping[str, int]) -> tuple[NamedListener, ...]:
         """Return how others reach this node's listeners; ``ports`` are those that are bound, by the listener's name."""
-        return tuple(dataclasses.replace(x, port=x.port or ports.get(x.name, 0)) for x in self._listeners().advertised)
+        return tuple(
+            dataclasses.replace(x, host=x.host or socket.getfqdn(), port=x.port or ports.get(x.name, 0))
+            for x in self._listeners().advertised
+        )
 
     def _listeners(self) -> BrokerListeners:
         return parse_broker_listeners(

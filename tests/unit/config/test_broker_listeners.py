@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 
 import pytest
 
@@ -48,6 +49,21 @@ def test_listeners_that_are_advertised_are_some_of_those_that_are_bound():
     assert [x.name for x in found.kafka] == ["PLAINTEXT", "INTERNAL"]
 
 
+def test_listener_without_a_host_is_everywhere_and_told_by_the_machine_s_name():
+    """Kafka's ListenerInfo.withWildcardHostnamesResolved; ``PLAINTEXT://:9092`` is the form of Kafka's own default."""
+    settings = {"node.id": "1", "cluster.id": "c", "log.dirs": "/x", "controller.quorum.voters": "1@a:1"}
+    config = parse_config(NodeConfig, {**settings, "listeners": "GRPC://:9094,PLAINTEXT://:9092"})
+    assert [str(x) for x in (config.grpc_listener, *config.kafka_listeners)] == [
+        "GRPC://0.0.0.0:9094",
+        "PLAINTEXT://0.0.0.0:9092",
+    ]
+    advertised = config.advertised_endpoints({"GRPC": 9094, "PLAINTEXT": 9092})
+    assert [(x.name, x.host, x.port) for x in advertised] == [
+        ("GRPC", socket.getfqdn(), 9094),
+        ("PLAINTEXT", socket.getfqdn(), 9092),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "advertised", "name", "expected"),
     [
@@ -70,7 +86,8 @@ def test_nodes_reach_each_other_by_the_listener_that_is_named_or_a_kafka_listene
         ("", None, None, "no listener is named"),
         ("a:1", None, None, 'invalid listener "a:1": must be NAME://host:port'),
         ("://a:1", None, None, 'invalid listener "://a:1"'),
-        ("GRPC://:1", None, None, 'listener "GRPC://:1" has no host: name one, or 0.0.0.0 for all addresses'),
+        ("GRPC://:", None, None, "must be host:port with a port from 0 to 65535"),
+        ("GRPC://:65536", None, None, "with a port from 0 to 65535"),
         ("GRPC://a", None, None, 'invalid address "a": must be host:port'),
         ("GRPC://a:1,PLAINTEXT://a:65536", None, None, "with a port from 0 to 65535"),
         ("GRPC://a:1,grpc://a:2", None, None, "each listener must have a different name, GRPC is there twice"),

@@ -8,6 +8,8 @@ broken manifest).
 from __future__ import annotations
 
 import copy
+import functools
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -89,7 +91,7 @@ def _generated(folder: Path) -> list[Manifest]:
     manifests: list[Manifest] = []
     for name in kustomization["resources"]:
         path = folder / name
-        manifests += _generated(path) if path.is_dir() else [m for m in yaml.safe_load_all(path.read_text()) if m]
+        manifests += _generated(path) if path.is_dir() else _read(path)
     for entry in kustomization.get("configMapGenerator", []):
         if entry.get("behavior") == "replace":
             manifests.remove(_one(manifests, "ConfigMap", entry["name"]))
@@ -100,6 +102,15 @@ def _generated(folder: Path) -> list[Manifest]:
         for manifest in (m for m in manifests if m["kind"] == entry["target"]["kind"]):
             _patch(manifest, yaml.safe_load((folder / entry["path"]).read_text()))
     return manifests
+
+
+def _read(path: Path) -> list[Manifest]:
+    return copy.deepcopy(_parsed(path))
+
+
+@functools.cache
+def _parsed(path: Path) -> list[Manifest]:
+    return [m for m in yaml.safe_load_all(path.read_text()) if m]
 
 
 def _config_map(folder: Path, entry: dict[str, Any]) -> Manifest:
@@ -171,10 +182,18 @@ def _schema_problems(manifests: list[Manifest]) -> Iterator[str]:
     for name in sorted({n for n in names if names.count(n) > 1}):
         yield f"{name}: declared twice"
     for manifest in manifests:
-        try:
-            kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
-        except kubernetes_validate.ValidationError as error:
-            yield f"{_title(manifest)}: {'.'.join(map(str, error.path))}: {error.message}"
+        if (problem := _schema_problem(json.dumps(manifest))) is not None:
+            yield f"{_title(manifest)}: {problem}"
+
+
+@functools.cache
+def _schema_problem(manifest: str) -> str | None:
+    """Return what a manifest's schema says against it. Most are the same in all tests; each is looked at once."""
+    try:
+        kubernetes_validate.validate(json.loads(manifest), kubernetes_validate.latest_version(), strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return f"{'.'.join(map(str, error.path))}: {error.message}"
+    return None
 
 
 def _selector_problems(manifest: Manifest, sets: list[Manifest]) -> Iterator[str]:

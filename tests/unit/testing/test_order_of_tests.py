@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from long_first import Needs, long_first
+from long_first import Needs, long_first, turned
 
 SPARK = [Needs("spark", is_long=True, spark=True)] * 3
 SLOW = [Needs(f"slow {number}", is_long=number % 2 == 0) for number in (0, 0, 2, 2, 4)]
@@ -40,3 +40,10 @@ def test_order_has_every_test_once_and_those_of_a_file_as_they_stand_in_it(worke
         for file in {need.file for _, need in run}:
             own = [number for number, need in run if need.file == file]
             assert own == sorted(own)
+
+
+@pytest.mark.parametrize("found", [[], [1], [1, 2, 3, 4, 5, 6, 7]], ids=len)
+def test_workers_begin_a_folder_at_places_that_lie_apart(found: list[int]) -> None:
+    orders = [turned(found, worker, 3) for worker in range(3)]
+    assert all(sorted(order) == found for order in orders)
+    assert len({order[0] for order in orders if order}) == min(3, len(found))

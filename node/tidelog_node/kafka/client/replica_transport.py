@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.errors import ErrorCode, error_for
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -36,13 +36,13 @@ class KafkaReplicaTransport:
                 connection's error.
         """
         connection = await self._connections.take(address, timeout_s)
+        body = Writer()
         try:
             version = connection.version_of(ApiKey.FETCH, _VERSIONS)
-        except TidelogError:
+            encode_request(request, body, version)
+        except BaseException:
             connection.close()
             raise
-        body = Writer()
-        encode_request(request, body, version)
         reader = await connection.send(ApiKey.FETCH, version, body, is_flexible=True, timeout_s=timeout_s)
         try:
             response = decode_response(reader, version)
