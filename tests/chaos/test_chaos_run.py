@@ -29,6 +29,11 @@ def chaos(output: Path, *options: str) -> subprocess.CompletedProcess[str]:
     [
         ("local", "kill,stop,pause,slow,disk,clock,reassign", []),
         ("netns", "kill,pause,partition,delay,disk", ["--workload", "subscribe", "--crash-interval", "4s"]),
+        (
+            "netns",
+            "kill,stop,pause,partition,delay",
+            ["--client", "confluent-kafka", "--workload", "subscribe", "--crash-interval", "4s", "--duration", "10s"],
+        ),
     ],
 )
 def test_chaos_run_finds_nothing_wrong_with_a_cluster_under_mixed_faults(

@@ -33,7 +33,7 @@ from tidelog.chaos.recorder import Recorder
 from tidelog.chaos.replicas import compare
 from tidelog.chaos.settings import RunSettings
 from tidelog.chaos.watch import Watch
-from tidelog.chaos.workload import QueueWorkload, SubscribeWorkload, Workload
+from tidelog.chaos.workload import Library, QueueWorkload, SubscribeWorkload, Workload, load_library
 from tidelog.errors import ConfigError, TidelogError
 
 HISTORY, RUN, REPLICAS, METRICS = "history.jsonl", "run.json", "replicas.json", "metrics.jsonl"
@@ -81,14 +81,15 @@ def run_chaos(settings: RunSettings, driver: FaultDriver, console: Console) -> R
     """
     _take_directory(settings)
     outcome, started = RunOutcome(), datetime.now(UTC)
+    library = load_library(settings.client)
     plan = draw_plan(settings.seed, settings.faults, settings.duration_s, settings.interval_s)
     progress = RunProgress(console, settings.duration_s)
     with progress, _signals_interrupt(), contextlib.closing(driver):
         try:
             driver.start()
-            _Run(settings, driver, plan, progress, outcome).run()
+            _Run(settings, driver, library, plan, progress, outcome).run()
         finally:
-            _write_run(settings, plan, outcome, started)
+            _write_run(settings, library, plan, outcome, started)
     _keep_logs(settings)
     return outcome
 
@@ -100,12 +101,14 @@ class _Run:
         self,
         settings: RunSettings,
         driver: FaultDriver,
+        library: Library,
         plan: tuple[PlannedFault, ...],
         progress: RunProgress,
         outcome: RunOutcome,
     ) -> None:
         self._settings = settings
         self._driver = driver
+        self._library = library
         self._plan = plan
         self._progress = progress
         self._outcome = outcome
@@ -120,7 +123,15 @@ class _Run:
             meter = Meter()
             prefix = f"chaos-{self._settings.seed}-{int(time.time())}"
             workload = _WORKLOADS[self._settings.workload](
-                self._settings.queue, servers["bootstrap.servers"], admin, prefix, history, meter, self._settings.seed
+                self._settings.queue,
+                self._library,
+                self._clients_servers,
+                servers["bootstrap.servers"],
+                admin,
+                prefix,
+                history,
+                meter,
+                self._settings.seed,
             )
             factor = self._settings.queue.replication_factor
             watch = Watch(admin, lambda: workload.keys.written, lambda: workload.topics, factor)
@@ -134,6 +145,10 @@ class _Run:
                 lambda: nemesis.active,
             )
             self._run_phases(history, workload, watch, nemesis, recorder)
+
+    @property
+    def _clients_servers(self) -> str:
+        return self._driver.kafka_bootstrap_servers if self._library.is_kafkas else self._driver.bootstrap_servers
 
     def _run_phases(
         self, history: HistoryWriter, workload: Workload, watch: Watch, nemesis: Nemesis, recorder: Recorder
@@ -241,7 +256,13 @@ def _take_directory(settings: RunSettings) -> None:
         raise ConfigError(f"{settings.output} is not empty: --output names a new directory")
 
 
-def _write_run(settings: RunSettings, plan: tuple[PlannedFault, ...], outcome: RunOutcome, started: datetime) -> None:
+def _write_run(
+    settings: RunSettings,
+    library: Library,
+    plan: tuple[PlannedFault, ...],
+    outcome: RunOutcome,
+    started: datetime,
+) -> None:
     """Write ``run.json``: what was asked for, what was planned, and what came of it."""
     found = asdict(outcome)
     del found["replicas"]
@@ -252,7 +273,13 @@ def _write_run(settings: RunSettings, plan: tuple[PlannedFault, ...], outcome: R
         "workload": settings.workload,
         "driver": settings.driver,
         "faults": list(settings.faults),
-        "versions": {"tidelog": version("tidelog"), "python": python_version(), "platform": platform()},
+        "client": settings.client,
+        "versions": {
+            "tidelog": version("tidelog"),
+            "python": python_version(),
+            "platform": platform(),
+            **library.versions(),
+        },
         "settings": settings.as_json(),
         "plan": [asdict(fault) for fault in plan],
         "outcome": found,

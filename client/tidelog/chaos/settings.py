@@ -9,7 +9,7 @@ from typing import Any
 
 from tidelog.chaos.drivers.driver import FaultDriver
 from tidelog.chaos.faults.plan import name_of
-from tidelog.chaos.workload import WorkloadSettings, check_clients
+from tidelog.chaos.workload import WorkloadSettings, check_clients, load_library
 from tidelog.errors import ConfigError
 
 DRIVERS = ("local", "netns", "kubernetes", "none")
@@ -52,6 +52,10 @@ class RunSettings:
     controllers: int = 3
     nodes: int = 3
     bootstrap_servers: str = ""
+    client: str = "tidelog"
+    """Whose producers and consumers work: see :func:`~tidelog.chaos.workload.load_library`."""
+    kafka_bootstrap_servers: str = ""
+    """Where a client of Kafka finds a cluster that is not our own."""
     queue: WorkloadSettings = field(default_factory=WorkloadSettings)
     servers: Mapping[str, str] = field(default_factory=dict)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
@@ -103,11 +107,13 @@ def _driver(settings: RunSettings) -> FaultDriver:
         case "kubernetes":
             from tidelog.chaos.drivers.kubernetes import KubernetesDriver
 
-            return KubernetesDriver(settings.bootstrap_servers, settings.kubernetes, settings.duration_s)
+            return KubernetesDriver(
+                settings.bootstrap_servers, settings.kubernetes, settings.duration_s, settings.kafka_bootstrap_servers
+            )
         case _:
             from tidelog.chaos.drivers.unsupported import Unsupported
 
-            return Unsupported(settings.bootstrap_servers)
+            return Unsupported(settings.bootstrap_servers, settings.kafka_bootstrap_servers)
 
 
 def _servers(settings: RunSettings) -> Mapping[str, object]:
@@ -139,4 +145,17 @@ def _check(settings: RunSettings) -> None:
             raise ConfigError(f"the driver {settings.driver} needs --bootstrap-servers of the cluster")
         if settings.servers:
             raise ConfigError(f"the driver {settings.driver} cannot change the settings of the servers")
-    check_clients(settings.queue, settings.workload)
+    library = load_library(settings.client)
+    _check_kafka_servers(settings, is_kafkas=library.is_kafkas)
+    check_clients(settings.queue, library, settings.workload)
+
+
+def _check_kafka_servers(settings: RunSettings, *, is_kafkas: bool) -> None:
+    option = "--kafka-bootstrap-servers"
+    is_wanted = is_kafkas and settings.driver not in OWN_CLUSTER
+    if is_wanted and not settings.kafka_bootstrap_servers:
+        who = f"the client {settings.client}, with the driver {settings.driver},"
+        raise ConfigError(f"{who} needs {option}: the addresses of the nodes' Kafka listeners")
+    if settings.kafka_bootstrap_servers and not is_wanted:
+        why = f"the driver {settings.driver} knows them" if is_kafkas else f"the client {settings.client} speaks gRPC"
+        raise ConfigError(f"{why}: no {option}")

@@ -107,6 +107,21 @@ def run(
             help="The cluster, for the drivers kubernetes and none.",
         ),
     ] = "",
+    client: Annotated[
+        str,
+        typer.Option(
+            "--client",
+            help="Whose producers and consumers work: tidelog, over gRPC, or confluent-kafka, over Kafka's protocol.",
+        ),
+    ] = "tidelog",
+    kafka_bootstrap_servers: Annotated[
+        str,
+        typer.Option(
+            "--kafka-bootstrap-servers",
+            metavar="HOST:PORT,...",
+            help="The nodes' Kafka listeners, for confluent-kafka with the drivers kubernetes and none.",
+        ),
+    ] = "",
     namespace: Annotated[
         str, typer.Option("--namespace", help="The namespace of the pods, for kubernetes.")
     ] = "default",
@@ -139,6 +154,8 @@ def run(
     tidelog chaos run --driver netns --faults kill,partition,disk --duration 30m
 
     tidelog chaos run --workload subscribe --consumer group.protocol=consumer
+
+    tidelog chaos run --client confluent-kafka --faults kill,stop,pause
 
     tidelog chaos run --driver kubernetes -b tidelog:9094 --faults kill
     """
@@ -174,6 +191,8 @@ def run(
         controllers=controllers,
         nodes=nodes,
         bootstrap_servers=bootstrap_servers,
+        client=client,
+        kafka_bootstrap_servers=kafka_bootstrap_servers,
         queue=queue,
         servers=parse_pairs(settings, "--set"),
         kubernetes=KubernetesSettings(namespace=namespace, selector=selector, context=context, image=image),

@@ -83,7 +83,8 @@ def parse_broker_listeners(
 def parse_listeners(text: str) -> tuple[NamedListener, ...]:
     """Return the listeners of ``NAME://host:port,NAME://host:port``; names are read in capitals, as Kafka does.
 
-    A host that is left out is :data:`ANY_HOST`. What each speaks is not known here: that is in ``listener.security.protocol.map``.
+    A host that is left out is :data:`ANY_HOST`. What each speaks is not known here: that is in
+    ``listener.security.protocol.map``.
 
     Raises:
         ConfigError: one is of another form, or two have the same name or the same port other than 0.

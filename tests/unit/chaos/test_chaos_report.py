@@ -188,6 +188,7 @@ def directory(tmp_path: Path) -> Path:
         "seed": 7,
         "faults": ["kill"],
         "driver": "local",
+        "client": "confluent-kafka",
         "settings": {"driver": "local", "controllers": 3, "nodes": 3},
         "versions": {"tidelog": "1.0"},
         "outcome": {"problems": ["node 2 ended with code 1"], "phases_s": {"faults": 1.0, "recovery": 4.0}},
@@ -203,7 +204,9 @@ def test_summary_says_what_was_found_and_what_the_faults_did(directory: Path) ->
     lines = list(summary_lines(run))
     text = "\n".join(lines)
     assert lines[0] == "NOT VALID: lost-write 1, unseen 1, int-poll-skip 1, divergent-replicas 1"
-    assert lines[1] == "seed 7, faults kill, 3 controllers and 3 nodes, driver local, tidelog 1.0"
+    assert (
+        lines[1] == "seed 7, faults kill, 3 controllers and 3 nodes, driver local, client confluent-kafka, tidelog 1.0"
+    )
     assert re.search(r"^send +4 +0 +0$", text, re.MULTILINE)
     assert re.search(r"^kill leader +1 +2 +1\.00 s +1\.50 s +1\.50 s +500 ms +500 ms +500 ms$", text, re.MULTILINE)
     assert "partitions got another leader 1 times, the controllers 0 times" in text

@@ -6,21 +6,25 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka
 import pytest
 
 from tidelog.admin import AdminClient
 from tidelog.chaos.checker import check
 from tidelog.chaos.history import HistoryWriter, read_history
 from tidelog.chaos.metrics import Meter, latency_summary
-from tidelog.chaos.workload import QueueWorkload, SubscribeWorkload, WorkloadSettings
+from tidelog.chaos.workload import QueueWorkload, SubscribeWorkload, WorkloadSettings, load_library
+from tidelog.chaos.workload.confluent import translate_error
 from tidelog.chaos.workload.keys import Keys, key_of, partition_of
+from tidelog.chaos.workload.library import Committed, Delivered, Rebalanced, TidelogLibrary
 from tidelog.chaos.workload.observer import logged_offset
 from tidelog.chaos.workload.outcomes import send_outcome
 from tidelog.chaos.workload.settings import group_config, member_config, producer_config, without_group
-from tidelog.errors import ErrorCode, error_for
+from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.testing import FakeCluster
 from tidelog_node.groups import records
 
@@ -97,6 +101,31 @@ def test_error_of_a_send_is_unknown_unless_it_certainly_was_not_stored(outcome: 
     assert {send_outcome(ErrorCode[code]) for code in codes} == {outcome}
 
 
+def test_error_of_the_last_attempt_is_unknown_but_where_every_attempt_would_have_it() -> None:
+    """librdkafka reports these for records that it calls possibly persisted."""
+    outcome = load_library("confluent-kafka").outcome
+    codes = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "_FATAL")
+    assert {outcome(ErrorCode[code]) for code in codes} == {"info"}
+    assert {outcome(ErrorCode[code]) for code in ("MESSAGE_TOO_LARGE", "_QUEUE_FULL")} == {"fail"}
+
+
+def test_errors_of_confluent_kafka_are_ours_by_their_number() -> None:
+    def ours(number: int, reason: str, *, fatal: bool = False) -> KafkaError:
+        found = translate_error(confluent_kafka.KafkaError(number, reason, fatal))
+        assert found is not None
+        return found
+
+    assert translate_error(None) is None
+    known = ours(ErrorCode.NOT_LEADER_OR_FOLLOWER.code, "not here")
+    assert (known.error_code(), known.str(), known.fatal()) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here", False)
+    unknown = ours(confluent_kafka.KafkaError._SSL, "no certificate")
+    assert (unknown.error_code(), unknown.str()) == (ErrorCode._FAIL, "_SSL: no certificate")
+    unknown = ours(confluent_kafka.KafkaError.SASL_AUTHENTICATION_FAILED, "no")
+    assert unknown.error_code() is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert ours(ErrorCode.FENCED_INSTANCE_ID.code, "another", fatal=True).fatal()
+    assert ours(ErrorCode._FATAL.code, "told without the mark").fatal()
+
+
 def test_producers_are_idempotent_unless_settings_of_the_user_are_against_it() -> None:
     assert producer_config({})["enable.idempotence"] is True
     assert producer_config({"acks": "1"})["enable.idempotence"] is False
@@ -158,7 +187,9 @@ def test_workload_writes_a_valid_history_of_all_that_its_clients_did(fake: FakeC
     meter = Meter()
     servers = fake.bootstrap_servers
     with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
-        workload = QueueWorkload(settings, servers, admin, "chaos", history, meter, seed=1)
+        workload = QueueWorkload(
+            settings, load_library("tidelog"), servers, servers, admin, "chaos", history, meter, seed=1
+        )
         workload.start()
         time.sleep(4)
         workload.stop_writing()
@@ -178,6 +209,73 @@ def test_workload_writes_a_valid_history_of_all_that_its_clients_did(fake: FakeC
     assert len(retired) == len(set(retired)), "a process goes on after an unknown outcome"
 
 
+class FatalLibrary(TidelogLibrary):
+    """Its producers are at their end with the first record, its consumers when they subscribe."""
+
+    def __init__(self) -> None:
+        self.made = self.consumers = 0
+
+    def producer(self, config: Mapping[str, Any]) -> FatalProducer:  # type: ignore[override]
+        self.made += 1
+        return FatalProducer()
+
+    def consumer(self, config: Mapping[str, Any], on_commit: Committed | None = None) -> Any:
+        self.consumers += 1
+        return FatalConsumer() if "group.id" in config else super().consumer(config)
+
+
+class FatalProducer:
+    def produce(self, topic: str, value: str, *, partition: int, on_delivery: Delivered) -> None:
+        raise TidelogError(KafkaError(ErrorCode._FATAL, "fenced", fatal=True))
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+    def purge(self) -> None:
+        pass
+
+    def close(self, timeout: float) -> None:
+        pass
+
+
+class FatalConsumer:
+    def subscribe(self, topics: list[str], **callbacks: Rebalanced) -> None:
+        raise TidelogError(KafkaError(ErrorCode._FATAL, "fenced", fatal=True))
+
+    def close(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
+def test_member_goes_on_with_a_new_consumer_when_one_is_at_its_end(fake: FakeCluster, tmp_path: Path) -> None:
+    library, servers, path = FatalLibrary(), fake.bootstrap_servers, tmp_path / "h.jsonl"
+    settings = WorkloadSettings(replication_factor=1, producers=1, consumers=1, crash_interval_s=0)
+    with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
+        workload = SubscribeWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), seed=1)
+        workload.start()
+        _wait(lambda: library.consumers > 1)
+        assert workload.stop_writing() == []
+    assert workload.errors["_FATAL"] > 1
+    with path.open() as lines:
+        assert {op.type for op in read_history(lines) if op.f == "subscribe"} == {"invoke", "fail"}
+
+
+def test_writer_goes_on_with_a_new_producer_when_one_is_at_its_end(fake: FakeCluster, tmp_path: Path) -> None:
+    library, servers = FatalLibrary(), fake.bootstrap_servers
+    settings = WorkloadSettings(replication_factor=1, producers=1, consumers=1, crash_interval_s=0)
+    with HistoryWriter(tmp_path / "h.jsonl") as history, AdminClient({"bootstrap.servers": servers}) as admin:
+        workload = QueueWorkload(settings, library, servers, servers, admin, "chaos", history, Meter(), seed=1)
+        workload.start()
+        _wait(lambda: library.made > 2)
+        workload.stop_writing()
+    assert set(workload.errors) == {"_FATAL"}
+
+
 @pytest.mark.parametrize("own", [{"partition.assignment.strategy": "range"}, {"group.protocol": "consumer"}])
 def test_group_polls_and_commits_everything_and_its_history_says_so(
     fake: FakeCluster, tmp_path: Path, own: dict[str, str]
@@ -188,7 +286,9 @@ def test_group_polls_and_commits_everything_and_its_history_says_so(
     )
     servers = fake.bootstrap_servers
     with HistoryWriter(path) as history, AdminClient({"bootstrap.servers": servers}) as admin:
-        workload = SubscribeWorkload(settings, servers, admin, "chaos", history, Meter(), seed=4)
+        workload = SubscribeWorkload(
+            settings, load_library("tidelog"), servers, servers, admin, "chaos", history, Meter(), seed=4
+        )
         workload.start()
         _wait(lambda: len(workload.keys.written) > 0 and "chaos-2-0" in workload.keys.written)
         assert workload.stop_writing() == []

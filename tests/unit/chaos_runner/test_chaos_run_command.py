@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ def test_interval_is_read_with_both_ends_or_one() -> None:
         parse_interval("15s..5s")
 
 
+CONFLUENT = ["--client", "confluent-kafka"]
+
+
 @pytest.mark.parametrize(
     ("options", "exit_code", "said"),
     [
@@ -59,6 +63,18 @@ def test_interval_is_read_with_both_ends_or_one() -> None:
         (["--producer", "transactional.id=t"], 1, "there are no transactional producers yet"),
         (["--consumer", "fetch.min.bytes=many"], 1, '"fetch.min.bytes"'),
         (["--consumer", "offset.store.method=file"], 1, '"offset.store.method" is not supported'),
+        (["--client", "java"], 1, '"java" is not a client; there are tidelog, confluent-kafka'),
+        (["--kafka-bootstrap-servers", "h:1"], 1, "the client tidelog speaks gRPC: no --kafka-bootstrap-servers"),
+        ([*CONFLUENT, "--kafka-bootstrap-servers", "h:1"], 1, "the driver local knows them"),
+        ([*CONFLUENT, "--driver", "none", "-b", "h:1", "--faults", "none"], 1, "needs --kafka-bootstrap-servers"),
+        ([*CONFLUENT, "--producer", "linger.mss=1"], 1, 'No such configuration property: "linger.mss"'),
+        ([*CONFLUENT, "--producer", "transactional.id=t"], 1, "a run sends nothing in transactions"),
+        ([*CONFLUENT, "--consumer", "fetch.min.bytes=many"], 1, '"fetch.min.bytes"'),
+        (
+            [*CONFLUENT, "--workload", "subscribe", "--consumer", "partition.assignment.strategy=sticky"],
+            1,
+            "Unsupported partition.assignment.strategy: sticky",
+        ),
     ],
 )
 def test_run_command_refuses_what_cannot_be_and_leaves_no_directory(
@@ -91,3 +107,13 @@ def test_driver_refuses_faults_that_a_shared_loopback_cannot_have(tmp_path: Path
         make_driver(settings)
     assert refused.value.message.count("use --driver netns") == 2
     assert "kill:" not in refused.value.message
+
+
+def test_run_command_says_what_to_install_for_clients_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "tidelog.chaos.workload.confluent", raising=False)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    result = CliRunner().invoke(app, ["chaos", "run", "--output", str(tmp_path / "run"), *CONFLUENT])
+    assert result.exit_code == 1
+    assert "the client confluent-kafka is not installed: pip install confluent-kafka" in " ".join(result.output.split())

@@ -4,7 +4,8 @@ The notes are lines of the process ``group``, of type ``info``. ``member`` is th
 ``generation`` its generation, or its epoch in the protocol of KIP-848; -1 is that of no member::
 
     f          value
-    group      {...}: the settings of the group
+    group      {...}: the settings of the group; with ``"reorders_commits": true`` a member may send a commit again that
+               was not answered, behind a later one
     assigned   {"member": 3, "generation": 5, "keys": [...]}: it was given these partitions
     revoked    the same: it has done what it does before it gives these up
     lost       the same: it was told that these may be another's
@@ -46,6 +47,7 @@ class Committed:
     """What was committed at some moment from ``since_ns`` to the note."""
 
     op: Op
+    by: Process
     since_ns: int
     offsets: Mapping[str, int]
 
@@ -62,6 +64,11 @@ class GroupNotes:
     logged_ns: int = 0
     """What the log had at this time is known; 0: nothing is."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reorders_commits(self) -> bool:
+        """Whether a commit of a member may come behind a later one of its own."""
+        return bool(self.settings.get("reorders_commits"))
 
     def __bool__(self) -> bool:
         return bool(self.claims or self.committed or self.logged or self.drained)
@@ -86,7 +93,7 @@ class GroupNotes:
             keys = tuple(str(key) for key in op.value.get("keys", ()))
             self.claims.append(Claim(op, op.value["member"], int(op.value.get("generation", NOTHING)), keys))
         elif op.f == "committed":
-            self.committed.append(Committed(op, int(op.value["since"]), _offsets(op.value["offsets"])))
+            self.committed.append(Committed(op, op.value["by"], int(op.value["since"]), _offsets(op.value["offsets"])))
         elif op.f == "logged":
             for key, offset in op.value["offsets"]:
                 [(name, found)] = _offsets({key: offset}).items()

@@ -8,8 +8,10 @@ then, or later than in the one it comes to. A member that is put out of its grou
 hears of it, as in Kafka: the coordinator refuses its commits, and its next generation is later than all of that.
 
 A committed offset goes back when a lower one follows in the group's log; and when who was told of a higher one was told
-so before the lower one's begin, so that nothing is said of two that overlap. Every commit of which somebody was told is
-in the log, as far as that was read.
+so before the lower one's begin, so that nothing is said of two that overlap. Where members reorder their commits, as
+librdkafka's do by sending again what was not answered, that is permitted unless the two are known to be of different
+members: a member that was put out must not commit. Every commit of which somebody was told is in the log, as far as
+that was read.
 
 Once a group is ``drained`` each value that was acknowledged before must have been returned by an ``ok`` poll of a
 process that subscribes: at least once, by any member. What others polled does not count.
@@ -33,8 +35,9 @@ def find_group_faults(transactions: Transactions, notes: GroupNotes, findings: F
     if not notes:
         return
     _Owners(findings).walk(notes.claims)
-    _find_steps_back(notes.committed, findings)
-    _find_steps_back_in_log(notes.logged, findings)
+    steps = _StepsBack(notes, findings)
+    steps.find_in_answers()
+    steps.find_in_log()
     _find_lost_commits(notes, findings)
     if notes.drained is None:
         findings.notes.append("The group was not drained: whether its members polled everything is not known.")
@@ -155,33 +158,50 @@ def _owners_case(key: str, generation: int, *both: _Tenure) -> Case:
     }
 
 
-def _find_steps_back(committed: list[Committed], findings: Findings) -> None:
-    ended = iter(committed)
-    waiting = next(ended, None)
-    highest: dict[str, Committed] = {}
-    for later in sorted(committed, key=lambda note: note.since_ns):
-        while waiting is not None and waiting.op.time_ns < later.since_ns:
-            for key, offset in waiting.offsets.items():
-                if key not in highest or offset > highest[key].offsets[key]:
-                    highest[key] = waiting
-            waiting = next(ended, None)
-        for key, offset in later.offsets.items():
+class _StepsBack:
+    """Finds committed-backwards."""
+
+    def __init__(self, notes: GroupNotes, findings: Findings) -> None:
+        self._notes = notes
+        self._findings = findings
+        members = {claim.member for claim in notes.claims}
+        self._committers: dict[tuple[str, int], set[Process]] = {}
+        for note in notes.committed:
+            if note.by in members:
+                for place in note.offsets.items():
+                    self._committers.setdefault(place, set()).add(note.by)
+
+    def find_in_answers(self) -> None:
+        ended = iter(self._notes.committed)
+        waiting = next(ended, None)
+        highest: dict[str, Committed] = {}
+        for later in sorted(self._notes.committed, key=lambda note: note.since_ns):
+            while waiting is not None and waiting.op.time_ns < later.since_ns:
+                for key, offset in waiting.offsets.items():
+                    if key not in highest or offset > highest[key].offsets[key]:
+                        highest[key] = waiting
+                waiting = next(ended, None)
+            for key, offset in later.offsets.items():
+                before = highest.get(key)
+                if before is not None and offset < before.offsets[key]:
+                    self._tell(key, (before.offsets[key], offset), (before.op, later.op))
+
+    def find_in_log(self) -> None:
+        highest: dict[str, tuple[Op, int]] = {}
+        for op, key, offset in self._notes.logged:
             before = highest.get(key)
-            if before is not None and offset < before.offsets[key]:
-                findings.add(
-                    "committed-backwards",
-                    partial(_back_case, key, (before.offsets[key], offset), (before.op, later.op)),
-                )
+            if before is not None and offset < before[1]:
+                self._tell(key, (before[1], offset), (before[0], op))
+            else:
+                highest[key] = (op, offset)
 
+    def _tell(self, key: str, offsets: tuple[int, int], behind: tuple[Op, Op]) -> None:
+        is_permitted = self._notes.reorders_commits and self._may_be_of_one_member(key, offsets)
+        self._findings.add("committed-backwards", partial(_back_case, key, offsets, behind), is_permitted)
 
-def _find_steps_back_in_log(logged: list[tuple[Op, str, int]], findings: Findings) -> None:
-    highest: dict[str, tuple[Op, int]] = {}
-    for op, key, offset in logged:
-        before = highest.get(key)
-        if before is not None and offset < before[1]:
-            findings.add("committed-backwards", partial(_back_case, key, (before[1], offset), (before[0], op)))
-        else:
-            highest[key] = (op, offset)
+    def _may_be_of_one_member(self, key: str, offsets: tuple[int, int]) -> bool:
+        higher, lower = (self._committers.get((key, offset)) for offset in offsets)
+        return offsets[1] != NOTHING and (higher is None or lower is None or not higher.isdisjoint(lower))
 
 
 def _find_lost_commits(notes: GroupNotes, findings: Findings) -> None:

@@ -58,6 +58,10 @@ class FaultDriver(Protocol):
         """Where clients find the cluster."""
 
     @property
+    def kafka_bootstrap_servers(self) -> str:
+        """Where clients of Kafka find it: at addresses that lead to the nodes' Kafka listeners, from this process."""
+
+    @property
     def members(self) -> Sequence[Member]:
         """The processes that faults may hit."""
 

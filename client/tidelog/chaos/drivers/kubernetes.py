@@ -51,8 +51,14 @@ _SLOW_MARK = "/tmp/tidelog-chaos-slow"
 class KubernetesDriver(Unsupported):
     """The pods that a selector finds in a namespace; the cluster is there and stays."""
 
-    def __init__(self, bootstrap_servers: str, settings: KubernetesSettings, duration_s: float) -> None:
-        super().__init__(bootstrap_servers)
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: KubernetesSettings,
+        duration_s: float,
+        kafka_bootstrap_servers: str = "",
+    ) -> None:
+        super().__init__(bootstrap_servers, kafka_bootstrap_servers)
         self._settings = settings
         self._kubectl = Kubectl(settings.namespace, settings.context)
         self._agent = f"tidelog-chaos-{uuid.uuid4().hex[:6]}"

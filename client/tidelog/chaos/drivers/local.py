@@ -60,6 +60,11 @@ class LocalDriver(Unsupported):
         return self._cluster.bootstrap_servers
 
     @property
+    def kafka_bootstrap_servers(self) -> str:
+        """The addresses of all nodes' Kafka listeners."""
+        return self._cluster.kafka_bootstrap_servers
+
+    @property
     def members(self) -> Sequence[Member]:
         """All processes."""
         return self._members

@@ -10,18 +10,24 @@ from tidelog.chaos.drivers.driver import Cut, Delay, Member
 
 
 class Unsupported:
-    """A cluster that is there already, at the given address, and to which nothing is done.
+    """A cluster that is there already, at the given addresses, and to which nothing is done.
 
     The base of the drivers: a fault without a method of their own fails here, and is refused before a run begins.
     """
 
-    def __init__(self, bootstrap_servers: str = "") -> None:
+    def __init__(self, bootstrap_servers: str = "", kafka_bootstrap_servers: str = "") -> None:
         self._bootstrap_servers = bootstrap_servers
+        self._kafka_bootstrap_servers = kafka_bootstrap_servers
 
     @property
     def bootstrap_servers(self) -> str:
         """Where clients find the cluster."""
         return self._bootstrap_servers
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """Where clients of Kafka find it."""
+        return self._kafka_bootstrap_servers
 
     @property
     def members(self) -> Sequence[Member]:

@@ -60,6 +60,8 @@ def about_line(run: Run) -> str:
     if settings.get("driver") in ("local", "netns"):
         parts.append(f"{settings.get('controllers')} controllers and {settings.get('nodes')} nodes")
     parts.append(f"driver {about.get('driver', '?')}")
+    if "client" in about:
+        parts.append(f"client {about['client']}")
     parts.append(f"tidelog {about.get('versions', {}).get('tidelog', '?')}")
     return ", ".join(parts)
 

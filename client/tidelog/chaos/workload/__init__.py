@@ -1,9 +1,20 @@
 """What clients do during a run: the workloads of Jepsen's tests of Kafka, with assigned partitions and with a group."""
 
+from tidelog.chaos.workload.library import LIBRARIES, Library, load_library
 from tidelog.chaos.workload.observer import OFFSETS_TOPIC
 from tidelog.chaos.workload.queue import QueueWorkload
 from tidelog.chaos.workload.settings import WorkloadSettings, check_clients
 from tidelog.chaos.workload.subscribe import SubscribeWorkload
 from tidelog.chaos.workload.workload import Workload
 
-__all__ = ["OFFSETS_TOPIC", "QueueWorkload", "SubscribeWorkload", "Workload", "WorkloadSettings", "check_clients"]
+__all__ = [
+    "LIBRARIES",
+    "OFFSETS_TOPIC",
+    "Library",
+    "QueueWorkload",
+    "SubscribeWorkload",
+    "Workload",
+    "WorkloadSettings",
+    "check_clients",
+    "load_library",
+]

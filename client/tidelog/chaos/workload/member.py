@@ -15,9 +15,9 @@ from tidelog.chaos.history import HistoryWriter
 from tidelog.chaos.metrics import Meter
 from tidelog.chaos.workload.group_notes import GroupNotes
 from tidelog.chaos.workload.keys import Keys, key_of, partition_of
+from tidelog.chaos.workload.library import Library, RunConsumer
 from tidelog.chaos.workload.poller import Poller
 from tidelog.config import parse_config
-from tidelog.consumer import Consumer
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.message import TopicPartition
@@ -33,6 +33,7 @@ class Member(Poller):
     def __init__(
         self,
         name: str,
+        library: Library,
         config: Mapping[str, Any],
         keys: Keys,
         history: HistoryWriter,
@@ -42,8 +43,9 @@ class Member(Poller):
         seed: int,
     ) -> None:
         super().__init__(name, keys, history, meter, new_process)
-        self._commits = not parse_config(ConsumerConfig, config).enable_auto_commit
-        self._config = {**config, "on_commit": self._on_commit}
+        self._commits = not _commits_by_itself(config)
+        self._library = library
+        self._config = config
         self._notes = notes
         self._dice = random.Random(seed)
         self._subscribed: list[str] = []
@@ -54,7 +56,7 @@ class Member(Poller):
 
     def _live(self) -> None:
         """Be one member, which ends well or badly."""
-        consumer = Consumer(self._config)
+        consumer = self._library.consumer(self._config, self._on_commit)
         self._since_ns = self._notes.now_ns()
         try:
             while self._goes_on:
@@ -64,43 +66,53 @@ class Member(Poller):
         self._crash()
         self._stopping.wait(_AWAY_S)
 
-    def _work(self, consumer: Consumer) -> None:
+    def _work(self, consumer: RunConsumer) -> None:
         keys = self._keys.all
-        if keys != self._subscribed:
-            self._subscribe(consumer, keys)
+        if keys != self._subscribed and not self._subscribe(consumer, keys):
+            return
         self._poll(consumer, _AT_MOST)
         self._hold(consumer)
         if self._commits:
             self._commit(consumer)
 
-    def _subscribe(self, consumer: Consumer, keys: Sequence[str]) -> None:
+    def _subscribe(self, consumer: RunConsumer, keys: Sequence[str]) -> bool:
+        """Subscribe to the topics of these keys; returns whether the consumer still works."""
         invocation = self._history.invoke(self._process, "subscribe", list(keys))
         topics = list(dict.fromkeys(partition_of(key)[0] for key in keys))
-        consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        try:
+            consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        except TidelogError as error:
+            if not error.error.fatal():
+                raise
+            self._count(error.error)
+            self._history.complete(invocation, "fail", None, str(error))
+            self._crashing.set()
+            return False
         self._subscribed = list(keys)
         self._history.complete(invocation, "ok")
+        return True
 
-    def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+    def _on_assign(self, consumer: RunConsumer, partitions: Sequence[TopicPartition]) -> None:
         keys = _keys(partitions)
         self._rebalanced += keys
-        self._notes.assigned(self._process, _generation(consumer), keys)
+        self._notes.assigned(self._process, consumer.generation, keys)
 
-    def _on_revoke(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: RunConsumer, partitions: Sequence[TopicPartition]) -> None:
         if self._commits:
             self._commit(consumer)
-        self._notes.revoked(self._process, _generation(consumer), _keys(partitions))
+        self._notes.revoked(self._process, consumer.generation, _keys(partitions))
 
-    def _on_lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        self._notes.lost(self._process, _generation(consumer), _keys(partitions))
+    def _on_lost(self, consumer: RunConsumer, partitions: Sequence[TopicPartition]) -> None:
+        self._notes.lost(self._process, consumer.generation, _keys(partitions))
 
-    def _hold(self, consumer: Consumer) -> None:
+    def _hold(self, consumer: RunConsumer) -> None:
         """Note the generation where it is another, and now and then that it is the same."""
-        generation, now_s = _generation(consumer), time.monotonic()
+        generation, now_s = consumer.generation, time.monotonic()
         if generation != self._generation or now_s >= self._held_s + _HOLDS_S:
             self._generation, self._held_s = generation, now_s
             self._notes.holds(self._process, generation)
 
-    def _commit(self, consumer: Consumer) -> None:
+    def _commit(self, consumer: RunConsumer) -> None:
         """Commit what was polled, and wait for it."""
         since_ns = self._notes.now_ns()
         try:
@@ -108,6 +120,8 @@ class Member(Poller):
         except TidelogError as error:
             if error.code is not ErrorCode._NO_OFFSET:
                 self._count(error.error)
+            if error.error.fatal():
+                self._crashing.set()
             return
         self._acknowledged(since_ns, done)
 
@@ -124,27 +138,23 @@ class Member(Poller):
         keys, self._rebalanced = self._rebalanced, []
         return {"rebalance_log": [{"keys": keys}]} if keys else {}
 
-    def _end(self, consumer: Consumer) -> None:
+    def _end(self, consumer: RunConsumer) -> None:
         if self._stopping.is_set() or self._dice.random() < 0.5:
             consumer.close()
             self._notes.gone(self._process)
         else:
             self._notes.gone(self._process)
-            _abandon(consumer)
+            consumer.abandon()
 
     def _crash(self) -> None:
         super()._crash()
         self._subscribed, self._rebalanced, self._generation = [], [], -1
 
 
-def _generation(consumer: Consumer) -> int:
-    return consumer.consumer_group_metadata().generation_id
+def _commits_by_itself(config: Mapping[str, Any]) -> bool:
+    names = ("bootstrap.servers", "enable.auto.commit")
+    return parse_config(ConsumerConfig, {name: config[name] for name in names}).enable_auto_commit
 
 
 def _keys(partitions: Sequence[TopicPartition]) -> list[str]:
     return [key_of(partition.topic, partition.partition) for partition in partitions]
-
-
-def _abandon(consumer: Consumer) -> None:
-    """End a consumer without leaving its group or committing anything: what a killed process leaves behind."""
-    super(Consumer, consumer).close()

@@ -9,7 +9,7 @@ from tidelog.chaos.history import HistoryWriter, Op
 from tidelog.chaos.metrics import Meter
 from tidelog.chaos.workload.client import Client
 from tidelog.chaos.workload.keys import Keys, key_of
-from tidelog.consumer import Consumer
+from tidelog.chaos.workload.library import RunConsumer
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.message import Message
 
@@ -25,7 +25,7 @@ class Poller(Client):
         super().__init__(name, keys, history, meter, new_process)
         self._process = new_process()
 
-    def _poll(self, consumer: Consumer, at_most: int) -> int:
+    def _poll(self, consumer: RunConsumer, at_most: int) -> int:
         """Poll once; returns how many records came."""
         invocation = self._history.invoke(self._process, "poll", [["poll"]])
         try:

@@ -15,9 +15,9 @@ class QueueWorkload(Workload):
 
     def _make_readers(self) -> Sequence[Reader]:
         consumers = self._settings.consumers or _CONSUMERS
-        config = {**self._servers, **self._settings.consumer}
+        config = {**self._clients_servers, **self._settings.consumer}
         self._assigning = [
-            Reader(f"reader {n}", config, self.keys, self._history, self._meter, self._new_process)
+            Reader(f"reader {n}", self._library, config, self.keys, self._history, self._meter, self._new_process)
             for n in range(consumers)
         ]
         return self._assigning

@@ -9,8 +9,8 @@ from typing import Any
 from tidelog.chaos.history import HistoryWriter
 from tidelog.chaos.metrics import Meter
 from tidelog.chaos.workload.keys import Keys, key_of, partition_of
+from tidelog.chaos.workload.library import Library, RunConsumer
 from tidelog.chaos.workload.poller import Poller
-from tidelog.consumer import Consumer
 from tidelog.message import OFFSET_BEGINNING, OFFSET_INVALID, TopicPartition
 
 _AT_MOST = 500
@@ -24,6 +24,7 @@ class Reader(Poller):
     def __init__(
         self,
         name: str,
+        library: Library,
         config: Mapping[str, Any],
         keys: Keys,
         history: HistoryWriter,
@@ -31,6 +32,7 @@ class Reader(Poller):
         new_process: Callable[[], int],
     ) -> None:
         super().__init__(name, keys, history, meter, new_process)
+        self._library = library
         self._config = {**config, "auto.offset.reset": "error"}
         self._assigned: list[str] = []
 
@@ -39,7 +41,7 @@ class Reader(Poller):
 
         Returns the keys whose end was not reached while nothing new came for a minute.
         """
-        with Consumer(self._config) as consumer:
+        with self._library.consumer(self._config) as consumer:
             self._assign(consumer, sorted(ends), seek_to_beginning=True)
             behind = {key: end for key, end in ends.items() if end > 0}
             progress_s = time.monotonic()
@@ -55,7 +57,7 @@ class Reader(Poller):
 
     def _live(self) -> None:
         """Read with one consumer, from the beginning of what is read now."""
-        with Consumer(self._config) as consumer:
+        with self._library.consumer(self._config) as consumer:
             while self._goes_on:
                 keys = self._keys.read
                 if keys != self._assigned:
@@ -63,7 +65,7 @@ class Reader(Poller):
                 self._poll(consumer, _AT_MOST)
         self._crash()
 
-    def _assign(self, consumer: Consumer, keys: Sequence[str], *, seek_to_beginning: bool) -> None:
+    def _assign(self, consumer: RunConsumer, keys: Sequence[str], *, seek_to_beginning: bool) -> None:
         """Assign keys: those that were assigned go on where they are, the others begin at the beginning."""
         invocation = self._history.invoke(self._process, "assign", list(keys), seek_to_beginning=seek_to_beginning)
         gone = [TopicPartition(*partition_of(key)) for key in self._assigned if key not in keys]

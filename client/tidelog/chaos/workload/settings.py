@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.cluster.config import refuse_missing
-from tidelog.config import parse_config
-from tidelog.consumer import config as consumer_settings
+from tidelog.chaos.workload.library import Library
 from tidelog.errors import ConfigError
-from tidelog.producer import config as producer_settings
 
 _PRODUCER = {"acks": "all", "linger.ms": 1, "message.timeout.ms": 10_000, "request.timeout.ms": 5_000}
 _MEMBER = {"auto.offset.reset": "earliest", "request.timeout.ms": 10_000, "auto.commit.interval.ms": 1_000}
@@ -30,7 +27,6 @@ _PROTOCOL_OF = {
 }
 _INSTANCE = "group.instance.id"
 _OF_GROUPS = frozenset({"group.id", "group.protocol", *_PROTOCOL_OF})
-_SOMEWHERE = {"bootstrap.servers": "localhost:9094"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,25 +75,17 @@ def without_group(own: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in own.items() if name not in _OF_GROUPS}
 
 
-def check_clients(settings: WorkloadSettings, workload: str = "queue") -> None:
-    """Raise ConfigError for a setting that producers or consumers do not take."""
-    producer, consumer = producer_config(settings.producer), settings.consumer
-    refuse_missing(producer, producer_settings.MISSING)
-    refuse_missing(consumer, consumer_settings.MISSING)
-    parsed = parse_config(producer_settings.ProducerConfig, {**_SOMEWHERE, **producer})
-    parsed.resolve_idempotence("enable.idempotence" in producer)
-    if workload == "subscribe":
-        _check_members(consumer)
-    else:
-        parse_config(consumer_settings.ConsumerConfig, {**_SOMEWHERE, **consumer})
-
-
-def _check_members(own: Mapping[str, Any]) -> None:
-    if _INSTANCE in own:
+def check_clients(settings: WorkloadSettings, library: Library, workload: str = "queue") -> None:
+    """Raise ConfigError for a setting that the library's producers or consumers do not take."""
+    library.check_producer(producer_config(settings.producer))
+    own = settings.consumer
+    if workload != "subscribe":
+        library.check_consumer(own)
+    elif _INSTANCE in own:
         raise ConfigError(f"--consumer {_INSTANCE}: members need one each, which the seed gives to some")
-    for protocol in _protocols(own):
-        given = {**_SOMEWHERE, "group.id": "group", **_MEMBER, **protocol, **own}
-        parse_config(consumer_settings.ConsumerConfig, given).resolve(given)
+    else:
+        for protocol in _protocols(own):
+            library.check_consumer({"group.id": "group", **_MEMBER, **protocol, **own})
 
 
 def _protocols(own: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -23,7 +23,7 @@ class SubscribeWorkload(Workload):
     def _make_readers(self) -> Sequence[Member]:
         own = self._settings.consumer
         config = group_config(own, self._prefix, self._dice)
-        self._config = {**self._servers, **config}
+        self._config = {**self._clients_servers, **config}
         self._notes = GroupNotes(self._history)
         self._observer = Observer(self._servers, self._admin, config["group.id"], self.keys, self._notes)
         return [self._member(number) for number in range(self._settings.consumers or _MEMBERS)]
@@ -34,6 +34,7 @@ class SubscribeWorkload(Workload):
         seed = self._dice.randrange(2**32)
         return Member(
             f"member {number}",
+            self._library,
             config,
             self.keys,
             self._history,
@@ -50,7 +51,8 @@ class SubscribeWorkload(Workload):
 
     def start(self) -> None:
         """Create the first topics, and let the group form."""
-        self._notes.formed({name: value for name, value in self._config.items() if name.startswith(("group.", "part"))})
+        settings = {name: value for name, value in self._config.items() if name.startswith(("group.", "part"))}
+        self._notes.formed({**settings, **({"reorders_commits": True} if self._library.reorders_commits else {})})
         super().start()
         self._observer.start()
 
@@ -78,5 +80,5 @@ class SubscribeWorkload(Workload):
         return []
 
     def _final_readers(self) -> Sequence[Reader]:
-        config = {**self._servers, **without_group(self._settings.consumer)}
-        return [Reader("final reader", config, self.keys, self._history, self._meter, self._new_process)]
+        config = {**self._clients_servers, **without_group(self._settings.consumer)}
+        return [Reader("final reader", self._library, config, self.keys, self._history, self._meter, self._new_process)]

@@ -19,6 +19,7 @@ from tidelog.chaos.history import HistoryWriter
 from tidelog.chaos.metrics import Meter
 from tidelog.chaos.workload.client import Client
 from tidelog.chaos.workload.keys import Keys, create_topics, partition_of
+from tidelog.chaos.workload.library import Library
 from tidelog.chaos.workload.reader import Reader
 from tidelog.chaos.workload.settings import WorkloadSettings, producer_config
 from tidelog.chaos.workload.writer import Writer
@@ -34,6 +35,8 @@ class Workload(ABC):
     def __init__(
         self,
         settings: WorkloadSettings,
+        library: Library,
+        clients_servers: str,
         bootstrap_servers: str,
         admin: AdminClient,
         prefix: str,
@@ -47,6 +50,8 @@ class Workload(ABC):
         self._history = history
         self._meter = meter
         self._dice = random.Random(seed)
+        self._library = library
+        self._clients_servers = {"bootstrap.servers": clients_servers}
         self._servers = {"bootstrap.servers": bootstrap_servers}
         topic = {"min.insync.replicas": str(min(2, settings.replication_factor)), **settings.topic}
         create = functools.partial(
@@ -138,7 +143,8 @@ class Workload(ABC):
         settings = self._settings
         return Writer(
             f"writer {number}",
-            {**self._servers, **producer_config(settings.producer)},
+            self._library,
+            {**self._clients_servers, **producer_config(settings.producer)},
             self.keys,
             self._history,
             self._meter,

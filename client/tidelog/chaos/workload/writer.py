@@ -17,10 +17,9 @@ from tidelog.chaos.history import HistoryWriter, Op
 from tidelog.chaos.metrics import Meter
 from tidelog.chaos.workload.client import Client
 from tidelog.chaos.workload.keys import Keys, partition_of
-from tidelog.chaos.workload.outcomes import send_outcome
+from tidelog.chaos.workload.library import Library, RunProducer
 from tidelog.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.message import Message
-from tidelog.producer import Producer
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +33,7 @@ class Writer(Client):
     def __init__(
         self,
         name: str,
+        library: Library,
         config: Mapping[str, Any],
         keys: Keys,
         history: HistoryWriter,
@@ -44,6 +44,7 @@ class Writer(Client):
         seed: int,
     ) -> None:
         super().__init__(name, keys, history, meter, new_process)
+        self._library = library
         self._config = config
         self._rate = rate_per_s
         self._dice = random.Random(seed)
@@ -51,9 +52,9 @@ class Writer(Client):
         self._pending: dict[int, Op] = {}
 
     def _live(self) -> None:
-        self._use(Producer(self._config))
+        self._use(self._library.producer(self._config))
 
-    def _use(self, producer: Producer) -> None:
+    def _use(self, producer: RunProducer) -> None:
         """Send with one producer until it shall crash or the work is over."""
         due_s = time.monotonic()
         while self._goes_on:
@@ -74,7 +75,7 @@ class Writer(Client):
         producer.close(0)
         self._crash()
 
-    def _send(self, producer: Producer) -> None:
+    def _send(self, producer: RunProducer) -> None:
         key = self._dice.choice(self._keys.written)
         value = self._keys.next_value(key)
         process = self._idle.pop(self._dice.randrange(len(self._idle)))
@@ -94,7 +95,7 @@ class Writer(Client):
         if error is None:
             self._complete(invocation, "ok", message.offset(), None)
         else:
-            self._complete(invocation, send_outcome(error.error_code()), None, error)
+            self._complete(invocation, self._library.outcome(error.error_code()), None, error)
 
     def _complete(self, invocation: Op, outcome: Any, offset: int | None, error: KafkaError | None) -> None:
         [[f, key, value]] = invocation.value
@@ -105,6 +106,9 @@ class Writer(Client):
         self._meter.sent(outcome, (done.time_ns - invocation.time_ns) / 1e6)
         if error is not None:
             self._count(error)
+            if error.fatal():
+                # This producer sends no more: a new one goes on.
+                self._crashing.set()
         process = int(invocation.process)
         del self._pending[process]
         self._idle.append(self._new_process() if outcome == "info" else process)
