@@ -127,9 +127,16 @@ def test_errors_of_confluent_kafka_are_ours_by_their_number() -> None:
 
 
 def test_producers_are_idempotent_unless_settings_of_the_user_are_against_it() -> None:
-    assert producer_config({})["enable.idempotence"] is True
-    assert producer_config({"acks": "1"})["enable.idempotence"] is False
-    assert producer_config({"message.timeout.ms": "1"})["message.timeout.ms"] == "1"
+    tidelog = load_library("tidelog")
+    assert producer_config({}, tidelog)["enable.idempotence"] is True
+    assert producer_config({"acks": "1"}, tidelog)["enable.idempotence"] is False
+    assert producer_config({"message.timeout.ms": "1"}, tidelog)["message.timeout.ms"] == "1"
+
+
+def test_records_of_a_producer_that_repeats_what_timed_out_wait_for_longer_than_a_fault_lasts() -> None:
+    library = load_library("confluent-kafka")
+    assert producer_config({}, library)["message.timeout.ms"] == 120_000
+    assert producer_config({"message.timeout.ms": "1"}, library)["message.timeout.ms"] == "1"
 
 
 def test_seed_draws_the_protocol_of_a_group_among_those_that_settings_of_the_user_leave() -> None:

@@ -51,10 +51,10 @@ class WorkloadSettings:
     topic: Mapping[str, str] = field(default_factory=dict)
 
 
-def producer_config(own: Mapping[str, Any]) -> dict[str, Any]:
+def producer_config(own: Mapping[str, Any], library: Library) -> dict[str, Any]:
     """Return the settings of a producer: acknowledged by all and idempotent, unless its ``own`` say otherwise."""
     is_idempotent = own.get("acks") in (None, "all", "-1", -1)
-    return {**_PRODUCER, "enable.idempotence": is_idempotent, **own}
+    return {**_PRODUCER, **library.producer_defaults, "enable.idempotence": is_idempotent, **own}
 
 
 def group_config(own: Mapping[str, Any], group_id: str, dice: random.Random) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def without_group(own: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_clients(settings: WorkloadSettings, library: Library, workload: str = "queue") -> None:
     """Raise ConfigError for a setting that the library's producers or consumers do not take."""
-    library.check_producer(producer_config(settings.producer))
+    library.check_producer(producer_config(settings.producer, library))
     own = settings.consumer
     if workload != "subscribe":
         library.check_consumer(own)

@@ -144,7 +144,7 @@ class Workload(ABC):
         return Writer(
             f"writer {number}",
             self._library,
-            {**self._clients_servers, **producer_config(settings.producer)},
+            {**self._clients_servers, **producer_config(settings.producer, self._library)},
             self.keys,
             self._history,
             self._meter,

@@ -1,0 +1,64 @@
+"""A thread for calls into a library of which some may never end: who asks for one waits for so long and no longer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_Call = tuple[Callable[[], Any], SimpleQueue[tuple[Any, Exception | None]]]
+"""What is to be called, and where what came of it is waited for."""
+
+
+class OwnThread:
+    """Makes calls, one after the other; after one that does not end it makes no other.
+
+    What such a call needs stays with the thread until the process ends. Of one that ended nothing is kept, neither by
+    the thread nor by the traceback of an error, so that an object that ends with its last owner does.
+    """
+
+    def __init__(self, name: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread = threading.Thread(target=_serve, args=(self._calls,), name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """Return what it returns, or raise what it raises; for the thread itself, in a callback, it is made at once.
+
+        Raises:
+            TimeoutError: It has not ended in time.
+        """
+        if threading.current_thread() is self._thread:
+            return call()
+        answers: SimpleQueue[tuple[T, Exception | None]] = SimpleQueue()
+        self._calls.put((call, answers))
+        del call
+        try:
+            result, error = answers.get(timeout=self._timeout_s)
+        except Empty:
+            raise TimeoutError(f"it has not ended in {self._timeout_s:g} s") from None
+        try:
+            if error is not None:
+                raise error
+            return result
+        finally:
+            del error
+
+    def end(self) -> None:
+        """Make no more calls."""
+        self._calls.put(None)
+
+
+def _serve(calls: SimpleQueue[_Call | None]) -> None:
+    while (asked := calls.get()) is not None:
+        call, answers = asked
+        del asked
+        try:
+            answers.put((call(), None))
+        except Exception as error:  # noqa: BLE001  # it is raised where it is waited for
+            answers.put((None, error.with_traceback(None)))
+        del call, answers
