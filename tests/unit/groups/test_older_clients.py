@@ -113,3 +113,13 @@ def test_retention_that_a_commit_names_holds_for_its_offsets() -> None:
     assert fetched_offsets(harness) == {("t", 0): 5, ("t", 1): 6}
     harness.pass_time(240_000)
     assert fetched_offsets(harness) == {("t", 1): 6}
+
+
+def test_retention_beyond_all_timestamps_keeps_the_offset() -> None:
+    harness = ShardHarness(GroupSettings(offsets_retention_ms=24 * HOUR_MS, offsets_retention_check_interval_ms=60_000))
+    harness.set_topics(t=1)
+    forever = commit_request({("t", 0): 5})
+    forever.retention_time_ms = 2**63 - 1
+    assert not harness.call(forever).topics[0].partitions[0].HasField("error")
+    harness.pass_time(48 * HOUR_MS)
+    assert fetched_offsets(harness) == {("t", 0): 5}

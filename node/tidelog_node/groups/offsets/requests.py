@@ -14,13 +14,16 @@ from tidelog_node.groups.records import OffsetCommitValue
 from tidelog_node.groups.turn import Turn
 from tidelog_node.groups.value_formats import NO_LEADER_EPOCH, NO_TIMESTAMP
 
+_LAST_TIMESTAMP = 2**63 - 1
+"""An offset that is to be kept for longer than there are timestamps is kept as long as there are."""
+
 
 def commit(request: pb.OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChange], pb.OffsetCommitResponse]:
     """Return what a commit changes and its response; each partition that cannot be committed has its error there."""
     changes: list[OffsetChange] = []
     response = pb.OffsetCommitResponse()
     chosen = request.HasField("retention_time_ms")
-    expires_ms = turn.wall_ms + request.retention_time_ms if chosen else NO_TIMESTAMP
+    expires_ms = min(turn.wall_ms + request.retention_time_ms, _LAST_TIMESTAMP) if chosen else NO_TIMESTAMP
     for topic in request.topics:
         result = response.topics.add(name=topic.name)
         for partition in topic.partitions:
