@@ -64,7 +64,7 @@ def _begin(
     partition = context.partition(topic, item.index)
     if topic in INTERNAL_TOPICS:
         raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no records of the internal topic {topic} are deleted")
-    return _Waiting(result, topic, partition, partition.delete_records(item.offset))
+    return _Waiting(result, topic, partition, partition.delete_records(item.offset).as_future())
 
 
 def _finish(context: NodeContext, waiting: _Waiting, timeout_ms: int) -> None:

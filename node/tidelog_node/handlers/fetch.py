@@ -12,7 +12,6 @@ acknowledgement nevertheless, and what it waits for does not end the poll (KIP-7
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
 import logging
@@ -28,6 +27,7 @@ from tidelog_node.handlers.context import NodeContext, leader_hint
 from tidelog_node.handlers.fetch_item import FetchItem
 from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
 from tidelog_node.handlers.preferred_replica import preferred_replica
+from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Partition, Pending, ReadRequest, ReadResult
 from tidelog_node.replication.fetch_session import FULL_EPOCH
 
@@ -67,25 +67,30 @@ def begin_fetch(context: NodeContext, request: FetchRequest, translate: Callable
         return translate(FetchResponse(error=error))
     under_way = _Fetch(context, request, session)
     response = under_way.begin()
-    return (
-        _Wait(under_way, context, request.max_wait_ms, translate).pending if response is None else translate(response)
-    )
+    if response is not None:
+        return translate(response)
+    return _Wait(under_way, session, context.response_budget, request.max_wait_ms, translate).pending
 
 
 class _Wait(Generic[T]):
     """A request that waits: it looks again when its session says so, until it is answered, cancelled, or over."""
 
-    __slots__ = ("_budget", "_fetch", "_loop", "_timer", "_translate", "pending")
+    __slots__ = ("_budget", "_fetch", "_session", "_timer", "_translate", "pending")
 
     def __init__(
-        self, fetch: _Fetch, context: NodeContext, max_wait_ms: int, translate: Callable[[FetchResponse], T]
+        self,
+        fetch: _Fetch,
+        session: OpenSession,
+        budget: ResponseBudget,
+        max_wait_ms: int,
+        translate: Callable[[FetchResponse], T],
     ) -> None:
         self.pending: Pending[T] = Pending(self._give_up)
         self._fetch = fetch
-        self._budget = context.response_budget
+        self._session = session
+        self._budget = budget
         self._translate = translate
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(max_wait_ms / 1000, self._look_at_last)
+        self._timer = session.call_later(max_wait_ms / 1000, self._look_at_last)
         fetch.sleep(self._look_again)
 
     def _look_at_last(self) -> None:
@@ -110,7 +115,7 @@ class _Wait(Generic[T]):
         self.pending.settle(answer)
         if size:
             # A step later, when the caller has counted it: others that were woken too must not find the room free.
-            self._loop.call_soon(self._budget.give_back, size)
+            self._session.call_soon(functools.partial(self._budget.give_back, size))
 
     def _give_up(self) -> None:
         self._end()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.fetching import FetchRequest, PartitionKey, TopicRef
@@ -18,6 +19,13 @@ from tidelog_node.replication import FetchSession, FetchSessionCache
 from tidelog_node.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, MAX_EPOCH
 
 DEFAULT_SLOTS = 1_000
+
+
+class Timer(Protocol):
+    """As much of a timer's handle as a request needs."""
+
+    def cancel(self) -> None:
+        """Do not call any more."""
 
 
 class OpenSession:
@@ -95,12 +103,20 @@ class OpenSession:
         """Wake the request that sleeps, if one does."""
         sleeper, self._sleeper = self._sleeper, None
         if sleeper is not None:
-            asyncio.get_running_loop().call_soon(sleeper)
+            self.call_soon(sleeper)
 
     def forget_sleeper(self, wake_up: Callable[[], None]) -> None:
         """Do not wake a request that has gone; a later one of the session may sleep already."""
         if self._sleeper == wake_up:
             self._sleeper = None
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call in the loop's next round."""
+        asyncio.get_running_loop().call_soon(call)
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> Timer:
+        """Call when the time is over."""
+        return asyncio.get_running_loop().call_later(delay_s, call)
 
     def hold(self, key: PartitionKey, partition: Partition) -> None:
         """Be told of what happens to a partition, and no more of another one that had its name."""

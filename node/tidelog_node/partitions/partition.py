@@ -241,11 +241,11 @@ class Partition:
             found = self.log.find_max_timestamp()
         return found if found is not None and found.offset < end_offset else None
 
-    def delete_records(self, offset: int) -> asyncio.Future[None]:
+    def delete_records(self, offset: int) -> Pending[None]:
         """Delete the records below ``offset``, -1 for all that are committed (KIP-107).
 
-        They cannot be read here any more when this returns; the future ends when that is so on every replica whose
-        node lives. It raises NOT_LEADER_OR_FOLLOWER when leadership moves first.
+        They cannot be read here any more when this returns; what it returns is settled when that is so on every replica
+        whose node lives. It fails with NOT_LEADER_OR_FOLLOWER when leadership moves first.
 
         Raises:
             TidelogError: NOT_LEADER_OR_FOLLOWER; POLICY_VIOLATION: the topic is only compacted; OFFSET_OUT_OF_RANGE.
@@ -258,9 +258,9 @@ class Partition:
         with self._disk_watch:
             if self.log.advance_log_start_offset(required_offset):
                 self.waiters.wake_readers()
-        future = self.waiters.deletions.add(required_offset).as_future()
+        pending = self.waiters.deletions.add(required_offset)
         self.waiters.complete_deletions(self.state.leader, self.log.log_start_offset)
-        return future
+        return pending
 
     def low_watermark(self) -> int:
         """Return the least log start of all replicas whose nodes live; raises NOT_LEADER_OR_FOLLOWER."""

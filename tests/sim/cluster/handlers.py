@@ -8,14 +8,15 @@ from sim.cluster.sleeping import SimulatedSession, drive
 from sim.cluster.standing import CLUSTER
 from sim.cluster.world import OnAnswer, mix
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import TopicId
+from tidelog_node.fetching.proto import request_from_proto, response_to_proto
 from tidelog_node.handlers.context import NodeContext
-from tidelog_node.handlers.fetch import fetch
+from tidelog_node.handlers.fetch import begin_fetch
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.list_offsets import list_offsets
 from tidelog_node.handlers.offset_for_leader_epoch import offset_for_leader_epoch
-from tidelog_node.partitions import ReplicationThrottles
+from tidelog_node.partitions import Pending, ReplicationThrottles
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.replication.fetch_session import FetchSession
 from tidelog_node.replication.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from tidelog_quorum.metadata import MetadataImage
 
-_HANDLERS = {"fetch": fetch, "list_offsets": list_offsets, "offset_for_leader_epoch": offset_for_leader_epoch}
+_AT_ONCE = {"list_offsets": list_offsets, "offset_for_leader_epoch": offset_for_leader_epoch}
 
 
 class Handlers:
@@ -57,7 +58,18 @@ class Handlers:
 
     def handle(self, name: str, request: Any, answer: OnAnswer) -> None:
         """Answer a request of a reader, now or later."""
-        drive(_HANDLERS[name](self.context, request), answer)
+        if name != "fetch":
+            drive(_AT_ONCE[name](self.context, request), answer)
+            return
+        try:
+            begun = begin_fetch(self.context, request_from_proto(request), response_to_proto)
+        except TidelogError as error:
+            answer(error)
+            return
+        if isinstance(begun, Pending):
+            begun.then(lambda done: answer(done.error if isinstance(done.error, TidelogError) else done.result()))
+        else:
+            answer(begun)
 
     def _draw_id(self) -> int:
         self._drawn += 1

@@ -62,7 +62,7 @@ class _Pending:
 
     def begin(self) -> None:
         promise = self._partition.replicated(self._produced.last_offset + 1)
-        promise.then(lambda error: self._node.soon(self._finish, error or self._produced))  # type: ignore[attr-defined]
+        promise.then(lambda done: self._node.soon(self._finish, done.error or self._produced))
         self._node.after(self._request.timeout_ms, self._time_out)
 
     def _time_out(self) -> None:
@@ -86,7 +86,7 @@ def delete_records(node: NodeProcess, request: tuple[Key, int], answer: OnAnswer
     except TidelogError as error:
         answer(error)
         return
-    promise.then(lambda error: node.soon(answer, error))  # type: ignore[attr-defined]
+    promise.then(lambda done: node.soon(answer, done.error))
 
 
 def unknown_partition(node: NodeProcess, key: Key) -> TidelogError:

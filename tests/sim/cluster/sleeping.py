@@ -1,8 +1,8 @@
-"""Runs coroutines of the product in simulated time: they may wait for a :class:`Sleep`, and for nothing else."""
+"""Runs what waits in the product in simulated time: sessions whose requests sleep, and coroutines that never wait."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sim.cluster.world import Process
@@ -12,35 +12,16 @@ from tidelog_node.handlers.fetch_sessions import OpenSession
 from tidelog_node.replication import FetchSession
 
 
-class Sleep:
-    """What a coroutine awaits: it goes on when somebody wakes it, or when its time is over. True: it was woken."""
+class _Timer:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
 
-    def __init__(self, process: Process, timeout_ms: float) -> None:
-        self._process = process
-        self._life = process.life
-        self._timeout_ms = timeout_ms
-        self._is_over = self._is_woken = False
-        self._go_on: Callable[[bool], None] | None = None
+    def cancel(self) -> None:
+        self._call = None
 
-    def __await__(self) -> Generator[Sleep, bool, bool]:
-        return (yield self)
-
-    def begin(self, go_on: Callable[[bool], None]) -> None:
-        """Say who sleeps."""
-        self._go_on = go_on
-        self._process.after(self._timeout_ms, self._end, False)
-
-    def wake(self) -> None:
-        """Go on right after what happens now; nobody does whose process has ended."""
-        if self._process.life == self._life and not self._is_woken:
-            self._is_woken = True
-            self._process.soon(self._end, True)
-
-    def _end(self, was_woken: bool) -> None:
-        if not self._is_over:
-            self._is_over = True
-            assert self._go_on is not None
-            self._go_on(was_woken)
+    def fire(self) -> None:
+        if self._call is not None:
+            self._call()
 
 
 class SimulatedSession(OpenSession):
@@ -49,37 +30,28 @@ class SimulatedSession(OpenSession):
     def __init__(self, process: Process, state: FetchSession) -> None:
         super().__init__(state)
         self._process = process
-        self._sleeping: Sleep | None = None
 
-    def hurry(self) -> None:
-        super().hurry()
-        if self._sleeping is not None:
-            self._sleeping.wake()
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self._process.soon(call)
 
-    async def _sleep(self, timeout_s: float) -> None:
-        sleep = self._sleeping = Sleep(self._process, timeout_s * 1000)
-        try:
-            await sleep
-        finally:
-            if self._sleeping is sleep:
-                self._sleeping = None
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> _Timer:
+        timer = _Timer(call)
+        self._process.after(delay_s * 1000, timer.fire)
+        return timer
 
 
-def drive(steps: Coroutine[Any, bool, Any], then: Callable[[Any], None]) -> None:
-    """Run a coroutine to its end, which ``then`` hears of: what it returns, or the TidelogError that it raises."""
+def drive(steps: Coroutine[Any, Any, Any], then: Callable[[Any], None]) -> None:
+    """Run a coroutine that waits for nothing; ``then`` hears what it returns, or the TidelogError that it raises.
 
-    def go_on(was_woken: bool | None) -> None:
-        try:
-            sleep = steps.send(was_woken)  # type: ignore[arg-type]
-        except StopIteration as end:
-            then(end.value)
-        except TidelogError as error:
-            then(error)
-        else:
-            assert isinstance(sleep, Sleep), sleep
-            sleep.begin(go_on)
-
-    go_on(None)
+    It may give way to others, of whom there are none while it runs.
+    """
+    try:
+        while True:
+            assert steps.send(None) is None, "it waits"
+    except StopIteration as end:
+        then(end.value)
+    except TidelogError as error:
+        then(error)
 
 
 def run_through(steps: Coroutine[Any, Any, None]) -> None:
