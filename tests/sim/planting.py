@@ -55,10 +55,18 @@ def planted(bug: PlantedBug) -> Iterator[None]:
 
 
 def search(bug: PlantedBug, run_seed: Callable[[int], Outcome]) -> Outcome | None:
-    """Return the first violation that the seeds show with a bug planted."""
+    """Return the first violation that the seeds show with a bug planted.
+
+    Raises:
+        AssertionError: without the bug the same seed is a violation too, so that it shows nothing.
+    """
     with planted(bug):
         outcomes = (run_seed(seed) for seed in range(bug.within))
-        return next((outcome for outcome in outcomes if outcome.violated is not None), None)
+        found = next((outcome for outcome in outcomes if outcome.violated is not None), None)
+    if found is not None:
+        sound = run_seed(found.seed)
+        assert sound.violated is None, f"seed {found.seed} violates {sound.violated} without the bug: {sound.detail}"
+    return found
 
 
 def find(
