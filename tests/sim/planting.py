@@ -55,28 +55,26 @@ def planted(bug: PlantedBug) -> Iterator[None]:
 
 
 def search(bug: PlantedBug, run_seed: Callable[[int], Outcome]) -> Outcome | None:
-    """Return the first violation that the seeds show with a bug planted.
-
-    Raises:
-        AssertionError: without the bug the same seed is a violation too, so that it shows nothing.
-    """
+    """Return the first violation that the seeds show with a bug planted."""
     with planted(bug):
         outcomes = (run_seed(seed) for seed in range(bug.within))
-        found = next((outcome for outcome in outcomes if outcome.violated is not None), None)
-    if found is not None:
-        sound = run_seed(found.seed)
-        assert sound.violated is None, f"seed {found.seed} violates {sound.violated} without the bug: {sound.detail}"
-    return found
+        return next((outcome for outcome in outcomes if outcome.violated is not None), None)
 
 
 def find(
     bug: PlantedBug, run_seed: Callable[[int], Outcome], minimised: Callable[[int, str], Sequence[object]]
 ) -> Finding:
-    """Search for a planted bug; ``minimised`` returns the actions that show it, given the seed and the property."""
+    """Search for a planted bug; ``minimised`` returns the actions that show it, given the seed and the property.
+
+    Raises:
+        AssertionError: without the bug the same seed is a violation too, so that it shows nothing.
+    """
     started = time.monotonic()
     outcome = search(bug, run_seed)
     if outcome is None or outcome.violated is None:
         return Finding(bug.name, None, "", 0, time.monotonic() - started)
+    sound = run_seed(outcome.seed)
+    assert sound.violated is None, f"seed {outcome.seed} violates {sound.violated} without the bug: {sound.detail}"
     with planted(bug):
         actions = minimised(outcome.seed, outcome.violated)
     return Finding(bug.name, outcome.seed, outcome.violated, len(actions), time.monotonic() - started)
