@@ -155,7 +155,10 @@ def test_budget_is_whole_again_whenever_readers_give_up(cluster_of, crowded, wai
             request = pb.FetchRequest(max_wait_ms=20, min_bytes=1, max_bytes=1 << 20, topics=[topic])
             most = 0
             async with serving(cluster.nodes[1].context) as stub:
-                for _ in range(40):
+                # On a busy machine a round may end before the node has seen any of its calls: go on until one has records.
+                rounds = 0
+                while rounds < 40 or not most:
+                    rounds += 1
                     calls = [stub.Fetch(request) for _ in range(10)]
                     await asyncio.sleep(rng.random() * 0.01)
                     most = max(most, budget.taken)
@@ -163,7 +166,6 @@ def test_budget_is_whole_again_whenever_readers_give_up(cluster_of, crowded, wai
                         call.cancel()
                     await asyncio.gather(*calls, return_exceptions=True)
                 await wait_for(lambda: budget.taken == 0)
-                assert most > 0
                 assert budget._consumers == budget._followers == {}
                 assert budget._called == set()
                 assert len((await stub.Fetch(request)).topics[0].partitions[0].records) > 1_000
