@@ -155,7 +155,7 @@ def test_budget_is_whole_again_whenever_readers_give_up(cluster_of, crowded, wai
             request = pb.FetchRequest(max_wait_ms=20, min_bytes=1, max_bytes=1 << 20, topics=[topic])
             most = 0
             async with serving(cluster.nodes[1].context) as stub:
-                # On a busy machine a round may end before the node has seen any of its calls: go on until one has records.
+                # On a busy machine a round may end before the node has seen any of its calls.
                 rounds = 0
                 while rounds < 40 or not most:
                     rounds += 1
