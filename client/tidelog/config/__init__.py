@@ -1,9 +1,17 @@
-"""Configuration with Kafka's dotted names: declared once per component, checked, documented."""
+"""Configuration with Kafka's dotted names: declared once per component, checked, documented.
 
-from tidelog.config.broker import DynamicBrokerConfig
+The settings of topics and brokers are loaded at first use: a client has none of them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
 from tidelog.config.settings import config_key, describe, format_value, parse_config, setting
-from tidelog.config.topic import TopicConfig
 from tidelog.config.validators import any_of, at_least, between, each_of, not_empty, one_of
+
+if TYPE_CHECKING:
+    from tidelog.config.broker import DynamicBrokerConfig
+    from tidelog.config.topic import TopicConfig
 
 __all__ = [
     "DynamicBrokerConfig",
@@ -20,3 +28,11 @@ __all__ = [
     "parse_config",
     "setting",
 ]
+
+_MODULES = {"DynamicBrokerConfig": "tidelog.config.broker", "TopicConfig": "tidelog.config.topic"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

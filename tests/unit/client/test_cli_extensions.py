@@ -13,7 +13,7 @@ from tidelog.cli.commands import app
 
 def run_with(monkeypatch: pytest.MonkeyPatch, points: list[EntryPoint], *args: str) -> Result:
     """Run the command line as an installation with these entry points does."""
-    monkeypatch.setattr(extensions, "entry_points", lambda **wanted: EntryPoints(points).select(**wanted))
+    monkeypatch.setattr(extensions, "_entry_points", lambda group: EntryPoints(points).select(group=group))
     return CliRunner().invoke(app, list(args))
 
 
