@@ -44,6 +44,8 @@ def test_describe_configs_names_every_setting_of_a_topic_with_its_source(cluster
     assert (retention.synonyms[0].name, retention.synonyms[0].value) == ("retention.ms", "5000")
     assert (segment.value, segment.source, segment.is_default) == ("1073741824", DEFAULT, True)
     assert [(s.name, s.source) for s in segment.synonyms] == [("log.segment.bytes", DEFAULT)]
+    assert [len(found[key].synonyms) for key in ("flush.ms", "segment.ms", "segment.jitter.ms")] == [0, 0, 0]
+    assert len(retention.synonyms) == 1
     assert {e.config_type for e in found.values()} == {"BOOLEAN", "STRING", "INT", "LONG", "DOUBLE", "LIST"}
     types = {name: e.config_type for name, e in found.items()}
     assert (types["segment.bytes"], types["segment.ms"], types["min.insync.replicas"]) == ("INT", "LONG", "INT")

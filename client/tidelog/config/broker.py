@@ -133,10 +133,10 @@ class DynamicBrokerConfig:
     compression_zstd_level: int = setting(
         3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True, config_type="INT"
     )
-    log_flush_interval_ms: int = setting(
-        5_000,
+    log_flush_interval_ms: int | None = setting(
+        None,
         check=at_least(0),
-        doc="How long a record may be in memory before it is put on the disk.",
+        doc="How long a record may be in memory before it is put on the disk; 5 s (5000) when not set.",
         dynamic=True,
     )
     log_flush_interval_messages: int = setting(

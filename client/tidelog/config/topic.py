@@ -66,7 +66,7 @@ class TopicConfig:
         UNLIMITED, check=at_least(1), doc="After how many records the log is put on the disk.", dynamic=True
     )
     flush_ms: int = setting(
-        UNLIMITED, check=at_least(0), doc="After how many milliseconds a record is put on the disk.", dynamic=True
+        5_000, check=at_least(0), doc="After how many milliseconds a record is put on the disk.", dynamic=True
     )
     index_interval_bytes: int = setting(
         4096,

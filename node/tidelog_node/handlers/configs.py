@@ -6,6 +6,7 @@ synonyms are what would hold if it were not set, in order: itself, then the laye
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -65,7 +66,8 @@ def topic_settings(context: NodeContext, set_on_it: Mapping[str, str]) -> Iterat
     config = topic_config_from(set_on_it, context.settings.current.topic_defaults())
     layers = _layers(context)
     for info in _TOPIC_INFOS:
-        found = _below(layers, tuple(s.key for s in BROKER_SYNONYMS.get(info.key, ())))
+        keys = [synonym.key for synonym in BROKER_SYNONYMS.get(info.key, ())]
+        found = _below(layers, keys, keys[0]) if keys else []
         if info.key in set_on_it:
             found.insert(0, _synonym(info.key, set_on_it[info.key], pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG))
         yield _described(info, config, found, is_read_only=False)
@@ -147,10 +149,7 @@ def _describe_broker(context: NodeContext) -> Iterator[pb.DescribedConfig]:
     current = context.settings.current
     layers = _layers(context)
     for info in context.settings.infos:
-        found = _below(layers, same_meaning(info.key))
-        while found and found[0].name != info.key:
-            # What is set in another unit counts instead of this one, and is described under its own name.
-            del found[0]
+        found = _below(layers, same_meaning(info.key), info.key)
         yield _described(info, current, found, is_read_only=not info.dynamic)
 
 
@@ -176,9 +175,13 @@ def _layers(context: NodeContext) -> _Layers:
     )
 
 
-def _below(layers: _Layers, keys: Sequence[str]) -> list[pb.ConfigSynonym]:
-    """Return where this node has the keys, the layer that counts most first."""
-    return [_synonym(key, layer[key], source) for source, layer in layers for key in keys if key in layer]
+def _below(layers: _Layers, keys: Sequence[str], first: str) -> list[pb.ConfigSynonym]:
+    """Return where this node has the keys, the layer that counts most first, from the first entry of ``first`` on.
+
+    Entries before it are of another unit, which has its own description (ConfigHelper.configSynonyms).
+    """
+    found = [_synonym(key, layer[key], source) for source, layer in layers for key in keys if key in layer]
+    return list(itertools.dropwhile(lambda synonym: synonym.name != first, found))
 
 
 def _described(

@@ -212,7 +212,7 @@ class NodeConfig(KafkaListenerConfig):
     @property
     def flush_check_interval_ms(self) -> int:
         """How often to look for logs to flush: at least as often as ``log.flush.interval.ms`` asks for."""
-        return max(1, min(self.log_flush_scheduler_interval_ms, self.log_flush_interval_ms))
+        return max(1, min(self.log_flush_scheduler_interval_ms, self.topic_defaults().flush_ms))
 
     @property
     def deleted_files_check_interval_ms(self) -> int:

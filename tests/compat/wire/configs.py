@@ -23,6 +23,7 @@ _TOPIC_KEYS = [
     "cleanup.policy",
     "compression.type",
     "delete.retention.ms",
+    "flush.ms",
     "index.interval.bytes",
     "max.message.bytes",
     "message.timestamp.type",
@@ -31,6 +32,7 @@ _TOPIC_KEYS = [
     "retention.bytes",
     "retention.ms",
     "segment.bytes",
+    "segment.jitter.ms",
     "segment.ms",
     "unclean.leader.election.enable",
 ]

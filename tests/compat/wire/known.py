@@ -54,7 +54,7 @@ _LOGGERS = "levels of loggers are not settings here"
 _GROUPS = "groups have the cluster's settings; a group of its own settings (KIP-848, KIP-932) is not served"
 _CHECKED = "nothing is created when a request is only checked, so that there is no id; Kafka makes one up"
 _BOTH_WAYS = "a topic named by its id and by its name is refused under its name alone"
-_DEFAULTS = "the default of a setting is one of its synonyms in whatever unit it has; Kafka leaves out those in hours"
+_FLUSH = "a log is put on the disk every 5 s (docs/storage.md); Kafka leaves that to the operating system"
 _BROKER = "a broker that is not registered is named as that"
 _BAD_NAME = "a name that cannot be one is a topic that there is not"
 _ELECTED = "topics of which no partition needs an election are left out; Kafka names them without partitions"
@@ -103,7 +103,7 @@ KNOWN = (
     Known(_GROUPS, "alter: a group", "responses[group].error_code", _NONE, _INVALID),
     Known(_CHECKED, "create: *", "topics[*].topic_id", ("<made>",), ("<none>",)),
     Known(_BOTH_WAYS, "delete: one by name and by id", "responses[told].topic_id", ("told",), ("<none>",)),
-    Known(_DEFAULTS, "describe: a topic*", "*.synonyms[log.r*.hours]", (ABSENT,), (THERE,)),
+    Known(_FLUSH, "describe: a topic*", "*.configs[flush.ms].value", ("9223372036854775807",), ("5000",)),
     Known(_BROKER, "alter: another broker", "responses[7].error_code", _INVALID, ("BROKER_ID_NOT_REGISTERED",)),
     Known(
         _BAD_NAME,

@@ -69,6 +69,17 @@ def test_a_topics_setting_is_described_with_all_layers_below_it(cluster_of):
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("key", ["retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"])
+def test_a_topics_default_without_a_nodes_setting_of_the_same_unit_has_no_synonym(cluster_of, key):
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            default = next(i.default_text for i in describe(TopicConfig) if i.key == key)
+            assert await one(cluster.nodes[1], TOPIC, "t", key) == (default, DEFAULT, [])
+
+    asyncio.run(run())
+
+
 def test_every_setting_of_a_topic_and_of_the_node_is_described(cluster_of):
     async def run():
         async with cluster_of(1) as cluster:

@@ -1,4 +1,3 @@
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -7,7 +6,6 @@ import tidelog_node.server
 from tidelog.config import TopicConfig, describe, parse_config
 from tidelog.config.broker import BROKER_SYNONYMS
 from tidelog.config.endpoints import GRPC, NamedListener
-from tidelog.config.topic import UNLIMITED
 from tidelog.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 
@@ -33,7 +31,7 @@ def test_node_config_reads_kafkas_keys_and_aliases():
 def test_node_config_gives_topics_kafkas_defaults_but_flushes_every_few_seconds():
     defaults = parse_config(NodeConfig, REQUIRED).topic_defaults()
 
-    assert dataclasses.replace(defaults, flush_ms=UNLIMITED) == TopicConfig()
+    assert defaults == TopicConfig()
     assert defaults.flush_ms == 5_000
 
 

@@ -90,7 +90,7 @@ def _describe(topic: FakeTopic, config: TopicConfig, info: SettingInfo) -> pb.De
     default = pb.CONFIG_SOURCE_DEFAULT_CONFIG
     synonyms = [
         pb.ConfigSynonym(name=s.key, value=text, source=default)
-        for s in BROKER_SYNONYMS.get(info.key, ())
+        for s in BROKER_SYNONYMS.get(info.key, ())[:1]
         if (text := _DEFAULTS.get(s.key)) is not None
     ]
     if info.key in topic.configs:
