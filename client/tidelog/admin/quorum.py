@@ -36,7 +36,10 @@ class QuorumAdminConfig:
     def __post_init__(self) -> None:
         if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):
             raise ValueError("one of bootstrap.servers and bootstrap.controllers must be set, and not both")
-        parse_bootstrap_servers(self.bootstrap_servers or self.bootstrap_controllers)
+        if self.bootstrap_controllers:
+            parse_bootstrap_servers(self.bootstrap_controllers, default_port=None)
+        else:
+            parse_bootstrap_servers(self.bootstrap_servers)
 
 
 class QuorumAdmin:

@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tidelog.errors import ConfigError
 
+DEFAULT_PORT = 9092
+"""Kafka's, as librdkafka takes it: the port of a Kafka listener, by which the clients find the one that speaks gRPC."""
+_SPOKEN = ("PLAINTEXT", "GRPC")
+_HOST = re.compile(r"[\w.%-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]")
 
-def parse_bootstrap_servers(value: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the addresses of a comma-separated text or of a list, without repeats, in their order.
+
+def parse_bootstrap_servers(value: str | Iterable[str], default_port: int | None = DEFAULT_PORT) -> tuple[str, ...]:
+    """Return the addresses of a comma-separated text or of a list, as ``host:port``, without repeats, in their order.
+
+    As librdkafka's, an address may begin with ``PLAINTEXT://``, or leave out the port where there is a default.
 
     Raises:
         ConfigError: there is none, or one is not ``host:port``.
     """
     parts = value.split(",") if isinstance(value, str) else value
-    addresses = dict.fromkeys(_parse_address(p.strip()) for p in parts if p.strip())
+    addresses = dict.fromkeys(_parse_address(p.strip(), default_port) for p in parts if p.strip())
     if not addresses:
-        raise ConfigError('invalid value "" for configuration "bootstrap.servers": must name a host:port')
+        raise _invalid("", "must name a host:port")
     return tuple(addresses)
 
 
-def _parse_address(text: str) -> str:
-    host, separator, port = text.rpartition(":")
-    bare_ipv6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
-    if not separator or not host or bare_ipv6 or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise ConfigError(f'invalid value "{text}" for configuration "bootstrap.servers": must be host:port')
-    return text
+def _parse_address(text: str, default_port: int | None) -> str:
+    protocol, separator, address = text.rpartition("://")
+    if separator and protocol.upper() not in _SPOKEN:
+        raise _invalid(text, f"the protocol {protocol} is not supported, must be host:port")
+    if address.count(":") > 1 and "[" not in address:
+        raise _invalid(text, f"an IPv6 address stands in brackets: [{address}]:{default_port or 'port'}")
+    host, port = _split(address, default_port)
+    if not _HOST.fullmatch(host):
+        raise _invalid(text, "must be host:port")
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
+        raise _invalid(text, f'the port must be from 1 to 65535, not "{port}"')
+    return f"{host}:{port}"
+
+
+def _split(address: str, default_port: int | None) -> tuple[str, str]:
+    has_port = ":" in address and not address.endswith("]")
+    if has_port or default_port is None:
+        host, _, port = address.rpartition(":")
+        return host, port
+    return address, str(default_port)
+
+
+def _invalid(text: str, reason: str) -> ConfigError:
+    return ConfigError(f'invalid value "{text}" for configuration "bootstrap.servers": {reason}')

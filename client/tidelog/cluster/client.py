@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.cluster.addresses import parse_bootstrap_servers
 from tidelog.cluster.backoff import Backoff
+from tidelog.cluster.bootstrap import PROBED, Bootstrap
 from tidelog.cluster.connections import Connection, Connections
 from tidelog.cluster.epochs import EpochEnd, ask_epoch_ends
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
@@ -45,7 +46,7 @@ class ClusterClient:
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
     ) -> None:
-        self.bootstrap_servers = parse_bootstrap_servers(bootstrap_servers)
+        self._bootstrap = Bootstrap(parse_bootstrap_servers(bootstrap_servers))
         self.request_timeout_ms = request_timeout_ms
         # Its own, not the module's: an application's random numbers are its own as well.
         self._dice = random.Random()
@@ -229,7 +230,8 @@ class ClusterClient:
 
         Raises:
             TidelogError: the first error that is not retriable; after the deadline the last one a node gave, or
-                _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with the addresses when none gave any.
+                _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with the addresses when none gave any; at once
+                _ALL_BROKERS_DOWN when something else than Tidelog answers at each of the addresses.
         """
         deadline = self._deadline(timeout_ms)
         failures: dict[str, TidelogError] = {}
@@ -248,7 +250,7 @@ class ClusterClient:
                     raise _no_answer(failures)
             attempt += 1
             wait_ms = self.backoff.wait_ms(attempt)
-            if _now_ms() + wait_ms >= deadline:
+            if _now_ms() + wait_ms >= deadline or self._bootstrap.are_foreign(self._addresses()):
                 raise _no_answer(failures)
             await asyncio.sleep(wait_ms / 1000)
 
@@ -257,23 +259,40 @@ class ClusterClient:
         await self._connections.close()
 
     async def _ask_one(self, address: str, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float) -> T:
-        connection = self._connections.get(address)
-        answer = await connection.call(lambda c: ask(c, timeout_s))
+        deadline = _now_ms() + timeout_s * 1000
+        try:
+            answer = await self._ask_at(self._bootstrap.target(address), ask, timeout_s)
+        except TidelogError as error:
+            is_known = address in self._broker_addresses()
+            if error.code not in PROBED or is_known or address not in self._bootstrap.servers:
+                raise
+            target = await self._bootstrap.find(address, error, (deadline - _now_ms()) / 1000)
+            if target is None:
+                raise
+            await self._connections.drop(address)
+            answer = await self._ask_at(target, ask, max(deadline - _now_ms(), 1) / 1000)
         self._answered_last = address
         if not self._may_be_doubted(address):
             self._doubted = None
         return answer
 
+    async def _ask_at(self, address: str, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float) -> T:
+        return await self._connections.get(address).call(lambda c: ask(c, timeout_s))
+
     def _addresses(self) -> list[str]:
-        brokers = [broker.address for broker in self._metadata.brokers.values()]
+        brokers = self._broker_addresses()
+        servers = self._bootstrap.servers
         self._dice.shuffle(brokers)
-        first = [self._answered_last] if self._answered_last in (*brokers, *self.bootstrap_servers) else []
-        addresses = dict.fromkeys(a for a in (*first, *brokers, *self.bootstrap_servers) if a)
+        first = [self._answered_last] if self._answered_last in (*brokers, *servers) else []
+        addresses = dict.fromkeys(a for a in (*first, *brokers, *servers) if a)
         return sorted(addresses, key=self._may_be_doubted)
+
+    def _broker_addresses(self) -> list[str]:
+        return [broker.address for broker in self._metadata.brokers.values()]
 
     def _may_be_doubted(self, address: str) -> bool:
         # A bootstrap server may be the same node by another name.
-        known = {broker.address for broker in self._metadata.brokers.values()}
+        known = self._broker_addresses()
         return self._doubted is not None and (address == self._doubted or address not in known)
 
     def _deadline(self, timeout_ms: float | None) -> float:

@@ -74,6 +74,12 @@ class Connections:
             self._by_address[address] = connection
         return connection
 
+    async def drop(self, address: str) -> None:
+        """Close the channel to an address, if there is one."""
+        connection = self._by_address.pop(address, None)
+        if connection is not None:
+            await connection.channel.close()
+
     async def close(self) -> None:
         """Close every channel; calls under way are cancelled."""
         self._closed = True

@@ -21,7 +21,7 @@ from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.frames import FrameReceiver
 from tidelog_node.kafka.protocol.headers import read_request_header, response_has_tags
 from tidelog_node.kafka.protocol.pipeline import Exchange, Pipeline
-from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
+from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError, Reader
 from tidelog_node.kafka.request_memory import RequestBudgets, Reservation
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
 from tidelog_node.partitions import Pending
@@ -202,6 +202,9 @@ class Connection(asyncio.BufferedProtocol):
         """Begin what may begin, send what is answered, and read on or not."""
         try:
             is_blocked = self._begin_all()
+        except Http2PrefaceError as error:
+            self._fail(str(error), logging.DEBUG)
+            return
         except (MalformedMessageError, CloseConnection) as error:
             self._fail(str(error))
             return
@@ -353,9 +356,10 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, level: int = logging.WARNING) -> None:
         if not self._is_closed:
-            self._served.log.warning("Connection %s of listener %s is closed: %s", self.host, self.listener, reason)
+            text = "Connection %s of listener %s is closed: %s"
+            self._served.log.log(level, text, self.host, self.listener, reason)
             self._flush()
             self.abort()
 

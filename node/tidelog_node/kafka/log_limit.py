@@ -26,6 +26,8 @@ class LogLimit:
 
     def log(self, level: int, text: str, *values: object, error: BaseException | None = None) -> None:
         """Log a line of this level, with the traceback of ``error``, or count it."""
+        if not self._logger.isEnabledFor(level):
+            return
         now = self._clock()
         if now >= self._period_ends:
             self._period_ends = now + _PERIOD_S

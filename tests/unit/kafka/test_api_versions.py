@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from tidelog.errors import ErrorCode
+from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.apis.registry import all_apis
@@ -20,16 +21,19 @@ from tidelog_node.kafka.protocol.messages.api_versions import (
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, Request
-from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.metadata import BrokerRegistration, Endpoint, MetadataImage
 from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
 
 _IMAGE = MetadataImage(offset=42, feature_levels={METADATA_VERSION: 1, ELIGIBLE_LEADER_REPLICAS_VERSION: 0})
 
 
-def ask(version: int, image: MetadataImage = _IMAGE, *, api: Api | None = None, name: str = "tests") -> bytes:
+def ask(
+    version: int, image: MetadataImage = _IMAGE, *, api: Api | None = None, name: str = "tests", asks: bool = False
+) -> bytes:
     writer = Writer()
-    encode(ApiVersionsRequest(name, "1.0-rc1"), writer, version)
-    node = cast(KafkaNode, SimpleNamespace(context=SimpleNamespace(metadata=SimpleNamespace(image=image))))
+    encode(ApiVersionsRequest(name, "1.0-rc1", asks), writer, version)
+    context = SimpleNamespace(broker_id=7, metadata=SimpleNamespace(image=image))
+    node = cast(KafkaNode, SimpleNamespace(context=context))
     caller = Caller("PLAINTEXT", ClientIdentity("me", "/127.0.0.1"), version)
     request = Request(caller, 1, Reader(memoryview(writer.buffer)))
     body: Any = (api or ApiVersionsApi(all_apis)).begin(node, request)
@@ -78,3 +82,15 @@ def test_answer_changes_with_the_metadata() -> None:
 def test_client_software_that_cannot_be_is_an_invalid_request(name: str) -> None:
     answer = response(ask(3, name=name), 3)
     assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST.code, [])
+
+
+def test_grpc_listener_is_told_to_clients_that_ask_and_to_no_other() -> None:
+    registered = BrokerRegistration(BrokerId(7), BrokerEpoch(1), b"i" * 16, Endpoint("fd00::7", 9094))
+    image = MetadataImage(offset=43, brokers={BrokerId(7): registered})
+    assert response(ask(3, image, asks=True), 3).grpc_listener == "[fd00::7]:9094"
+    assert response(ask(3, image), 3).grpc_listener is None
+    assert ask(2, image, asks=True) == ask(2, image)
+
+
+def test_grpc_listener_of_a_node_that_is_not_registered_is_empty() -> None:
+    assert response(ask(4, asks=True), 4).grpc_listener == ""

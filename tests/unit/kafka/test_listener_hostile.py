@@ -131,6 +131,20 @@ def test_flood_of_hostile_connections_does_not_fill_the_log(caplog: pytest.LogCa
     assert len(caplog.records) == 10
 
 
+def test_clients_that_try_grpc_on_a_kafka_listener_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with open_door() as door:
+            for data in (*[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] * 20, b"\xff" * 64):
+                client = await door.connect()
+                await client.send(data)
+                assert await client.is_closed()
+                client.close()
+
+    with caplog.at_level(logging.INFO):
+        run(main)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
 def test_clients_that_vanish_in_every_state_leave_nothing_behind() -> None:
     async def main() -> None:
         async with open_door(ListenerLimits(), request_limit=300 * 1024) as door:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import ClassVar, Final
 
+from tidelog.config.endpoints import format_address
 from tidelog.errors import ErrorCode
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
@@ -49,6 +51,9 @@ class ApiVersionsApi:
         if version >= _NAMES_SOFTWARE and not _is_valid(asked):
             return _encoded(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST.code), version)
         image = node.context.metadata.image
+        if asked.asks_grpc_listener:
+            answer = self._response(image, version)
+            return _encoded(replace(answer, grpc_listener=_grpc_listener(node, image)), version)
         kept = self._kept.get(version)
         if kept is None or kept[0] is not image:
             kept = self._kept[version] = (image, _encoded(self._response(image, version), version))
@@ -77,6 +82,12 @@ def unsupported_version() -> Body:
 
 def _is_valid(asked: ApiVersionsRequest) -> bool:
     return all(map(_SOFTWARE.fullmatch, (asked.client_software_name, asked.client_software_version)))
+
+
+def _grpc_listener(node: KafkaNode, image: MetadataImage) -> str:
+    """The listeners of a broker that has restarted on other ports are known with its registration."""
+    broker = image.brokers.get(node.context.broker_id)
+    return "" if broker is None else format_address(broker.endpoint.host, broker.endpoint.port)
 
 
 def _range_of(api: Api) -> ApiVersion:

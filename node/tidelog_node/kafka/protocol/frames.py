@@ -6,11 +6,12 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog_node.kafka.protocol.headers import LEAST_REQUEST_BYTES
-from tidelog_node.kafka.protocol.reader import MalformedMessageError
+from tidelog_node.kafka.protocol.reader import Http2PrefaceError, MalformedMessageError
 
 _LENGTH: Final = Struct(">i")
 _ANNOUNCEMENT: Final = Struct(">ih")
 _LENGTH_BYTES: Final = _LENGTH.size
+_HTTP2_PREFACE: Final = int.from_bytes(b"PRI ")
 _FIRST_BYTES: Final = 1024**2
 """So much of a frame gets memory before it is there; what is larger gets more as it comes, to be paid for in bytes."""
 
@@ -127,6 +128,8 @@ class FrameReceiver:
     def _check(self, size: int) -> None:
         if size < LEAST_REQUEST_BYTES:
             raise MalformedMessageError(f"a frame of {size} bytes is announced, a request has {LEAST_REQUEST_BYTES}")
+        if size == _HTTP2_PREFACE:
+            raise Http2PrefaceError("it begins with HTTP/2, and gRPC is served by another listener")
         if size > self._max_size:
             raise MalformedMessageError(
                 f"a frame of {size} bytes is announced, socket.request.max.bytes is {self._max_size}"

@@ -20,6 +20,10 @@ class MalformedMessageError(Exception):
     """The bytes are not what they claim to be: whoever sent them does not speak the protocol."""
 
 
+class Http2PrefaceError(MalformedMessageError):
+    """An HTTP/2 connection begins: a client of Tidelog tries gRPC on the address that it was given."""
+
+
 class Reader:
     """A place in ``view``. Lengths and counts are held against the bytes that remain before anything is made of them.
 

@@ -1,21 +1,29 @@
-"""ApiVersions: what a node serves (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions: what a node serves (KIP-35, KIP-511, KIP-584).
+
+Tag 10000 is Tidelog's own: a client of Tidelog that was given a Kafka listener's address asks where the node serves
+gRPC. Others do not ask and are not told; a server that does not know the tag skips it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.fields import Message, Structure, array, boolean, int16, int32, int64, string
 
+GRPC_LISTENER_TAG: Final = 10_000
+
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Message):
-    """Who asks."""
+    """The client's software, and whether it wants to know where the node serves gRPC."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.API_VERSIONS, (0, 4), 3
 
     client_software_name: str = string(since=3)
     client_software_version: str = string(since=3)
+    asks_grpc_listener: bool = boolean(tag=GRPC_LISTENER_TAG, since=3)
 
 
 @dataclass(slots=True)
@@ -47,7 +55,11 @@ class FinalizedFeature(Structure):
 
 @dataclass(slots=True)
 class ApiVersionsResponse(Message):
-    """Its header is always of version 0, so that every client can read it."""
+    """Its header is always of version 0, so that every client can read it.
+
+    ``grpc_listener`` is ``host:port``, as it is advertised, or empty while the node is not registered; None for a
+    client that did not ask.
+    """
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.API_VERSIONS, (0, 4), 3
 
@@ -58,3 +70,4 @@ class ApiVersionsResponse(Message):
     finalized_features_epoch: int = int64(default=-1, tag=1, since=3)
     finalized_features: list[FinalizedFeature] = array(FinalizedFeature, tag=2, since=3)
     zk_migration_ready: bool = boolean(tag=3, since=3)
+    grpc_listener: str | None = string(default=None, nullable=3, tag=GRPC_LISTENER_TAG, since=3)

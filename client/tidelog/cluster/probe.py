@@ -1,0 +1,91 @@
+"""Finds out what serves an address, by one small request on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.cluster.probe_answers import Answer, Protocol, is_whole, probe_request, read_answer
+from tidelog.config.endpoints import parse_address
+from tidelog.errors import ErrorCode
+
+MAX_TIMEOUT_S: Final = 2.0
+_PAUSE_S: Final = 0.2
+"""After such a pause an answer is over that has begun."""
+_MOST_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why nothing is known of what serves an address; that may pass."""
+
+    code: ErrorCode
+    reason: str
+
+
+async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S) -> Answer | NoAnswer:
+    """Return what serves ``host:port``. Raises nothing."""
+    host, port = parse_address(address)
+    is_resolved = False
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            is_resolved = True
+            received = await _exchange(host, port, probe_request())
+            if received:
+                return read_answer(received)
+            # Some servers of TLS close a connection that does not begin with a handshake without a word.
+            handshake = await _exchange(host, port, _client_hello())
+    except TimeoutError:
+        if not is_resolved:
+            return NoAnswer(ErrorCode._RESOLVE, "the name server does not answer")
+        return NoAnswer(ErrorCode.REQUEST_TIMED_OUT, "it does not answer")
+    except OSError as error:
+        if not is_resolved:
+            return NoAnswer(ErrorCode._RESOLVE, f"the name cannot be resolved: {error.strerror or error}")
+        return NoAnswer(ErrorCode._TRANSPORT, _reason(error))
+    if handshake and read_answer(handshake).protocol is Protocol.TLS:
+        return Answer(Protocol.TLS)
+    return NoAnswer(ErrorCode._TRANSPORT, "it closes connections without an answer")
+
+
+async def _exchange(host: str, port: int, request: bytes) -> bytes:
+    """Return what is answered before the connection is closed; b"" when that is nothing.
+
+    Raises:
+        OSError: there is no connection.
+    """
+    received = b""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(request)
+        while not is_whole(received) and len(received) < _MOST_BYTES:
+            chunk = await asyncio.wait_for(reader.read(_MOST_BYTES), _PAUSE_S if received else None)
+            if not chunk:
+                break
+            received += chunk
+    except (ConnectionError, TimeoutError):
+        return received
+    finally:
+        writer.transport.abort()
+    return received
+
+
+def _client_hello() -> bytes:
+    """Return the first bytes of a TLS client."""
+    outgoing = ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's reason; of a name with several addresses asyncio gives one text of all their reasons."""
+    text = error.strerror or str(error)
+    return "Connection refused" if "refused" in text.lower() else text
