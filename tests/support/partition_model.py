@@ -78,7 +78,9 @@ class Controller:
 
     def publish(self):
         eligible = {b: self.epochs[b] for b in self.unfenced}
-        self.history.append((self.isr, self.leader, self.leader_epoch, self.partition_epoch, eligible))
+        self.history.append(
+            (self.isr, self.leader, self.leader_epoch, self.partition_epoch, eligible, dict(self.epochs))
+        )
 
     def change(self, isr, leader):
         if leader != self.leader:

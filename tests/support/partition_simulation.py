@@ -91,8 +91,8 @@ class Simulation:
         self.apply_metadata(node)
 
     def apply_metadata(self, node):
-        isr, leader, leader_epoch, partition_epoch, eligible = self.controller.history[node.metadata_index]
-        self.step(node, EligibleBrokersChanged(eligible))
+        isr, leader, leader_epoch, partition_epoch, eligible, registered = self.controller.history[node.metadata_index]
+        self.step(node, EligibleBrokersChanged(eligible, registered))
         registration = (NODES, isr, leader, leader_epoch, partition_epoch, node.log.end)
         self.step(node, RegistrationChanged(*registration))
 

@@ -16,9 +16,9 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2, metadata_record_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.partitions.brokers import brokers_of
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.events import (
-    EligibleBrokersChanged,
     IsrChangeAccepted,
     IsrChangeRefused,
     RegistrationChanged,
@@ -210,9 +210,7 @@ class ReassignedSimulation(Simulation):
             node.log, node.checkpoint = MemoryLog(), 0
             self.forget(node, 0)
             return
-        self.step(
-            node, EligibleBrokersChanged({b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active})
-        )
+        self.step(node, brokers_of(image))
         self.step(
             node,
             RegistrationChanged(

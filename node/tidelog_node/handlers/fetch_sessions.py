@@ -182,7 +182,10 @@ class FetchSessions:
         else:
             state = self.cache.resume(asked.id, asked.epoch, request.replica, now_ms, request.uses_topic_ids)
             session = self._open[state.id]
+            size = len(state.partitions)
             self._update(session, request)
+            if len(state.partitions) > size:
+                self._check_size(session)
             self.cache.touch(state, now_ms)
         session.state.lease.last_fetch_ms = now_ms
         return session
@@ -221,6 +224,13 @@ class FetchSessions:
         session.end_leases({*request.wanted, *request.forgotten, *state.changed})
         for key in state.update(request.wanted, request.forgotten):
             session.let_go(key)
+
+    def _check_size(self, session: OpenSession) -> None:
+        try:
+            self.cache.check_size(session.state)
+        except TidelogError:
+            self._close(session.state.id)
+            raise
 
     def _close(self, session_id: int) -> None:
         if self.cache.remove(session_id) is not None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
+from tidelog.ids import LeaderEpoch, TopicId
 from tidelog_node.log import AppendInfo, PartitionLog, TimestampAndOffset
 from tidelog_node.log.files import Buffer
 from tidelog_node.log.segment import Segment
@@ -128,9 +128,9 @@ class Partition:
         self.throttled = ThrottledSides.of(config, self.index, self.state.local_id)
         self.step(MinIsrChanged(config.min_insync_replicas))
 
-    def change_eligible(self, epochs: Mapping[BrokerId, BrokerEpoch]) -> None:
-        """Take over which brokers may be in an ISR."""
-        self.step(EligibleBrokersChanged(epochs))
+    def change_eligible(self, brokers: EligibleBrokersChanged) -> None:
+        """Take over which brokers there are, and which of them may be in an ISR."""
+        self.step(brokers)
 
     def pass_time(self) -> None:
         """Let a leader look for followers that lag."""

@@ -15,13 +15,14 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, TopicId
+from tidelog.ids import LOST_DIRECTORY, BrokerId, TopicId
 from tidelog_node.log import LogDirectory
 from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
+from tidelog_node.partitions.brokers import brokers_of
 from tidelog_node.partitions.checkpoints import Checkpoints
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.condemned_folders import CondemnedFolders
@@ -41,6 +42,7 @@ from tidelog_node.partitions.replica_logs import ReplicaLogs, WantedLog
 from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_node.partitions.topic_configs import TopicConfigs
 from tidelog_node.replication import PartitionState
+from tidelog_node.replication.events import EligibleBrokersChanged
 from tidelog_quorum.metadata import (
     MetadataDelta,
     MetadataImage,
@@ -93,7 +95,7 @@ class PartitionRegistry:
         self.foundings = Foundings(self._founding_failed)
         self._preferred: dict[PartitionKey, Path] = {}
         self._image = MetadataImage()
-        self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
+        self._brokers = EligibleBrokersChanged({}, {})
         self._effects = NodeEffects(self._storage_failed, self._step_back)
         self._full_disks = FullDisks(directories, self._effects)
         self._on_directory_failure: Callable[[], None] | None = None
@@ -261,12 +263,12 @@ class PartitionRegistry:
             self._refuse_for_a_while(partition, error)
 
     async def _change_eligible(self, image: MetadataImage, slices: TimeSlices) -> None:
-        eligible = {b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}
-        if eligible == self._eligible:
+        brokers = brokers_of(image)
+        if brokers == self._brokers:
             return
-        self._eligible = eligible
+        self._brokers = brokers
         for partition in self:
-            partition.change_eligible(eligible)
+            partition.change_eligible(brokers)
             if slices.is_over:
                 await slices.give_way()
 
@@ -382,7 +384,7 @@ class PartitionRegistry:
             high_watermark = restore(log, high_watermark, before.last_state.checkpoint)
         state = PartitionState(self.broker_id, high_watermark, config.min_insync_replicas, self._max_lag_ms)
         partition = Partition(key[0], topic_id, key[1], log, state, self._effects, self._clock)
-        partition.change_eligible(self._eligible)
+        partition.change_eligible(self._brokers)
         self._partitions[key] = partition
         if not log.is_founded:
             self.foundings.add(partition)

@@ -26,9 +26,13 @@ class RegistrationChanged:
 
 @dataclass(frozen=True, slots=True)
 class EligibleBrokersChanged:
-    """The brokers that may be in an ISR, that is neither fenced nor shutting down, with their epochs (KIP-841/903)."""
+    """The brokers that may be in an ISR, that is neither fenced nor shutting down, with their epochs (KIP-841/903).
+
+    ``registered`` has the epochs of all brokers, fenced or not.
+    """
 
     epochs: Mapping[BrokerId, BrokerEpoch]
+    registered: Mapping[BrokerId, BrokerEpoch]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ The rules, Kafka's where it has them (FetchSession, FetchManager, FetchSessionCa
 - There are ``slots`` for sessions. When all are taken a new one takes the place of one that was not used for two
   minutes; else of the least valuable, if that is not worth more: followers' before consumers', then by partitions.
   One younger than two minutes is spared, except a consumer's by a follower's. Without a place there is no session.
+- Sessions have bounds beside the slots, which Kafka's do not: ``MAX_SESSION_PARTITIONS`` each, and
+  ``MAX_CACHED_PARTITIONS`` together. A session that an incremental request takes above one of them ends. A new one
+  takes the place of larger ones by the rules above, and a follower's that of the largest consumers'.
 - A follower that registers anew ends the sessions of its earlier epochs.
 """
 
@@ -36,6 +39,10 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
 """How long a session must be unused to be stale, and how long a new one is spared."""
+MAX_SESSION_PARTITIONS = 100_000
+"""As many as one request can name: a reader whose session ends for having more cannot begin one that has."""
+MAX_CACHED_PARTITIONS = 500_000
+"""Of all sessions together; some hundreds of bytes each."""
 
 SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -157,8 +164,9 @@ class FetchSession:
 class FetchSessionCache:
     """The sessions of a node by id. ``draw_id`` returns numbers from 1 to 2147483647 that cannot be guessed."""
 
-    def __init__(self, slots: int, draw_id: Callable[[], int]) -> None:
+    def __init__(self, slots: int, draw_id: Callable[[], int], max_partitions: int = MAX_CACHED_PARTITIONS) -> None:
         self._slots = slots
+        self._max = max_partitions
         self._draw_id = draw_id
         self._sessions: dict[int, FetchSession] = {}
 
@@ -205,8 +213,10 @@ class FetchSessionCache:
         gone = [s for s in self if _is_of_earlier_epoch(s, session)]
         for old in gone:
             del self._sessions[old.id]
-        if len(self._sessions) >= self._slots:
-            victim = self._victim(session, now_ms)
+        if len(session.partitions) > min(MAX_SESSION_PARTITIONS, self._max):
+            return False, gone
+        while (is_full := len(self._sessions) >= self._slots) or self._partitions + len(session.partitions) > self._max:
+            victim = self._victim(session, now_ms) if is_full else self._largest(session, now_ms)
             if victim is None:
                 return False, gone
             del self._sessions[victim.id]
@@ -216,6 +226,18 @@ class FetchSessionCache:
         self.touch(session, now_ms)
         return True, gone
 
+    def check_size(self, session: FetchSession) -> None:
+        """Raise when a session that has grown is too large, or all together are; it is to be removed then.
+
+        Raises:
+            TidelogError: FETCH_SESSION_ID_NOT_FOUND: its reader goes on with a request that names all partitions.
+        """
+        size = len(session.partitions)
+        if size > MAX_SESSION_PARTITIONS or self._partitions > self._max:
+            text = f"fetch session {session.id} has ended: it has {size} partitions of at most {MAX_SESSION_PARTITIONS}"
+            text += f", all sessions together have {self._partitions} of at most {self._max}"
+            raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)
+
     def remove(self, session_id: int) -> FetchSession | None:
         """End a session; returns it, None when there is none."""
         return self._sessions.pop(session_id, None)
@@ -223,9 +245,23 @@ class FetchSessionCache:
     def check_invariants(self) -> None:
         """Assert what must hold after every step."""
         assert len(self._sessions) <= self._slots
+        assert self._partitions <= self._max
         for session_id, session in self._sessions.items():
             assert session_id == session.id != NO_SESSION
             session.check_invariants()
+
+    @property
+    def _partitions(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def _largest(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
+        """Return the largest session that may end for a newcomer, if it is larger or the newcomer is worth more."""
+        stale = [s for s in self._sessions.values() if now_ms - s.last_used_ms > EVICTION_MS]
+        evictable = stale or [s for s in self._sessions.values() if _is_evictable(s, newcomer)]
+        largest = max((s for s in evictable if s in stale or not s.is_privileged), key=_value, default=None)
+        if largest is None or largest in stale or newcomer.is_privileged:
+            return largest
+        return largest if len(largest.partitions) > len(newcomer.partitions) else None
 
     def _victim(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
         if not self._sessions:

@@ -9,7 +9,8 @@ The rules, and where they come from:
 - A follower joins when it has reached the high watermark and the start of the leader's epoch, and is neither fenced,
   shutting down nor restarted (KIP-497, KIP-841, KIP-903). It leaves after ``replica.lag.time.max.ms`` without
   having caught up. One change is on its way at a time; one of unknown outcome stays pending until the controller's
-  answer or the metadata log tells.
+  answer or the metadata log tells. A refused proposal is forgotten only when no earlier copy of it can still be
+  stored; otherwise the leader first withdraws it, which changes the partition epoch that every copy names.
 - A smaller set counts when the metadata log brings it, not with the controller's answer to the proposal. Who leaves may
   become eligible to lead (KIP-966), by the min.insync.replicas of then: this leader must not commit without it by an
   older and lower one, and the log brings a change of that before.
@@ -34,13 +35,19 @@ from tidelog_node.replication.events import (
     IsrChangeRefused,
     RegistrationChanged,
 )
-from tidelog_node.replication.isr import CommittedIsr, IsrState, PendingExpand, PendingIsr, PendingShrink
+from tidelog_node.replication.isr import (
+    CommittedIsr,
+    IsrState,
+    PendingExpand,
+    PendingIsr,
+    PendingShrink,
+    PendingWithdrawal,
+)
 from tidelog_node.replication.progress import NEVER_MS, NO_BROKER_EPOCH, FollowerProgress
 
 HIGH_WATERMARK = -1
 """Asks for the deletion of all that is committed."""
 
-_CERTAINLY_NOT_APPLIED = (ErrorCode.INELIGIBLE_REPLICA,)
 _METADATA_WILL_TELL = (
     ErrorCode.INVALID_UPDATE_VERSION,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -62,6 +69,7 @@ class LeaderState:
         min_insync_replicas: int,
         max_lag_ms: int,
         eligible: Mapping[BrokerId, BrokerEpoch],
+        registered: Mapping[BrokerId, BrokerEpoch],
         now_ms: int,
     ) -> None:
         self.local_id = local_id
@@ -71,10 +79,13 @@ class LeaderState:
         self.high_watermark = high_watermark
         self.min_insync_replicas = min_insync_replicas
         self.eligible = eligible
+        self.registered = registered
         self.followers: dict[BrokerId, FollowerProgress] = {}
         self.isr: IsrState = CommittedIsr(registration.isr, registration.partition_epoch)
         self._max_lag_ms = max_lag_ms
         self._proposal_id = 0
+        self._is_in_doubt = False
+        """Whether the fate of an earlier copy of the pending proposal is unknown."""
         self._update_followers(registration.replicas, now_ms)
 
     @property
@@ -126,18 +137,21 @@ class LeaderState:
     def check_follower(self, replica_id: BrokerId, replica_epoch: BrokerEpoch) -> None:
         """Raise when a fetch does not come from a follower of this partition in its latest registration.
 
+        The metadata alone says which registration is the latest: an epoch that a fetch merely claims would let anyone
+        shut the follower out.
+
         Raises:
-            TidelogError: UNKNOWN_LEADER_EPOCH: the follower may know of a newer assignment than this leader does;
-                NOT_LEADER_OR_FOLLOWER: the fetch is from an earlier start of the follower (KIP-903).
+            TidelogError: UNKNOWN_LEADER_EPOCH: the follower may know of a newer assignment or registration than this
+                leader does; NOT_LEADER_OR_FOLLOWER: the fetch is from an earlier start of the follower (KIP-903).
         """
-        progress = self.followers.get(replica_id)
-        if progress is None:
+        if replica_id not in self.followers:
             text = f"node {replica_id} is not among the replicas {sorted([self.local_id, *self.followers])}"
             raise error_for(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
-        known = max(self.eligible.get(replica_id, NO_BROKER_EPOCH), progress.broker_epoch)
-        if replica_epoch < known:
+        known = self.registered.get(replica_id, NO_BROKER_EPOCH)
+        if replica_epoch != known:
             text = f"node {replica_id} fetched with broker epoch {replica_epoch}, its latest is {known}"
-            raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+            is_earlier = replica_epoch < known
+            raise error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_earlier else ErrorCode.UNKNOWN_LEADER_EPOCH, text)
 
     def shrink(self, now_ms: int) -> list[Command]:
         """Propose to take out the members that have not caught up for too long."""
@@ -146,6 +160,7 @@ class LeaderState:
         lagging = frozenset(m for m in self.isr.members if m != self.local_id and self._is_lagging(m, now_ms))
         if not lagging:
             return []
+        self._is_in_doubt = False
         return self._propose(PendingShrink(self.isr, lagging))
 
     def accept(self, event: IsrChangeAccepted, now_ms: int) -> list[Command]:
@@ -156,20 +171,27 @@ class LeaderState:
             return []
         if event.partition_epoch < self.partition_epoch or self.local_id not in event.isr:
             return []
+        if isinstance(self.isr, PendingWithdrawal) and event.partition_epoch == self.partition_epoch:
+            return []
         self.isr = CommittedIsr(event.isr, event.partition_epoch)
         return self.advance(now_ms)
 
     def refuse(self, event: IsrChangeRefused) -> list[Command]:
-        """Forget the proposal when it was certainly not stored, wait for metadata, or send it again."""
+        """Forget the proposal when it was certainly not stored, withdraw it, wait for metadata, or send it again."""
         if not self._is_current(event.proposal_id):
             return []
         assert not isinstance(self.isr, CommittedIsr)
-        if event.code in _CERTAINLY_NOT_APPLIED:
-            self.isr = self.isr.committed
-            return []
         if event.code in _METADATA_WILL_TELL:
             return []
-        return self._propose(self.isr)
+        if event.code is not ErrorCode.INELIGIBLE_REPLICA or isinstance(self.isr, PendingWithdrawal):
+            self._is_in_doubt = True
+            return self._propose(self.isr)
+        if isinstance(self.isr, PendingExpand) and self._is_in_doubt:
+            # A controller that another one has replaced may refuse what that one stored, and an earlier copy of the
+            # proposal may arrive after this answer.
+            return self._propose(PendingWithdrawal(self.isr.committed, self.isr.joining))
+        self.isr = self.isr.committed
+        return []
 
     def advance(self, now_ms: int) -> list[Command]:
         """Raise the high watermark as far as the replicas have come."""
@@ -276,6 +298,7 @@ class LeaderState:
         has_reached = progress.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)
         if not has_reached or not self._is_eligible(replica_id, progress):
             return []
+        self._is_in_doubt = False
         return self._propose(PendingExpand(self.isr, replica_id))
 
     def _propose(self, pending: PendingIsr) -> list[Command]:

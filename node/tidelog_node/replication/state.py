@@ -56,6 +56,7 @@ class PartitionState:
         self._min_insync_replicas = min_insync_replicas
         self._max_lag_ms = replica_lag_time_max_ms
         self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
+        self._registered: Mapping[BrokerId, BrokerEpoch] = {}
 
     @property
     def leader(self) -> LeaderState | None:
@@ -128,6 +129,7 @@ class PartitionState:
             self._min_insync_replicas,
             self._max_lag_ms,
             self._eligible,
+            self._registered,
             now_ms,
         )
         begin: list[Command] = [StopFetching(), AssignEpochStart(event.leader_epoch, event.log_end_offset)]
@@ -144,10 +146,10 @@ class PartitionState:
         return [*commands, StartFetching(event.leader_id, event.leader_epoch)]
 
     def _change_eligible(self, event: EligibleBrokersChanged, now_ms: int) -> list[Command]:
-        self._eligible = event.epochs
+        self._eligible, self._registered = event.epochs, event.registered
         if not isinstance(self.role, LeaderState):
             return []
-        self.role.eligible = event.epochs
+        self.role.eligible, self.role.registered = event.epochs, event.registered
         return self.role.advance(now_ms)
 
     def _change_min_isr(self, event: MinIsrChanged, now_ms: int) -> list[Command]:

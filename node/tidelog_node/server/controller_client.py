@@ -94,8 +94,13 @@ class ControllerClient:
     async def alter_partition(
         self, request: controller_service_pb2.AlterPartitionRequest
     ) -> controller_service_pb2.AlterPartitionResponse:
-        """Propose ISRs; the compare-and-set makes it safe to ask again."""
-        return await self._call_controller(lambda s, t: s.AlterPartition(request, timeout=t), 3 * _ATTEMPT_TIMEOUT_S)
+        """Propose ISRs to one controller; the next call goes to another one if that fails.
+
+        The caller asks again, which is safe by the compare-and-set: it must know that an outcome was unknown.
+        """
+        return await self._call_controller(
+            lambda s, t: s.AlterPartition(request, timeout=t), _ATTEMPT_TIMEOUT_S, repeats=False
+        )
 
     async def assign_replicas_to_dirs(
         self, request: controller_service_pb2.AssignReplicasToDirsRequest
@@ -199,20 +204,28 @@ class ControllerClient:
         call: Callable[[ControllerServiceAsyncStub, float], Awaitable[R]],
         timeout_s: float,
         attempt_timeout_s: float | None = None,
+        *,
+        repeats: bool = True,
     ) -> R:
         attempt_s = _ATTEMPT_TIMEOUT_S if attempt_timeout_s is None else attempt_timeout_s
-        return await self._call(lambda c, t: call(ControllerServiceStub(c), t), timeout_s, attempt_s)
+        return await self._call(lambda c, t: call(ControllerServiceStub(c), t), timeout_s, attempt_s, repeats=repeats)
 
     async def _call_admin(self, call: Callable[[AdminServiceAsyncStub, float], Awaitable[R]], timeout_s: float) -> R:
         return await self._call(lambda c, t: call(AdminServiceStub(c), t), timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)
 
     async def _call(
-        self, call: Callable[[grpc.aio.Channel, float], Awaitable[R]], timeout_s: float, attempt_timeout_s: float
+        self,
+        call: Callable[[grpc.aio.Channel, float], Awaitable[R]],
+        timeout_s: float,
+        attempt_timeout_s: float,
+        *,
+        repeats: bool = True,
     ) -> R:
-        """Ask one controller after the other.
+        """Ask one controller after the other, or only one.
 
         Raises:
-            TidelogError: the leading controller's own error; REQUEST_TIMED_OUT when none answered in time.
+            TidelogError: the leading controller's own error; REQUEST_TIMED_OUT when none answered in time. Without
+                ``repeats`` any error of the one that was asked.
         """
         deadline = time.monotonic() + timeout_s
         failures = 0
@@ -227,6 +240,8 @@ class ControllerClient:
                     raise error from rpc_error
                 reason = f"{address}: {error.message}"
                 self._turn_to(trailing_value(rpc_error, "tidelog-leader-endpoint"), address)
+                if not repeats:
+                    raise error from rpc_error
             failures += 1
             if failures % len(self._addresses) == 0:
                 await asyncio.sleep(min(_PAUSE_S * failures, 0.5))

@@ -28,7 +28,7 @@ from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.partition_change import PartitionTarget, partition_change
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
-from tidelog_quorum.metadata.records import MetadataRecord
+from tidelog_quorum.metadata.records import MetadataRecord, PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 
 
@@ -78,9 +78,10 @@ def _alter(
             PartitionTarget(isr=tuple(BrokerId(m.broker_id) for m in asked.new_isr)),
             rules.election,
         )
-        if change is not None:
-            records.append(change)
-            partition = partition.changed_by(change)
+        # An unchanged ISR gets a new partition epoch as well: a leader withdraws an earlier proposal by it.
+        change = change or PartitionChangeRecord(topic.topic_id, asked.index, isr=partition.isr)
+        records.append(change)
+        partition = partition.changed_by(change)
         _check_still_leads(f"{topic.name}-{asked.index}", partition, broker_id)
     except TidelogError as error:
         return pb.AlterPartitionItemResult(index=asked.index, error=error_message(error))

@@ -21,9 +21,12 @@ class ControllerCalls:
         self._controllers = controllers
         self._next = first
 
-    def ask(self, handler: str, request: Any, then: OnAnswer, timeout_ms: int) -> None:
-        """Ask one after the other; ``then`` gets the leading one's response or error, or a timeout's."""
-        self._attempt(0, self._caller.monotonic_ms() + timeout_ms, handler, request, then)
+    def ask(self, handler: str, request: Any, then: OnAnswer, timeout_ms: int, *, repeats: bool = True) -> None:
+        """Ask one after the other, or only one; ``then`` gets the leading one's response or error, or a timeout's."""
+        if repeats:
+            self._attempt(0, self._caller.monotonic_ms() + timeout_ms, handler, request, then)
+        else:
+            self._ask_once(timeout_ms, handler, request, then)
 
     def _attempt(self, failures: int, deadline_ms: int, handler: str, request: Any, then: OnAnswer) -> None:
         remaining_ms = deadline_ms - self._caller.monotonic_ms()
@@ -45,6 +48,20 @@ class ControllerCalls:
 
         to = self._caller.world.processes[self._controllers[asked]]
         self._caller.call(to, "submit", (handler, request), take, min(_ATTEMPT_MS, remaining_ms))
+
+    def _ask_once(self, timeout_ms: int, handler: str, request: Any, then: OnAnswer) -> None:
+        asked = self._next
+
+        def take(answer: Any) -> None:
+            if answer is not None and not isinstance(answer, NotController):
+                then(answer)
+                return
+            self._turn(asked, answer)
+            code = ErrorCode.REQUEST_TIMED_OUT if answer is None else ErrorCode.NOT_CONTROLLER
+            then(error_for(code, "no controller answered"))
+
+        to = self._caller.world.processes[self._controllers[asked]]
+        self._caller.call(to, "submit", (handler, request), take, timeout_ms)
 
     def _turn(self, asked: int, answer: NotController | None) -> None:
         hint = None if answer is None else answer.leader_id

@@ -40,7 +40,11 @@ class IsrChanges:
             self._is_sending = False
             return
         self._node.calls.ask(
-            "handle_alter_partition", self._request(batch), lambda r: self._take(r, batch, backoff_ms), 500
+            "handle_alter_partition",
+            self._request(batch),
+            lambda r: self._take(r, batch, backoff_ms),
+            250,
+            repeats=False,
         )
 
     def _request(self, batch: dict[SimulatedPartition, ProposeIsr]) -> pb.AlterPartitionRequest:

@@ -8,7 +8,6 @@ process; the log directory is the product's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +18,15 @@ from sim.cluster.waiting import SimulatedWaiters
 
 from tidelog.config import TopicConfig
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, DirectoryId, TopicId
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk_errors import is_out_of_space
+from tidelog_node.partitions.brokers import brokers_of
 from tidelog_node.partitions.offline_replicas import LastState, last_state, restore
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import PartitionState
-from tidelog_node.replication.events import Event
+from tidelog_node.replication.events import EligibleBrokersChanged, Event
 from tidelog_quorum.metadata import MetadataImage, PartitionRegistration, delta_between, topic_config
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Replicas:
         self.directory.producer_id_expiration_ms = _FOREVER_MS
         epoch = self.directory.clean_shutdown_epoch
         self.previous_epoch = BrokerEpoch(-1) if epoch is None else epoch
-        self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
+        self._brokers = EligibleBrokersChanged({}, {})
         self._found: dict[Key, tuple[PartitionLog, int]] = {}
         for key in self.directory.partitions():
             topic_id = self.directory.topic_id(*key)
@@ -142,11 +142,11 @@ class Replicas:
         return topic_config(image, topic, self.node.topology.topic_config())
 
     def _change_eligible(self, image: MetadataImage) -> None:
-        eligible = {b.broker_id: b.broker_epoch for b in image.brokers.values() if b.is_active}
-        if eligible != self._eligible:
-            self._eligible = eligible
+        brokers = brokers_of(image)
+        if brokers != self._brokers:
+            self._brokers = brokers
             for partition in list(self.partitions.values()):
-                partition.change_eligible(eligible)
+                partition.change_eligible(brokers)
 
     def _ensure(self, key: Key, topic_id: TopicId, registration: PartitionRegistration) -> None:
         partition = self.partitions.get(key)
@@ -173,7 +173,7 @@ class Replicas:
             high_watermark = restore(log, high_watermark, before.checkpoint)
         state = PartitionState(node.identity, high_watermark, config.min_insync_replicas, node.topology.max_lag_ms)
         partition = self.partitions[key] = SimulatedPartition(node, topic_id, key, log, state)
-        partition.change_eligible(self._eligible)
+        partition.change_eligible(self._brokers)
         self._change_registration(partition, registration)
 
     def _change_registration(self, partition: SimulatedPartition, registration: PartitionRegistration) -> None:

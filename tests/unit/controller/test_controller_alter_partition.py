@@ -32,9 +32,12 @@ def test_alter_partition_answers_the_new_state(led: Any) -> None:
     assert led.state() == (1, (1, 2, 3))
 
 
-def test_alter_partition_to_the_same_isr_changes_nothing(led: Any) -> None:
-    assert led.alter(1, [1, 2]).partition_epoch == 1
-    assert led.partition().partition_epoch == 1
+def test_alter_partition_to_the_same_isr_refuses_every_earlier_proposal_from_then_on(led: Any) -> None:
+    """A leader withdraws by it what it has proposed and may be stored late."""
+    before = led.partition()
+    assert led.alter(1, [1, 2]).partition_epoch == before.partition_epoch + 1
+    assert (led.partition().isr, led.partition().leader_epoch) == (before.isr, before.leader_epoch)
+    assert code(led.alter(1, [1], partition_epoch=before.partition_epoch)) is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_alter_partition_is_refused_with_an_old_partition_epoch(led: Any) -> None:

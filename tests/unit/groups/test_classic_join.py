@@ -17,6 +17,7 @@ from group_shards import (
 )
 
 from tidelog.errors import ErrorCode
+from tidelog_node.groups.classic.joining import MAX_PENDING_JOINS
 from tidelog_node.groups.settings import GroupSettings
 
 
@@ -288,3 +289,11 @@ def test_rebalance_timeout_that_is_not_given_is_the_session_timeout(harness: Sha
     harness.pass_time(19_000)
     answer = harness.call(sync_request(member_id, 1, {member_id: b"all"}))
     assert answer.assignment == b"all", "it had the time to assign"
+
+
+def test_member_ids_that_are_given_out_and_not_used_are_bounded(harness: ShardHarness) -> None:
+    given = [harness.call(join_request()).member_id for _ in range(MAX_PENDING_JOINS + 1)]
+
+    assert code_of(harness.call(join_request(given[0]))) is ErrorCode.UNKNOWN_MEMBER_ID
+    joining = harness.send(join_request(given[1]))
+    assert joining not in harness.responses, "the latest ones are still of use"

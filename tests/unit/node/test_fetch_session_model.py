@@ -115,7 +115,7 @@ class World:
     def eligible(self, nodes):
         self.unfenced = {1: 5} | {n: self.replica_epochs[n] for n in nodes}
         for partition in self.partitions.values():
-            partition.step(EligibleBrokersChanged(dict(self.unfenced)))
+            partition.step(EligibleBrokersChanged(dict(self.unfenced), {1: 5} | self.replica_epochs))
 
     def restart_follower(self, follower):
         """It registers anew; the leader and the follower's fetcher may hear of that later."""

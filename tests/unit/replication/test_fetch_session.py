@@ -7,14 +7,14 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_node.replication import FetchSession, FetchSessionCache, FetchSpec
-from tidelog_node.replication.fetch_session import EVICTION_MS, MAX_EPOCH, next_epoch
+from tidelog_node.replication.fetch_session import EVICTION_MS, MAX_EPOCH, MAX_SESSION_PARTITIONS, next_epoch
 
 SPEC = FetchSpec(b"", 0, 1)
 FOLLOWER = (2, 7)
 
 
-def cache_of(slots):
-    return FetchSessionCache(slots, itertools.count(1).__next__)
+def cache_of(slots, **limits):
+    return FetchSessionCache(slots, itertools.count(1).__next__, **limits)
 
 
 def session_of(partitions=1, replica=None, now_ms=0):
@@ -120,6 +120,28 @@ def test_cache_drops_the_sessions_of_a_followers_earlier_registration():
     _, gone = admitted(cache, replica=(2, 8))
     assert len(gone) == 2
     assert first in gone
+
+
+def test_cache_bounds_the_partitions_of_all_sessions_together():
+    cache = cache_of(9, max_partitions=10)
+    large, _ = admitted(cache, 7)
+    assert admitted(cache, 4, now_ms=1) == (None, []), "a young session keeps its place"
+    follower, gone = admitted(cache, 9, now_ms=1, replica=FOLLOWER)
+    assert (follower is not None, gone) == (True, [large])
+    assert admitted(cache, 2, now_ms=2) == (None, []), "no consumer takes a follower's place"
+    newcomer, gone = admitted(cache, 2, now_ms=EVICTION_MS + 2)
+    assert (newcomer is not None, gone) == (True, [follower]), "unless nobody uses it"
+    assert admitted(cache, 11, replica=FOLLOWER, now_ms=9 * EVICTION_MS) == (None, []), "none makes room for as many"
+
+
+@pytest.mark.parametrize(("sessions", "each"), [(1, MAX_SESSION_PARTITIONS + 1), (6, MAX_SESSION_PARTITIONS - 1)])
+def test_session_that_grows_without_bound_ends(sessions, each):
+    cache = cache_of(9)
+    begun = [admitted(cache)[0] for _ in range(sessions)]
+    for session in begun:
+        cache.check_size(session)
+        session.update({("t", index): SPEC for index in range(each)}, ())
+    assert code_of(lambda: cache.check_size(begun[-1])) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_cache_without_slots_keeps_nothing():

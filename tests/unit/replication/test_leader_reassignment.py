@@ -26,7 +26,7 @@ class Leader:
         self.state = PartitionState(1, 0, min_isr, LAG_MS)
         self.now_ms = 5_000
         self.partition_epoch = -1
-        self.step(EligibleBrokersChanged(EPOCHS))
+        self.step(EligibleBrokersChanged(EPOCHS, EPOCHS))
         self.register(replicas, isr, log_end=log_end)
 
     def step(self, event):

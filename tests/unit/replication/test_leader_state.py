@@ -32,7 +32,7 @@ class Replica:
         self.state = PartitionState(1, high_watermark, min_isr, LAG_MS)
         self.now_ms = 5_000
         self.partition_epoch = 0
-        self.step(EligibleBrokersChanged(EPOCHS))
+        self.step(EligibleBrokersChanged(EPOCHS, EPOCHS))
 
     @property
     def leader(self):
@@ -141,15 +141,13 @@ def test_follower_joins_at_the_high_watermark_and_the_epoch_start():
 
 
 @pytest.mark.parametrize(
-    ("eligible", "fetch_epoch"),
-    [({1: 10, 2: 20}, 30), ({1: 10, 2: 20, 3: 29}, 30)],
-    ids=["fenced or shutting down", "registered again"],
+    "eligible", [{1: 10, 2: 20}, {1: 10, 2: 20, 3: 29}], ids=["fenced or shutting down", "registered again"]
 )
-def test_follower_does_not_join_when_it_is_not_eligible(eligible, fetch_epoch):
+def test_follower_does_not_join_when_it_is_not_eligible(eligible):
     replica = leader_of(1, 2)
-    replica.step(EligibleBrokersChanged(eligible))
+    replica.step(EligibleBrokersChanged(eligible, EPOCHS))
 
-    assert proposal(replica.fetch(3, 0, fetch_epoch)) is None
+    assert proposal(replica.fetch(3, 0)) is None
 
 
 def test_fetch_of_an_earlier_registration_is_refused():
@@ -157,8 +155,20 @@ def test_fetch_of_an_earlier_registration_is_refused():
 
     assert code_of(replica.leader.check_follower, 2, 19) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(replica.leader.check_follower, 9, 90) is ErrorCode.UNKNOWN_LEADER_EPOCH
-    replica.fetch(2, 0, epoch=21)
+    replica.step(EligibleBrokersChanged(EPOCHS, {**EPOCHS, 2: 21}))
     assert code_of(replica.leader.check_follower, 2, 20) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_fetch_with_an_epoch_that_the_metadata_does_not_have_shuts_no_follower_out():
+    replica = leader_of(1, 2, 3)
+
+    for claimed in (21, 2**62):
+        assert code_of(replica.leader.check_follower, 2, claimed) is ErrorCode.UNKNOWN_LEADER_EPOCH
+        with pytest.raises(TidelogError):
+            replica.fetch(2, 0, epoch=claimed)
+    replica.append_to(5)
+    replica.fetch(3, 5)
+    assert replica.fetch(2, 5) == [AdvanceHighWatermark(5)]
 
 
 def test_pending_expand_counts_for_the_high_watermark_but_not_for_the_minimum():
@@ -237,6 +247,42 @@ def test_ineligible_member_is_forgotten_and_tried_again_at_its_next_fetch():
     assert replica.step(IsrChangeRefused(first.proposal_id, ErrorCode.INELIGIBLE_REPLICA)) == []
     assert replica.leader.isr.maximal == {1}
     assert proposal(replica.fetch(2, 0)).proposal_id > first.proposal_id
+
+
+def in_doubt(replica):
+    """Let node 2 be proposed twice, the first time with an unknown outcome; return the second proposal's id."""
+    first = proposal(replica.fetch(2, 0))
+    return proposal(replica.step(IsrChangeRefused(first.proposal_id, ErrorCode.REQUEST_TIMED_OUT))).proposal_id
+
+
+def test_refusal_after_an_unknown_outcome_counts_the_joining_member_until_the_proposal_is_withdrawn():
+    """An earlier copy of the proposal may be stored by another controller, or may be yet."""
+    replica = leader_of(1)
+    withdrawal = proposal(replica.step(IsrChangeRefused(in_doubt(replica), ErrorCode.INELIGIBLE_REPLICA)))
+
+    assert (withdrawal.isr, withdrawal.partition_epoch) == (((1, 10),), 0)
+    assert replica.leader.isr.maximal == {1, 2}
+    replica.now_ms += 10 * LAG_MS
+    assert replica.append_to(5) == [], "node 2 may be elected"
+    assert proposal(replica.step(IsrChangeRefused(withdrawal.proposal_id, ErrorCode.INELIGIBLE_REPLICA)))
+
+
+@pytest.mark.parametrize(("epoch", "maximal"), [(0, {1, 2}), (1, {1})], ids=["same epoch", "new epoch"])
+def test_withdrawn_proposal_is_forgotten_when_the_partition_epoch_has_changed(epoch, maximal):
+    replica = leader_of(1)
+    withdrawal = proposal(replica.step(IsrChangeRefused(in_doubt(replica), ErrorCode.INELIGIBLE_REPLICA)))
+
+    replica.step(IsrChangeAccepted(withdrawal.proposal_id, 0, epoch, frozenset({1})))
+    assert replica.leader.isr.maximal == maximal
+
+
+def test_withdrawal_waits_for_the_metadata_when_the_proposal_was_stored_after_all():
+    replica = leader_of(1)
+    withdrawal = proposal(replica.step(IsrChangeRefused(in_doubt(replica), ErrorCode.INELIGIBLE_REPLICA)))
+
+    assert replica.step(IsrChangeRefused(withdrawal.proposal_id, ErrorCode.INVALID_UPDATE_VERSION)) == []
+    replica.register((1, 2))
+    assert replica.leader.isr.members == {1, 2}
 
 
 def test_unknown_outcome_keeps_the_change_pending_and_asks_again():
@@ -398,7 +444,7 @@ def test_low_watermark_is_the_least_log_start_of_the_replicas_that_live():
     replica.fetch(2, 10, log_start=4)
     replica.fetch(3, 10, log_start=0)
     assert replica.leader.low_watermark(5) == 0
-    replica.step(EligibleBrokersChanged({1: 10, 2: 20}))
+    replica.step(EligibleBrokersChanged({1: 10, 2: 20}, EPOCHS))
     assert replica.leader.low_watermark(5) == 4, "a replica whose node is away is not waited for"
     replica.fetch(2, 10, log_start=9)
     assert replica.leader.low_watermark(5) == 5

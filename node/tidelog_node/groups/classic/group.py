@@ -104,7 +104,7 @@ class ClassicGroup:
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id to member id."""
-        self.pending_joins: set[str] = set()
+        self.pending_joins: dict[str, None] = {}
         """Member ids that were given out with MEMBER_ID_REQUIRED and have not joined (KIP-394)."""
         self.pending_syncs: set[str] = set()
         """Members that were answered by the join phase and have not sent SyncGroup."""
@@ -156,7 +156,7 @@ class ClassicGroup:
             self.static_members[member.instance_id] = member.member_id
         self.members[member.member_id] = member
         self._supported.update(name for name, _ in member.protocols)
-        self.pending_joins.discard(member.member_id)
+        self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
         """Let a member go, or a member id that was given out; the next member leads when the leader goes."""
@@ -169,7 +169,7 @@ class ClassicGroup:
                 del self.static_members[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        self.pending_joins.discard(member_id)
+        self.pending_joins.pop(member_id, None)
         self.pending_syncs.discard(member_id)
         self.timers.cancel_session(member_id)
 
@@ -273,9 +273,9 @@ class ClassicGroup:
         assert self.static_members == {m.instance_id: m.member_id for m in self.members.values() if m.instance_id}
         assert all(member.member_id == member_id for member_id, member in self.members.items())
         assert (self.leader in self.members) if self.members else self.leader is None
-        assert not self.pending_joins & self.members.keys()
+        assert not self.pending_joins.keys() & self.members.keys()
         assert self.pending_syncs <= self.members.keys()
-        assert self.timers.sessions.keys() <= self.members.keys() | self.pending_joins
+        assert self.timers.sessions.keys() <= self.members.keys() | self.pending_joins.keys()
         assert not self.is_empty or not self.members
         for member in self.members.values():
             assert member.sync_call is None or self.state is ClassicState.COMPLETING_REBALANCE

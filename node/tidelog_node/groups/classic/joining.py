@@ -12,6 +12,10 @@ from tidelog_node.groups.classic.subscriptions import protocols_of, rebalance_ti
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.turn import Turn
 
+MAX_PENDING_JOINS = 1_000
+"""Member ids of one group that were given out and not used. Each may be as long as a client id, and stays in memory for
+a session timeout, while a member uses its own at once."""
+
 
 def join(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
     """Let a member into the group, or into its next generation; the answer comes when the join phase ends.
@@ -68,7 +72,8 @@ def _join_unknown(group: ClassicGroup, call: RequestReceived, request: pb.JoinGr
     if request.joins_at_once:
         _add(group, call, request, new_id, turn)
         return
-    group.pending_joins.add(new_id)
+    _make_room(group)
+    group.pending_joins[new_id] = None
     group.timers.set_session(new_id, turn.now_ms + request.session_timeout_ms)
     turn.respond(
         call.call_id,
@@ -76,6 +81,12 @@ def _join_unknown(group: ClassicGroup, call: RequestReceived, request: pb.JoinGr
             error=refusal(ErrorCode.MEMBER_ID_REQUIRED), generation_id=NO_GENERATION, member_id=new_id
         ),
     )
+
+
+def _make_room(group: ClassicGroup) -> None:
+    """Withdraw the oldest member ids that were given out; whoever still uses one is told to ask for another."""
+    while len(group.pending_joins) >= MAX_PENDING_JOINS:
+        group.remove(next(iter(group.pending_joins)))
 
 
 def _join_known(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
