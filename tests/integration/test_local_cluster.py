@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -11,9 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
-from acknowledged import create_topic, wait_for
+from acknowledged import create_topic, read_topic, wait_for
 from confluent_kafka.admin import AdminClient
 
+from tidelog import Producer
 from tidelog.errors import ConfigError
 from tidelog.testing import LocalCluster
 from tidelog.testing.ports import free_ports
@@ -73,6 +76,43 @@ def test_temporary_data_is_removed_and_chosen_data_is_kept(tmp_path: Path) -> No
     with LocalCluster(controllers=1, nodes=1, data_dir=tmp_path / "kept") as cluster:
         create_topic(cluster, "kept", 1, 1)
     assert list((tmp_path / "kept").glob("node-1/data/kept-0/*.log"))
+
+
+def test_cluster_starts_again_with_its_data_and_with_the_ports_that_nobody_else_has_taken(tmp_path: Path) -> None:
+    starts = ("first", "after a stop", "after a kill", "one controller elsewhere", "all elsewhere", "the last")
+    addresses: list[list[str]] = []
+    for start in starts:
+        with contextlib.ExitStack() as taken:
+            elsewhere = {"one controller elsewhere": 1, "all elsewhere": 5}.get(start, 0)
+            for address in addresses[-1][:elsewhere] if addresses else []:
+                host, port = address.split(":")
+                taken.enter_context(socket.create_server((host, int(port))))
+            with LocalCluster(controllers=3, nodes=1, data_dir=tmp_path) as cluster:
+                handles = (*cluster.controllers.values(), *cluster.nodes.values())
+                addresses.append([*(handle.address for handle in handles), cluster.nodes[1].kafka_address])
+                if start == "first":
+                    create_topic(cluster, "t", 1, 1)
+                with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+                    producer.produce("t", start)
+                if start == "the last":
+                    records = read_topic(cluster.bootstrap_servers, "t", 1)
+                if start == "after a stop":
+                    for handle in handles:
+                        handle.kill()
+    assert [record.value().decode() for record in records] == list(starts)
+    assert addresses[0] == addresses[1] == addresses[2]
+    assert [old == new for old, new in zip(addresses[2], addresses[3], strict=True)] == [False, *[True] * 4]
+    assert not set(addresses[3]) & set(addresses[4])
+    assert addresses[4] == addresses[5]
+
+
+def test_folder_that_a_cluster_uses_is_refused_to_another_one(tmp_path: Path) -> None:
+    with LocalCluster(controllers=1, nodes=0, data_dir=tmp_path) as cluster:
+        with pytest.raises(ConfigError, match=f"{tmp_path} is in use by another local cluster"):
+            LocalCluster(controllers=1, nodes=0, data_dir=tmp_path).__enter__()
+        with pytest.raises(ConfigError, match="is of a cluster of 1 controllers, not 3"):
+            LocalCluster(controllers=3, nodes=0, data_dir=tmp_path).__enter__()
+        cluster.wait_ready()
 
 
 def test_error_has_a_note_of_each_process_that_ended_by_itself() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,21 +27,27 @@ def dev(
     ] = 3,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=99, metavar="N", help="How many storage nodes.")] = 3,
     port: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--port", min=1, max=65_400, metavar="PORT", help="The first node's port; the others get the next ones."
+            "--port",
+            min=1,
+            max=65_400,
+            metavar="PORT",
+            help="The first node's port; the others get the next ones. Default: the ports that the nodes had before in "
+            f"--data-dir, else {_DEFAULT_PORT}.",
         ),
-    ] = _DEFAULT_PORT,
+    ] = None,
     kafka_port: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--kafka-port",
             min=1,
             max=65_300,
             metavar="PORT",
-            help="The first node's port for clients of Kafka; the others get the next ones that are not nodes' ports.",
+            help="The first node's port for clients of Kafka; the others get the next ones that are not nodes' ports. "
+            f"Default: as with --port, else {_DEFAULT_KAFKA_PORT}.",
         ),
-    ] = _DEFAULT_KAFKA_PORT,
+    ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(
@@ -69,14 +74,17 @@ def dev(
     from tidelog.testing import LocalCluster  # what servers need is not imported for the other commands
 
     config = parse_pairs(settings, "--set")
-    wanted = range(port, port + nodes)
-    wanted_kafka = [p for p in range(kafka_port, kafka_port + 2 * nodes) if p not in wanted][:nodes]
-    ports = _if_free(wanted, "so the nodes listen elsewhere (--port chooses others)")
-    kafka_ports = _if_free(wanted_kafka, "so clients of Kafka are served elsewhere (--kafka-port chooses others)")
     with _stop_on_signal() as stop:
         try:
+            ports, kafka_ports = _wanted_ports(nodes, port, kafka_port, data_dir)
             with LocalCluster(
-                controllers, nodes, data_dir, config, node_ports=ports, kafka_ports=kafka_ports
+                controllers,
+                nodes,
+                data_dir,
+                config,
+                node_ports=ports,
+                kafka_ports=kafka_ports,
+                on_busy_port=_report_busy_port,
             ) as cluster:
                 if as_json:
                     print_json(
@@ -113,23 +121,21 @@ def _explain(bootstrap_servers: str, kafka_servers: str, controllers: int, nodes
     typer.echo("Ctrl-C stops the cluster.")
 
 
-def _if_free(ports: Sequence[int], consequence: str) -> Sequence[int]:
-    """Return the ports, or none where one of them is in use, and say so."""
-    busy = [p for p in ports if not _is_free(p)]
-    if busy:
-        typer.echo(f"port {busy[0]} is in use, {consequence}", err=True)
-    return [] if busy else ports
+def _wanted_ports(
+    nodes: int, port: int | None, kafka_port: int | None, data_dir: Path | None
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the nodes' ports for our clients and for Kafka's; none where those that they had before count."""
+    from tidelog.testing.cluster_folder import kept_ports
+
+    first, first_kafka = port or _DEFAULT_PORT, kafka_port or _DEFAULT_KAFKA_PORT
+    ports = range(first, first + nodes)
+    kafka_ports = [p for p in range(first_kafka, first_kafka + 2 * nodes) if p not in ports][:nodes]
+    has_kept = data_dir is not None and any(kind == "node" for kind, _ in kept_ports(data_dir))
+    return () if has_kept and port is None else ports, () if has_kept and kafka_port is None else kafka_ports
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As gRPC does: connections of an earlier run that are closing do not hold the port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-    return True
+def _report_busy_port(process: str, wanted: int, port: int) -> None:
+    typer.echo(f"port {wanted} is in use, so {process} listens on port {port}", err=True)
 
 
 @contextlib.contextmanager

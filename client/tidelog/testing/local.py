@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import importlib
+import itertools
 import shutil
 import tempfile
 import time
@@ -18,10 +19,10 @@ from typing import Any
 import grpc
 
 from tidelog.config import config_key
-from tidelog.config.process import load_properties
 from tidelog.errors import ConfigError
-from tidelog.testing.ports import lease_ports, release_ports
-from tidelog.testing.process import PROPERTIES_FILE, Place, ProcessGroup, ProcessHandle
+from tidelog.testing.cluster_folder import FolderLocks, Ports, kept_ports, kept_properties
+from tidelog.testing.cluster_ports import ClusterPorts, OnBusyPort
+from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
 from tidelog.transport.channels import open_channel
 from tidelog.transport.loop import run_sync
 from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeClusterResponse
@@ -48,10 +49,12 @@ class LocalCluster:
     A context manager: entering starts it and waits until it is ready, leaving ends every process. No process outlives
     the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept and can be started
     again with as many controllers, or in a temporary folder, which is removed. ``node_ports`` are the ports of the
-    first nodes, ``kafka_ports`` those for clients of Kafka; all others are found. ``config`` holds Kafka's dotted
-    keys; each goes to the controllers, to the nodes or to both, as they know it, and a key that neither knows raises
-    :class:`~tidelog.errors.ConfigError`. A node has its data in its folder ``data``, and with more than one
-    ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
+    first nodes, ``kafka_ports`` those for clients of Kafka. All other ports are those that the processes had before in
+    ``data_dir``, or any that are free where there are none or another program has taken them. With ``on_busy_port``
+    the given ports give way too; it is called with the process's name, the port that it should have, and the one that
+    it gets instead. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes or to both, as
+    they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`. A node has its data in its
+    folder ``data``, and with more than one ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
     ``place("node", 2)`` and ``place("controller", 1)`` say where a process runs, when not as any of this machine.
 
     Needs ``pip install tidelog[node,quorum]``.
@@ -66,6 +69,7 @@ class LocalCluster:
         *,
         node_ports: Sequence[int] = (),
         kafka_ports: Sequence[int] = (),
+        on_busy_port: OnBusyPort | None = None,
         log_dirs_per_node: int = 1,
         place: Callable[[str, int], Place] | None = None,
     ) -> None:
@@ -79,10 +83,12 @@ class LocalCluster:
         self._counts = (controllers, nodes)
         self._node_ports = node_ports[:nodes]
         self._kafka_ports = kafka_ports[:nodes]
+        self._on_busy_port = on_busy_port
         self._place = place or _on_loopback
         self._log_dirs = ["data", *(f"data-{n}" for n in range(2, log_dirs_per_node + 1))]
         self._group: ProcessGroup | None = None
-        self._leases: list[int] = []
+        self._locks: FolderLocks | None = None
+        self._ports = ClusterPorts({}, on_busy_port)
         self.controllers: dict[int, ProcessHandle] = {}
         self.nodes: dict[int, ProcessHandle] = {}
 
@@ -110,8 +116,8 @@ class LocalCluster:
 
     def __enter__(self) -> LocalCluster:
         """Start everything and wait until it is ready."""
-        self.start()
         try:
+            self.start()
             self.wait_ready()
         except BaseException:
             self.close()
@@ -128,13 +134,17 @@ class LocalCluster:
         self.close()
 
     def start(self) -> None:
-        """Start every process; returns before the cluster is ready. Raises ConfigError for an unknown key."""
+        """Start every process; returns before the cluster is ready.
+
+        Raises:
+            ConfigError: a key is unknown, or ``data_dir`` is in use or of a cluster with other controllers.
+        """
         per_module = divide_settings(self._config)
         if self._data_dir is None:
             self._data_dir = tempfile.mkdtemp(prefix="tidelog-")
         else:
             self._take_up(Path(self._data_dir))
-        self._group = ProcessGroup()
+        self._group = ProcessGroup([self._locks.members_fd] if self._locks else [])
         self._configure(self._group, per_module)
         for handle in self._handles():
             handle.start()
@@ -148,8 +158,10 @@ class LocalCluster:
         if self._group is not None:
             self._group.close()
             self._group = None
-        release_ports(self._leases)
-        self._leases.clear()
+        self._ports.release()
+        if self._locks is not None:
+            self._locks.release()
+            self._locks = None
         if not self._keep_data and self._data_dir is not None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
@@ -160,7 +172,8 @@ class LocalCluster:
             raise RuntimeError("the cluster was not started")
         controller_id = max(self.controllers) + 1
         directory = self.data_dir / f"controller-{controller_id}"
-        [place] = self._places([("controller", controller_id)])
+        name = ("controller", controller_id)
+        place = self._ports.assign({name: self._place(*name)})[name]
         handle = ProcessHandle(controller_id, _QUORUM, place, directory, self._group)
         bootstrap = ",".join(controller.address for controller in self.controllers.values())
         handle.configure(
@@ -198,22 +211,23 @@ class LocalCluster:
         return [*self.controllers.values(), *self.nodes.values()]
 
     def _take_up(self, data_dir: Path) -> None:
-        kept = sorted(data_dir.glob(f"controller-*/{PROPERTIES_FILE}"))
-        if not kept:
-            return
-        if len(kept) != self._counts[0]:
+        kept = kept_properties(data_dir, "controller")
+        if kept and len(kept) != self._counts[0]:
             raise ConfigError(f"{data_dir} is of a cluster of {len(kept)} controllers, not {self._counts[0]}")
-        self.cluster_id = load_properties(kept[0])["cluster.id"]
+        self._locks = FolderLocks.take(data_dir)
+        self._ports = ClusterPorts(kept_ports(data_dir), self._on_busy_port)
+        if kept:
+            self.cluster_id = kept[min(kept)]["cluster.id"]
 
     def _configure(self, group: ProcessGroup, per_module: Mapping[str, Mapping[str, object]]) -> None:
         controllers, nodes = self._counts
         names = [("controller", i + 1) for i in range(controllers)] + [("node", i + 1) for i in range(nodes)]
-        places = self._places(names, _by_node(self._node_ports), _by_node(self._kafka_ports))
-        voters = _voters(places[:controllers])
+        places = self._ports.assign({name: self._place(*name) for name in names}, self._given_ports())
+        voters = _voters([places[name] for name in names[:controllers]])
         if per_module[_QUORUM].get(_ENGINE) == "pysyncobj":
-            engines = [Place(port=port) for port in self._leased(controllers)]
+            engines = [Place(port=port) for port in self._ports.lease_any(controllers)]
             per_module = {**per_module, _QUORUM: {_ENGINE_VOTERS: _voters(engines), **per_module[_QUORUM]}}
-        for (kind, node_id), place in zip(names, places, strict=True):
+        for (kind, node_id), place in places.items():
             module, target = (_QUORUM, self.controllers) if kind == "controller" else (_NODE, self.nodes)
             directory = self.data_dir / f"{kind}-{node_id}"
             handle = ProcessHandle(node_id, module, place, directory, group)
@@ -231,27 +245,9 @@ class LocalCluster:
             )
             target[node_id] = handle
 
-    def _places(
-        self,
-        names: Sequence[tuple[str, int]],
-        ports: Mapping[tuple[str, int], int] | None = None,
-        kafka_ports: Mapping[tuple[str, int], int] | None = None,
-    ) -> list[Place]:
-        """Return where processes run; those that any port suits get one of those given, or one that is free."""
-        free = iter(self._leased(2 * len(names)))
-        places = []
-        for name in names:
-            place = self._place(*name)
-            port = place.port or (ports or {}).get(name) or next(free)
-            kafka_port = place.kafka_port or (kafka_ports or {}).get(name) or next(free)
-            places.append(dataclasses.replace(place, port=port, kafka_port=kafka_port if name[0] == "node" else 0))
-        return places
-
-    def _leased(self, count: int) -> list[int]:
-        """Return free ports that are this cluster's until it is closed."""
-        ports = lease_ports(count)
-        self._leases += ports
-        return ports
+    def _given_ports(self) -> dict[tuple[str, int], Ports]:
+        pairs = itertools.zip_longest(self._node_ports, self._kafka_ports, fillvalue=0)
+        return {("node", number): Ports(*pair) for number, pair in enumerate(pairs, 1)}
 
     def _stop_controlled(self) -> None:
         for group in (self.nodes, self.controllers):
@@ -322,10 +318,6 @@ def divide_settings(config: Mapping[str, object]) -> Mapping[str, Mapping[str, o
 
 def _on_loopback(kind: str, node_id: int) -> Place:
     return Place()
-
-
-def _by_node(ports: Sequence[int]) -> dict[tuple[str, int], int]:
-    return {("node", i): port for i, port in enumerate(ports, 1)}
 
 
 def _listeners(handle: ProcessHandle, module: str) -> str:

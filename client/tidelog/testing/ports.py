@@ -35,6 +35,20 @@ def lease_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     return ports
 
 
+def lease_port(port: int, host: str = "127.0.0.1") -> bool:
+    """Lease this port and return True, or return False where another process listens on it or has leased it."""
+    lease = socket.socket(type=socket.SOCK_DGRAM)
+    with contextlib.suppress(OSError), socket.socket() as probe:
+        # Connections of a server that has ended may not be closed yet, which hinders no server that follows it.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        lease.bind((host, port))
+        probe.bind((host, port))
+        _leases[port] = lease
+        return True
+    lease.close()
+    return False
+
+
 def release_ports(ports: Iterable[int]) -> None:
     """Let others have leased ports."""
     for port in ports:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -36,9 +36,13 @@ class Place:
 
 
 class ProcessGroup:
-    """The process group of a cluster; everything in it dies with the process that made it."""
+    """The process group of a cluster; everything in it dies with the process that made it.
 
-    def __init__(self) -> None:
+    ``inherited`` are descriptors that every member has open as long as it lives.
+    """
+
+    def __init__(self, inherited: Sequence[int] = ()) -> None:
+        self.inherited = tuple(inherited)
         self._guardian = subprocess.Popen(
             [sys.executable, "-I", "-S", guardian.__file__], stdin=subprocess.PIPE, process_group=0
         )
@@ -142,6 +146,7 @@ class ProcessHandle:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=self._group.id,
+                pass_fds=self._group.inherited,
                 env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
             )
 

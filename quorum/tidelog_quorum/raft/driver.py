@@ -53,7 +53,7 @@ from tidelog_quorum.raft.core import (
 from tidelog_quorum.raft.delivery import Delivery
 from tidelog_quorum.raft.description import describe_quorum
 from tidelog_quorum.raft.links import Resolve
-from tidelog_quorum.raft.peers import Introduction, Peers
+from tidelog_quorum.raft.peers import Introduction, NamedControllers, Peers
 from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, RaftListener
 from tidelog_quorum.raft.receiver import RaftReceiver
 from tidelog_quorum.raft.requests import PendingRequests
@@ -271,7 +271,11 @@ class RaftDriver:
         )
         self.leader = LeaderAndEpoch(None, stored.hard_state.term, False)
         self._peers = Peers(
-            self._me, self._bootstrap, self._config.max_observers, lambda: self.leader.leader_id, self._resolve
+            self._me,
+            NamedControllers(self._first_voters, self._bootstrap),
+            self._config.max_observers,
+            lambda: self.leader.leader_id,
+            self._resolve,
         )
         voters = self._first_voters if stored.snapshot is None else stored.snapshot.voters
         self._delivery = Delivery(
@@ -313,7 +317,7 @@ class RaftDriver:
                 self._peers.send(to, message)
                 if isinstance(message, FollowRequest):
                     # The voters that are known may all be gone.
-                    self._peers.send_to_bootstrap(message)
+                    self._peers.send_to_named(message)
             case Persist() | StoreChunk() | InstallSnapshot():
                 self._writer.submit(command)
             case CompactLog():

@@ -1,12 +1,19 @@
 """The other controllers: whom to connect to, who may connect, and what both say of themselves.
 
-There is a link to every voter, to every bootstrap address where no voter is as far as is known, and back to every
-replica without a vote while it is connected. Links to voters follow the voter set; but a voter that is connected, with
-the metadata log that has the vote, is answered where it says that it listens: it may have moved, and a replica that has
-yet to learn so from the log must be able to answer whoever sends it the log. While a voter's log is not known, as from
-a controller's own file, whoever has its id is believed. Each controller says hello with its
-cluster, id, directory id and address; one of another cluster, one that is not the receiver that was meant, and one that
-has begun with a new metadata log under the id of a voter are refused with an error that says so.
+There is a link to every voter, and back to every replica without a vote while it is connected. Links to voters follow
+the voter set; but a voter that is connected, with the metadata log that has the vote, is answered where it says that it
+listens: it may have moved, and a replica that has yet to learn so from the log must be able to answer whoever sends it
+the log. While a voter's log is not known, as from a controller's own file, whoever has its id is believed.
+
+The voter set may name addresses that nobody has any more: any number of controllers may have moved since it was
+written. So a controller also connects to each address that its own file names (:class:`NamedControllers`), until the
+voter set names the same one. Both addresses are tried at the same time, and the hello decides which one is right:
+neither the file nor the log counts more. Two controllers find each other when the file or the log of one of them has
+the other's address of now, as whoever is called calls back. The leader then writes the new addresses to the log.
+
+Each controller says hello with its cluster, id, directory id and address; one of another cluster, one that is not the
+receiver that was meant, and one that has begun with a new metadata log under the id of a voter are refused with an error
+that says so.
 """
 
 from __future__ import annotations
@@ -57,6 +64,20 @@ def address_in(hello: pb.RaftHello) -> tuple[str, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedControllers:
+    """The controllers that a controller's own file names: ``voters`` with their ids, ``bootstrap`` without."""
+
+    voters: VoterSet = VoterSet()
+    bootstrap: Sequence[tuple[str, int]] = ()
+
+    def others(self, me: Introduction) -> list[tuple[int, tuple[str, int]]]:
+        """Return the id, or :data:`ANY_RECEIVER`, and address of each that is not the caller."""
+        found = [(v.voter_id, (v.host, v.port)) for v in self.voters if v.voter_id != me.node_id]
+        found += [(ANY_RECEIVER, address) for address in self.bootstrap if address != me.address]
+        return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
 class _Caller:
     """A controller that has ``streams`` open to this one, as it said of itself in the last."""
 
@@ -71,7 +92,7 @@ class Peers:
     def __init__(
         self,
         me: Introduction,
-        bootstrap: Sequence[tuple[str, int]],
+        named: NamedControllers,
         max_observers: int,
         leader_id: Callable[[], int | None],
         resolve: Resolve,
@@ -79,12 +100,12 @@ class Peers:
         self.voters = VoterSet()
         self._me = me
         self._leader_id = leader_id
-        self._bootstrap = [address for address in dict.fromkeys(bootstrap) if address != me.address]
+        self._named = named.others(me)
         self._max_observers = max_observers
         self._resolve = resolve
         self._links: dict[int, PeerLink] = {}
         self._callers: dict[int, _Caller] = {}
-        self._bootstrap_links: dict[tuple[str, int], PeerLink] = {}
+        self._named_links: dict[tuple[int, tuple[str, int]], PeerLink] = {}
         self._bootstrap_answers: dict[tuple[str, int], tuple[int, tuple[str, int] | None]] = {}
         self._tasks: dict[PeerLink, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -100,9 +121,9 @@ class Peers:
         if link is not None:
             link.send(message)
 
-    def send_to_bootstrap(self, message: Message) -> None:
-        """Send a message to the bootstrap controllers that are no voters as far as this one knows."""
-        for link in self._bootstrap_links.values():
+    def send_to_named(self, message: Message) -> None:
+        """Send a message to the controllers that the own file names where the voter set names none."""
+        for link in self._named_links.values():
             link.send(message)
 
     def address_of(self, node_id: int) -> tuple[str, int]:
@@ -182,7 +203,7 @@ class Peers:
         for node_id, address in wanted.items():
             if node_id not in self._links:
                 self._links[node_id] = self._begin(node_id, address)
-        self._follow_bootstrap()
+        self._follow_named()
 
     def _address_of_voter(self, voter: Voter) -> tuple[str, int]:
         caller = self._callers.get(voter.voter_id)
@@ -190,18 +211,24 @@ class Peers:
             return caller.address
         return voter.host, voter.port
 
-    def _follow_bootstrap(self) -> None:
-        voters = {(voter.host, voter.port) for voter in self.voters}
-        for address in self._bootstrap:
-            known_id, says = self._bootstrap_answers.get(address, (ANY_RECEIVER, None))
-            # A voter that has moved is not where the voters say, and may be found here alone.
-            is_linked = known_id == self._me.node_id or (known_id in self.voters and says in (None, *voters))
-            wanted = address not in voters and not is_linked
-            link = self._bootstrap_links.get(address)
-            if wanted and link is None:
-                self._bootstrap_links[address] = self._begin(ANY_RECEIVER, address)
-            elif link is not None and not wanted:
-                self._end(self._bootstrap_links.pop(address))
+    def _follow_named(self) -> None:
+        for node_id, address in self._named:
+            link = self._named_links.get((node_id, address))
+            if self._is_needed(node_id, address):
+                if link is None:
+                    self._named_links[node_id, address] = self._begin(node_id, address)
+            elif link is not None:
+                self._end(self._named_links.pop((node_id, address)))
+
+    def _is_needed(self, node_id: int, address: tuple[str, int]) -> bool:
+        """Return whether the own file's address leads to a controller that the voter set does not."""
+        if node_id != ANY_RECEIVER:
+            return self.voters.address(node_id) != address
+        if address not in self._bootstrap_answers:
+            return True
+        known_id, says = self._bootstrap_answers[address]
+        is_linked = known_id in self.voters and says in (None, self.voters.address(known_id))
+        return known_id != self._me.node_id and not is_linked
 
     def _begin(self, node_id: int, address: tuple[str, int]) -> PeerLink:
         def on_hello(hello: pb.RaftHello) -> None:
@@ -229,7 +256,7 @@ class Peers:
 
     def _note_bootstrap_answer(self, address: tuple[str, int], hello: pb.RaftHello) -> None:
         answer = hello.sender_id, address_in(hello)
-        if self._bootstrap_answers.get(address) != answer and address in self._bootstrap_links:
+        if self._bootstrap_answers.get(address) != answer and (ANY_RECEIVER, address) in self._named_links:
             self._bootstrap_answers[address] = answer
             self._follow()
 

@@ -73,24 +73,39 @@ def test_dev_goes_elsewhere_when_its_ports_are_in_use_and_says_so(tmp_path: Path
         port, kafka_port = taken.getsockname()[1], taken_too.getsockname()[1]
         options = ("--controllers", "1", "--nodes", "1", "--port", str(port), "--kafka-port", str(kafka_port))
         with running_dev(tmp_path / "out", *options, "--json") as printed:
-            assert f"port {port} is in use, so the nodes listen elsewhere (--port" in printed
-            assert f"port {kafka_port} is in use, so clients of Kafka are served elsewhere (--kafka-port" in printed
             document = json.loads(printed[printed.index("{") :])
             for key, busy in (("bootstrap_servers", port), ("kafka_bootstrap_servers", kafka_port)):
-                assert document[key].startswith("127.0.0.1:")
-                assert document[key] != f"127.0.0.1:{busy}"
+                host, other = document[key].split(":")
+                assert (host, other != str(busy)) == ("127.0.0.1", True)
+                assert f"port {busy} is in use, so node 1 listens on port {other}\n" in printed
 
 
-def test_dev_starts_again_with_the_data_that_it_kept(tmp_path: Path) -> None:
+def test_dev_starts_again_with_the_data_and_the_ports_that_it_kept(tmp_path: Path) -> None:
     sizes = ["--controllers", "1", "--nodes", "1", "--data-dir", str(tmp_path / "data")]
-    for expected in ("", "kept   "):
-        [port, kafka_port] = free_ports(2)
-        environment = {"TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
-        with running_dev(tmp_path / "out", *sizes, "--port", str(port), "--kafka-port", str(kafka_port)):
-            topics = tidelog(environment, ["topic", "list"]).splitlines()[1:]
-            assert [line[:7] for line in topics] == ([expected] if expected else [])
-            if not expected:
-                tidelog(environment, ["topic", "create", "kept"])
+    [port, kafka_port] = free_ports(2)
+    environment = {"TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
+    with running_dev(tmp_path / "out", *sizes, "--port", str(port), "--kafka-port", str(kafka_port)):
+        tidelog(environment, ["topic", "create", "kept"])
+    with running_dev(tmp_path / "out", *sizes) as printed:
+        assert f"Clients of Kafka: bootstrap.servers=127.0.0.1:{kafka_port}\n" in printed
+        assert "kept   " in tidelog(environment, ["topic", "list"])
+        second = subprocess.run([*COMMAND, "dev", *sizes], capture_output=True, text=True, timeout=60)
+        assert second.returncode == 1
+        assert second.stdout == ""
+        assert f"{tmp_path / 'data'} is in use by another local cluster: stop that one" in second.stderr
+        assert len(second.stderr.splitlines()) == 1
+
+
+def test_dev_starts_again_at_once_after_it_was_killed(tmp_path: Path) -> None:
+    args = ["dev", "--controllers", "1", "--nodes", "1", "--data-dir", str(tmp_path / "data"), "--json"]
+    told = []
+    for is_last in (False, True):
+        with subprocess.Popen([*COMMAND, *args], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as dev:
+            assert dev.stdout is not None
+            told.append(json.loads("".join(iter(dev.stdout.readline, "}\n")) + "}"))
+            dev.send_signal(signal.SIGINT if is_last else signal.SIGKILL)
+            dev.communicate(timeout=60)
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,10 @@ def voter_of(cluster: Any, node_id: int) -> Voter:
     return Voter(node_id, *cluster.addresses[node_id])
 
 
+def addresses_in(voters: VoterSet) -> dict[int, tuple[str, int]]:
+    return {voter.voter_id: (voter.host, voter.port) for voter in voters}
+
+
 def test_engines_tell_each_other_their_directory_ids(new_engines: Engines, wait_until: WaitUntil) -> None:
     async def run() -> None:
         async with new_engines(3, FAST) as cluster:
@@ -177,6 +181,32 @@ def test_voter_that_starts_again_at_another_address_is_found_by_all(
             await wait_until(lambda: again.listener.payloads == [b"before", b"after"])
             voters = {v.replica_id: (v.host, v.port) for v in leader.engine.describe().voters}
             assert voters == cluster.addresses
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("names_voters", [True, False], ids=["voters", "bootstrap.servers"])
+@pytest.mark.parametrize("move", ["elsewhere", "among_themselves"])
+def test_voters_that_all_start_again_at_other_addresses_find_each_other_by_their_configuration(
+    new_engines: Engines, wait_until: WaitUntil, move: str, names_voters: bool
+) -> None:
+    async def run() -> None:
+        async with new_engines(3, FAST, others=3) as cluster:
+            await commit(await cluster.settled_leader(), b"before")
+            for node_id in (1, 2, 3):
+                await cluster.stop(node_id)
+            old = dict(cluster.addresses)
+            new = {"elsewhere": (4, 5, 6), "among_themselves": (2, 3, 1)}[move]
+            cluster.addresses = {i: old[there] for i, there in zip((1, 2, 3), new, strict=True)}
+            moved = VoterSet(voter_of(cluster, i) for i in (1, 2, 3))
+            named = {"voters": moved} if names_voters else {"voters": VoterSet(), "bootstrap": list(old.values())}
+            for node_id in (1, 2, 3):
+                await cluster.start(node_id, **named)
+            for process in cluster.running.values():
+                await wait_until(lambda p=process: addresses_in(p.listener.voters) == cluster.addresses)
+            await commit(await cluster.leader(), b"after")
+            for process in cluster.running.values():
+                await wait_until(lambda p=process: p.listener.payloads == [b"before", b"after"])
 
     asyncio.run(run())
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tidelog.testing import ports
-from tidelog.testing.ports import free_ports, lease_ports, release_ports
+from tidelog.testing.ports import free_ports, lease_port, lease_ports, release_ports
 
 _OTHER = "from tidelog.testing import ports; ports._LOWEST, ports._HIGHEST = {range}; print(*ports.free_ports(200))"
 
@@ -38,3 +38,17 @@ def test_servers_can_listen_on_leased_ports():
     [port] = lease_ports(1)
     with socket.create_server(("127.0.0.1", port)):
         release_ports([port])
+
+
+def test_port_is_leased_once_and_not_while_somebody_listens_on_it():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not lease_port(port)
+        # The server's end of this connection waits on the port after the server is gone.
+        with socket.create_connection(("127.0.0.1", port)):
+            server.accept()[0].close()
+    assert lease_port(port)
+    assert not lease_port(port)
+    release_ports([port])
+    assert lease_port(port)
+    release_ports([port])
