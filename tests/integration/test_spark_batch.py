@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from document_blocks import blocks_of
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -231,3 +233,14 @@ def test_times_are_utc_in_sql(spark: SparkSession, fake: FakeCluster) -> None:
     [row] = load(spark, fake).selectExpr("string(timestamp) AS text").collect()
     moment = datetime.datetime.fromtimestamp(BASE_MS / 1000, datetime.UTC)
     assert row == Row(text=moment.strftime("%Y-%m-%d %H:%M:%S.") + "123")
+
+
+def test_block_of_the_readme_shows_the_records(
+    spark: SparkSession, fake: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.create_topic("orders")
+    append_values(fake, "orders", 0, range(7, 8))
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    [block] = [b for b in blocks_of(readme) if b.language == "python" and "spark.read" in b.text]
+    exec(block.text.replace("localhost:9094", fake.bootstrap_servers), {"spark": spark})
+    assert "|    7|     0|" in capsys.readouterr().out

@@ -20,7 +20,10 @@ _NODE_COLUMNS = ("node", "address", "kafka", "rack", "state", "leads")
 _CONTROLLER_COLUMNS = ("controller", "address", "role")
 
 Levels = Annotated[
-    list[str], typer.Argument(metavar="FEATURE=LEVEL", help="The levels, such as metadata.version=3; 0: not used.")
+    list[str],
+    typer.Argument(
+        metavar="FEATURE=LEVEL", help="The levels, such as eligible.leader.replicas.version=1; 0 turns a feature off."
+    ),
 ]
 
 
@@ -74,7 +77,7 @@ def describe_features(session: Session) -> None:
 def upgrade(session: Session, levels: Levels, validate_only: ValidateOnly = False) -> None:
     """Raise the levels of features, all or none.
 
-    Example: tidelog cluster features upgrade metadata.version=3
+    Example: tidelog cluster features upgrade eligible.leader.replicas.version=1
     """
     _update(session, _parse_levels(levels), UpgradeType.UPGRADE, validate_only)
 
@@ -90,7 +93,7 @@ def downgrade(
 ) -> None:
     """Lower the levels of features, all or none; level 0 is for "not used".
 
-    Example: tidelog cluster features downgrade metadata.version=2
+    Example: tidelog cluster features downgrade eligible.leader.replicas.version=0
     """
     wanted = _parse_levels(levels)
     if unsafe and not validate_only:

@@ -15,7 +15,7 @@ from tidelog.cli.hints import hint_for
 from tidelog.errors import ErrorCode
 
 PAGE = (Path(__file__).parents[4] / "docs" / "cli.md").read_text(encoding="utf-8")
-COMMAND = re.compile(r"^    (?:.*\| )?(tidelog [^#\n]*)", re.MULTILINE)
+COMMAND = re.compile(r"^(?:.*\| )?(tidelog [^#\n]*)", re.MULTILINE)
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -1,0 +1,44 @@
+"""A cluster for the pages, and what their commands and programs find around them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog import AdminClient
+from tidelog.testing import LocalCluster
+
+
+@pytest.fixture(scope="package")
+def shared_cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(controllers=3, nodes=3) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(shared_cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """Three controllers and three nodes; what a page leaves behind is deleted after it."""
+    yield shared_cluster
+    with AdminClient({"bootstrap.servers": shared_cluster.bootstrap_servers}) as admin:
+        groups = [group.group_id for group in admin.list_consumer_groups().result().valid]
+        futures = {**(admin.delete_consumer_groups(groups) if groups else {})}
+        topics = [name for name in admin.list_topics().topics if not name.startswith("__")]
+        futures |= admin.delete_topics(topics) if topics else {}
+        for future in futures.values():
+            future.result()
+
+
+@pytest.fixture
+def environment(cluster: LocalCluster, tmp_path: Path) -> dict[str, str]:
+    """The environment of a page's commands: ``tidelog`` is this one, and asks the cluster by default."""
+    return {
+        **os.environ,
+        "COLUMNS": "200",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "TIDELOG_BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
+        "TIDELOG_PROFILE": str(tmp_path / "profile.toml"),
+    }

@@ -1,0 +1,107 @@
+"""The blocks of README and of the pages in docs run as they are written, from top to bottom.
+
+A page is one scenario, in a folder of its own and on one cluster: later blocks find what earlier ones made. Only the
+addresses are changed, to those of the cluster.
+"""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+import pytest
+import yaml
+from document_blocks import Block, blocks_of, commands_of, unfenced
+
+from tidelog.testing import LocalCluster
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+LIMIT_S = 60
+DATA: Mapping[str, Callable[[str], object]] = {
+    "json": lambda text: [json.loads(line) for line in text.splitlines()],
+    "properties": javaproperties.loads,
+    "toml": tomllib.loads,
+    "yaml": yaml.safe_load,
+}
+NO_CODE = ("text",)
+LANGUAGES = ("bash", "console", "python", *DATA, *NO_CODE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_says_of_each_block_what_language_it_is(page: Path) -> None:
+    text = page.read_text()
+    assert [(b.line, b.language) for b in blocks_of(text) if b.language not in LANGUAGES] == []
+    assert unfenced(text) == [], "put ``` with a language around indented blocks"
+    assert [b.line for b in blocks_of(text) if b.not_run == ""] == [], "say why a block is not run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [p for p in PAGES if list(blocks_of(p.read_text()))], ids=lambda page: page.stem)
+def test_blocks_of_page_run_as_written(
+    page: Path, cluster: LocalCluster, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks_of(_with_addresses(page.read_text(), cluster)):
+        place = f"{page.name}:{block.line}"
+        if block.not_run is not None or block.language in NO_CODE:
+            continue
+        if block.language == "python":
+            # Empty lines before it: a traceback names the page's own line.
+            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+        elif block.language in DATA:
+            DATA[block.language](block.text)
+        else:
+            for step, expected in _steps(block):
+                _check(place, step, expected, _run(place, step, environment))
+
+
+def test_what_is_not_run_has_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    left_out = [(p.name, b.line, b.not_run) for p in PAGES for b in blocks_of(p.read_text()) if b.not_run is not None]
+    for name, line, reason in left_out:
+        print(f"{name}:{line}: not run: {reason}")
+    assert all(reason for _, _, reason in left_out)
+
+
+def _with_addresses(text: str, cluster: LocalCluster) -> str:
+    ours, kafkas = cluster.bootstrap_servers, cluster.kafka_bootstrap_servers
+    text = re.sub(r"\b(?:localhost|127\.0\.0\.1|node\d):9094(?:,node\d:9094)*", ours, text)
+    return re.sub(r"\b(?:localhost|127\.0\.0\.1|node\d):9092\b", kafkas, text)
+
+
+def _steps(block: Block) -> Iterator[tuple[str, str]]:
+    """Return what a block runs, and the output that the page shows of it; empty where it shows none."""
+    if block.language == "bash":
+        yield block.text, ""
+        return
+    for command in commands_of(block):
+        yield command.text, command.output
+
+
+def _run(place: str, script: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    try:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, env=environment
+        )
+    except subprocess.TimeoutExpired as error:
+        pytest.fail(f"{place}: not done after {LIMIT_S} s:\n{script}\n{error.stdout!r}\n{error.stderr!r}")
+
+
+def _check(place: str, script: str, expected: str, done: subprocess.CompletedProcess[str]) -> None:
+    """Compare the output, or see that the command succeeds where the page shows no output."""
+    if not expected:
+        if done.returncode != 0:
+            pytest.fail(f"{place}: exit code {done.returncode}:\n{script}\n{done.stdout}\n{done.stderr}")
+        return
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    if not doctest.OutputChecker().check_output(expected, done.stdout, flags):
+        pytest.fail(f"{place}: {script}\nthe page shows:\n{expected}\nit prints:\n{done.stdout}\n{done.stderr}")
