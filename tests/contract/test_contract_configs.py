@@ -108,6 +108,12 @@ def test_incremental_alter_configs_says_what_is_wrong(
     assert cluster.admin.describe_topics([topic])[topic].result(30).config == {}, "changed in part"
 
 
+def test_incremental_alter_configs_removes_a_setting_that_there_is_not(cluster: Deployment) -> None:
+    topic = cluster.topic(segment_ms="7")
+    alter(cluster, topic, entry("retention.mss", kind=AlterConfigOpType.DELETE))
+    assert cluster.admin.describe_topics([topic])[topic].result(30).config == {"segment.ms": "7"}
+
+
 def test_incremental_alter_configs_refuses_a_setting_that_is_named_twice(cluster: Deployment) -> None:
     topic = cluster.topic()
     with pytest.raises(KafkaException, match="INVALID_REQUEST"):

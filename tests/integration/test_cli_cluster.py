@@ -104,4 +104,4 @@ def test_features_and_settings_of_nodes_are_shown_and_changed(cluster: LocalClus
     assert "log.retention.ms  1000000  all nodes" in described
     assert run(cluster, "config", "delete", "log.retention.ms", "--all-nodes").exit_code == 0
     refused = run(cluster, "config", "set", "log.retention.ms=x", "--node", "1")
-    assert (refused.exit_code, refused.stderr.startswith("error: INVALID_CONFIG: ")) == (1, True)
+    assert (refused.exit_code, refused.stderr.startswith("error: INVALID_REQUEST: ")) == (1, True)

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
-from tidelog.cli.options import Session, ValidateOnly, connected, parse_pairs
-from tidelog.cli.output import CommandGroup, error_document, fail, print_json, print_records, settle
+from tidelog.cli.options import Session, ValidateOnly, Yes, connected, parse_pairs
+from tidelog.cli.output import CommandGroup, confirm, error_document, fail, print_json, print_records, settle
 from tidelog.config import TopicConfig
 from tidelog.config import describe as describe_settings
+from tidelog.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
+from tidelog.config.settings import unknown_key
 
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Show and change the settings of topics and nodes while they run."
@@ -109,13 +111,20 @@ def set_configs(
     nodes: Nodes = None,
     all_nodes: AllNodes = False,
     validate_only: ValidateOnly = False,
+    yes: Yes = False,
 ) -> None:
     """Set values.
+
+    Nodes keep a setting that they do not have, as Kafka's brokers do: it has no effect, and the command asks first.
 
     Example: tidelog config set retention.ms=604800000 --topic flights --topic orders
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SET)
-    _change(session, _targets(topics, nodes, all_nodes), entries, validate_only)
+    targets = _targets(topics, nodes, all_nodes)
+    for key in () if validate_only else [entry.name for entry in entries]:
+        if known := _known_keys_without(key, [t for t in targets if not t.is_topic]):
+            confirm(f"{_sentence(unknown_key(key, known))} Set it all the same, without effect?", yes)
+    _change(session, targets, entries, validate_only)
 
 
 @app.command()
@@ -127,13 +136,18 @@ def delete(
     nodes: Nodes = None,
     all_nodes: AllNodes = False,
     validate_only: ValidateOnly = False,
+    yes: Yes = False,
 ) -> None:
     """Take settings back to what holds without them.
 
     Example: tidelog config delete log.retention.ms --all-nodes
     """
     entries = _entries(dict.fromkeys(keys), AlterConfigOpType.DELETE)
-    _change(session, _targets(topics, nodes, all_nodes), entries, validate_only)
+    targets = _targets(topics, nodes, all_nodes)
+    for key in () if validate_only else keys:
+        if known := _known_keys_without(key, targets):
+            confirm(f"{_sentence(unknown_key(key, known))} Delete it where it is set?", yes)
+    _change(session, targets, entries, validate_only)
 
 
 @app.command()
@@ -180,6 +194,17 @@ def _targets(topics: list[str] | None, nodes: list[int] | None, all_nodes: bool)
     if not resources:
         raise typer.BadParameter("one of --topic, --node and --all-nodes is needed", param_hint="--topic")
     return [_Target(resource) for resource in dict.fromkeys(resources)]
+
+
+def _known_keys_without(key: str, targets: Iterable[_Target]) -> Iterable[str]:
+    """Return the keys that one of the targets has where ``key`` is none of them; else nothing."""
+    nodes = DYNAMIC_BROKER_KEYS | READ_ONLY_BROKER_KEYS
+    known = (_TOPIC_DEFAULTS.keys() if target.is_topic else nodes for target in targets)
+    return next((keys for keys in known if key not in keys), ())
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}" + ("" if text.endswith("?") else ".")
 
 
 def _entries(values: dict[str, str] | dict[str, None], operation: AlterConfigOpType) -> list[ConfigEntry]:

@@ -160,6 +160,7 @@ def alter(
     Example: tidelog topic alter flights -c retention.ms=-1 --delete-config segment.bytes
     """
     entries = [_entry(key, value) for key, value in parse_pairs(config, "--config").items()]
+    _check_keys(delete_config or ())
     entries += [_entry(key, None) for key in delete_config or ()]
     if not entries:
         raise typer.BadParameter("there is nothing to change without it, or --delete-config", param_hint="--config")
@@ -284,6 +285,17 @@ def delete_records(
     if records or session.as_json:
         session.show("partitions", records, ("partition", "low_watermark"))
     fail(errors.values())
+
+
+def _check_keys(keys: Iterable[str]) -> None:
+    """Refuse to delete a setting that topics do not have: a cluster has then done so, and nothing has changed."""
+    from tidelog.config import TopicConfig, describe
+    from tidelog.config.settings import unknown_key
+
+    known = {info.key for info in describe(TopicConfig)}
+    for key in keys:
+        if key not in known:
+            raise typer.BadParameter(unknown_key(key, known), param_hint="--delete-config")
 
 
 def _entry(key: str, value: str | None) -> ConfigEntry:

@@ -21,6 +21,7 @@ T = TypeVar("T")
 _METADATA = "tidelog"
 REQUIRED: Any = dataclasses.MISSING
 _BITS = {"SHORT": 16, "INT": 32, "LONG": 64}
+_HINTS: Mapping[str, type] = {"SHORT": int, "INT": int, "LONG": int, "DOUBLE": float, "BOOLEAN": bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,16 @@ def format_value(value: object) -> str | None:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value)
+
+
+def check_type(key: str, value: str, config_type: str) -> None:
+    """Refuse a text that is no value of one of Kafka's types of numbers, or no BOOLEAN.
+
+    Raises:
+        ConfigError: it names the key and the value.
+    """
+    bits = config_type if config_type in _BITS else None
+    _parse_value(key, value, _HINTS.get(config_type, str), _Declaration("", None, False, False, None, (), bits))
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:

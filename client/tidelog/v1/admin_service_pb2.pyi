@@ -937,7 +937,9 @@ class DescribedConfig(_message.Message):
     is_sensitive: _builtins.bool
     documentation: _builtins.str
     type: _builtins.str
-    """A word of Kafka's: BOOLEAN, STRING, INT, LONG, DOUBLE, LIST."""
+    """A word of Kafka's: BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE, LIST, CLASS, PASSWORD; UNKNOWN of a setting that a
+    node keeps and does not have.
+    """
     @_builtins.property
     def synonyms(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigSynonym]:
         """What would hold if this value were not set, in order (KIP-226), this value first."""

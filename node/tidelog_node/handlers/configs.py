@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from tidelog.config import TopicConfig, describe, format_value
 from tidelog.config.broker import BROKER_SYNONYMS, same_meaning
+from tidelog.config.foreign import foreign_info, is_foreign
 from tidelog.config.settings import SettingInfo
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.topic_names import validate_topic_name
@@ -151,6 +152,8 @@ def _describe_broker(context: NodeContext) -> Iterator[pb.DescribedConfig]:
     for info in context.settings.infos:
         found = _below(layers, same_meaning(info.key), info.key)
         yield _described(info, current, found, is_read_only=not info.dynamic)
+    for key in sorted({key for _, layer in layers for key in layer if is_foreign(key)}):
+        yield _foreign(key, _below(layers, [key], key))
 
 
 def _describe_all_brokers(context: NodeContext) -> Iterator[pb.DescribedConfig]:
@@ -162,6 +165,17 @@ def _describe_all_brokers(context: NodeContext) -> Iterator[pb.DescribedConfig]:
             described = _described(info, None, found, is_read_only=False)
             described.value = settings[info.key]
             yield described
+    for key in sorted(filter(is_foreign, settings)):
+        yield _foreign(key, [_synonym(key, settings[key], pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG)])
+
+
+def _foreign(key: str, found: list[pb.ConfigSynonym]) -> pb.DescribedConfig:
+    info = foreign_info(key)
+    value = found[0].value
+    described = _described(info, None, found, is_read_only=not info.dynamic)
+    if not info.secret:
+        described.value = value
+    return described
 
 
 def _layers(context: NodeContext) -> _Layers:
@@ -199,7 +213,7 @@ def _described(
         is_sensitive=info.secret,
         synonyms=synonyms,
         documentation=info.doc,
-        type=info.config_type,
+        type="PASSWORD" if info.secret and info.config_type == "STRING" else info.config_type,
     )
 
 

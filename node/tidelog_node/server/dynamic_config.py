@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from tidelog.config import DynamicBrokerConfig, describe, parse_config
 from tidelog.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
+from tidelog.config.foreign import warn_of, with_effect
 from tidelog.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata import MetadataImage, broker_settings
@@ -39,6 +40,7 @@ class DynamicNodeConfig:
         self.current = parse_config(NodeConfig, properties)
         self._node_id = self.current.node_id
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._without_effect: Set[str] = frozenset()
         self._users: list[Callable[[NodeConfig], None]] = []
 
     def subscribe(self, user: Callable[[NodeConfig], None]) -> None:
@@ -52,7 +54,9 @@ class DynamicNodeConfig:
         ``min.insync.replicas``: the controller keeps eligible leader replicas by it (KIP-966), so that a leader which
         went by another would lose records.
         """
-        dynamic = (_known(broker_settings(image)), _known(broker_settings(image, self._node_id)))
+        everywhere, here = broker_settings(image), broker_settings(image, self._node_id)
+        self._warn_of({*everywhere, *here} - DYNAMIC_BROKER_KEYS)
+        dynamic = (with_effect(everywhere), with_effect(here))
         if dynamic == self._dynamic:
             return
         self._dynamic = dynamic
@@ -69,10 +73,10 @@ class DynamicNodeConfig:
         for user in self._users:
             user(changed)
 
-
-def _known(settings: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what a newer version has set."""
-    return {key: value for key, value in settings.items() if key in DYNAMIC_BROKER_KEYS}
+    def _warn_of(self, without_effect: Set[str]) -> None:
+        for key in sorted(without_effect - self._without_effect):
+            logger.warning("A setting of this node is kept and has no effect: %s", warn_of(key))
+        self._without_effect = without_effect
 
 
 def _min_insync_replicas(settings: Mapping[str, str]) -> int:

@@ -5,6 +5,7 @@ Rules:
 - a resource is changed as a whole or not at all, and has one error; a resource or a key that is named twice is refused;
 - a change that replaces all settings of a resource (KIP-133) removes those that it does not name;
 - what results is checked: keys, types, limits, and values that depend on each other, over the defaults that hold;
+- a key that a topic does not have is refused unless it is removed; one that brokers do not have is kept (``foreign``);
 - a broker's setting that is read from its file alone is refused, and so is one that contradicts another layer's;
 - with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it is neither set on one broker
   nor removed from all of them;
@@ -15,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -23,6 +25,7 @@ from typing import TypeVar
 from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
 from tidelog.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
 from tidelog.config.changes import changed_value
+from tidelog.config.foreign import check_foreign, check_foreign_count, foreign_info, is_foreign, with_effect
 from tidelog.config.settings import SettingInfo, unknown_key
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
@@ -138,15 +141,28 @@ def _topics_concerned(image: MetadataImage, records: list[MetadataRecord]) -> Co
 def _alter(image: MetadataImage, own: TopicConfig, wanted: pb.ConfigResourceChange) -> list[ConfigRecord]:
     resource = _existing(image, wanted.resource)
     current = image.configs.get(resource, {})
-    changes = dict(_changes(resource, current, wanted))
+    with _errors_of(resource):
+        changes = dict(_changes(resource, current, wanted))
     _check_elr(image, resource, changes)
     settings = {**current, **changes}
-    _check(image, own, resource, {name: value for name, value in settings.items() if value is not None})
+    with _errors_of(resource):
+        _check(image, own, resource, {name: value for name, value in settings.items() if value is not None})
     return [
         ConfigRecord(resource.type, resource.name, name, value)
         for name, value in changes.items()
         if value != current.get(name)
     ]
+
+
+@contextlib.contextmanager
+def _errors_of(resource: ConfigResource) -> Iterator[None]:
+    """Answer what is wrong with a broker's settings as Kafka does: it is the request's fault (ConfigAdminManager)."""
+    try:
+        yield
+    except ConfigError as error:
+        if resource.type is not _BROKER:
+            raise
+        raise error_for(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
 def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigResource:
@@ -176,7 +192,12 @@ def _changes(
         name = operation.name
         if counts[name] > 1:
             raise error_for(ErrorCode.INVALID_REQUEST, f"the setting {name!r} is named {counts[name]} times")
+        if operation.type == pb.CONFIG_OPERATION_TYPE_DELETE:
+            yield name, None
+            continue
         value = changed_value(current.get(name), operation, _info(resource.type, name))
+        if value is not None and resource.type is _BROKER and is_foreign(name):
+            check_foreign(name, value, resource.name)
         yield name, value
     if wanted.replaces_all:
         yield from ((name, None) for name in current if name not in counts)
@@ -186,7 +207,9 @@ def _info(kind: ConfigResourceType, name: str) -> SettingInfo:
     info = _SETTINGS[kind].get(name)
     if info is None and kind is _BROKER and name in READ_ONLY_BROKER_KEYS:
         text = f"{name} cannot change at run time: a process reads it from its properties file when it starts"
-        raise error_for(ErrorCode.INVALID_CONFIG, text)
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    if info is None and kind is _BROKER:
+        return foreign_info(name)
     if info is None:
         raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(name, _SETTINGS[kind]))
     return info
@@ -203,19 +226,21 @@ def _check_elr(image: MetadataImage, resource: ConfigResource, changes: Mapping[
         raise error_for(ErrorCode.INVALID_CONFIG, text)
 
 
-def _check(image: MetadataImage, own: TopicConfig, resource: ConfigResource, settings: Mapping[str, str]) -> None:
+def _check(image: MetadataImage, own: TopicConfig, resource: ConfigResource, given: Mapping[str, str]) -> None:
+    settings = with_effect(given) if resource.type is _BROKER else given
+    check_foreign_count(len(given) - len(settings))
     for name, value in settings.items():
         if not value.strip() and _SETTINGS[resource.type][name].config_type not in ("LIST", "STRING"):
             raise error_for(ErrorCode.INVALID_CONFIG, f'invalid value "" for configuration "{name}": must not be empty')
     if resource.type is _TOPIC:
         override_topic_config(settings, cluster_topic_defaults(image, own))
     elif resource != ALL_BROKERS:
-        parse_config(DynamicBrokerConfig, override_broker_settings(broker_settings(image), settings))
+        parse_config(DynamicBrokerConfig, override_broker_settings(with_effect(broker_settings(image)), settings))
     else:
         parse_config(DynamicBrokerConfig, settings)
         for broker_id, others in _settings_of_single_brokers(image):
             try:
-                parse_config(DynamicBrokerConfig, override_broker_settings(settings, others))
+                parse_config(DynamicBrokerConfig, override_broker_settings(settings, with_effect(others)))
             except ConfigError as error:
                 text = f"with what is set on broker {broker_id}: {error.message}"
                 raise error_for(ErrorCode.INVALID_CONFIG, text) from error

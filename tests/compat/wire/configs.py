@@ -36,11 +36,15 @@ _TOPIC_KEYS = [
     "segment.ms",
     "unclean.leader.election.enable",
 ]
+_KEPT = ["my.custom.key", "cleanup.policy", "sasl.kerberos.min.time.before.relogin", ""]
 _THROTTLED = "leader.replication.throttled.replicas"
 
 
 def _describe(kind: int, name: str, *keys: str, told: bool = False) -> DescribeConfigsRequest:
     return DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(keys) or None)], told, told)
+
+
+_KEPT_NOW = _describe(BROKER, "1", *_KEPT, told=True)
 
 
 def _then(name: str, *keys: str) -> Case:
@@ -127,6 +131,21 @@ _ALTER = (
     Case("alter: another broker", _alter(BROKER, "7", ("log.retention.ms", SET, "100000"))),
     Case("alter: no broker's id", _alter(BROKER, "one", ("log.retention.ms", SET, "100000"))),
     Case("alter: read only", _alter(BROKER, "1", ("node.id", SET, "3"))),
+    Case("alter: read only of Kafka's", _alter(BROKER, "1", ("process.roles", SET, "broker"))),
+    Case("alter: delete what is read only", _alter(BROKER, "1", ("process.roles", DELETE, None))),
+    Case("alter: unknown keys of a broker", _alter(BROKER, "1", *((key, SET, "5") for key in _KEPT))),
+    Case("describe: unknown keys of a broker", _KEPT_NOW, (4,), ["documentation"], settles=True),
+    Case("alter: no more of a broker", _alter(BROKER, "1", *((key, DELETE, None) for key in _KEPT))),
+    Case("alter: append to an unknown key", _alter(BROKER, "1", ("my.custom.key", APPEND, "5"))),
+    Case("alter: a bad value of a broker", _alter(BROKER, "1", ("message.max.bytes", SET, "z"))),
+    Case("alter: a bad value of Kafka's", _alter(BROKER, "1", ("num.io.threads", SET, "z"))),
+    Case("alter: unknown keys of all brokers", _alter(BROKER, "", ("my.custom.key", SET, "v"))),
+    Case("describe: unknown keys of all brokers", _describe(BROKER, "", "my.custom.key"), (4,), settles=True),
+    Case("alter: no more unknown keys", _alter(BROKER, "", ("my.custom.key", DELETE, None))),
+    Case("alter: of a single broker", _alter(BROKER, "", ("sasl.kerberos.min.time.before.relogin", SET, "5"))),
+    Case("alter: TLS", _alter(BROKER, "1", ("ssl.keystore.location", SET, "/x"))),
+    Case("alter: a listener's", _alter(BROKER, "1", ("listener.name.x.my.own", SET, "5"))),
+    Case("alter: not a listener's", _alter(BROKER, "1", ("listener.name.x.my.own", DELETE, None))),
     Case("alter: all brokers", _alter(BROKER, "", ("log.retention.ms", SET, "100000"))),
     _then("alter: then of all brokers", "retention.ms"),
     Case("alter: no more of all brokers", _alter(BROKER, "", ("log.retention.ms", DELETE, None))),

@@ -35,10 +35,8 @@ def _matches(pattern: str, text: str) -> bool:
 
 _LATE = "a timeout of 0 ms or less is our default; Kafka has timed out before it begins"
 _BUG = "Kafka fails with UNKNOWN_SERVER_ERROR where the request is at fault; we say that it is"
-_READ_ONLY = (
-    "a setting that cannot be altered is INVALID_CONFIG as all that is wrong with a setting; Kafka tells two kinds"
-)
-_GONE_KEY = "a key that is unknown is refused whatever is done to it; Kafka lets it be removed"
+_KEPT = "a setting of Kafka's that nodes do not have is kept, and has no default"
+_LISTENERS = "listeners have no settings of their own; one that seems to protect them and does not is refused"
 _TWICE = "a key of two values is refused; Kafka takes one of them"
 _ONCE = "we answer once for what is named twice"
 _EACH = "we answer for each that is named; Kafka once"
@@ -77,9 +75,9 @@ KNOWN = (
     Known(_BUG, "offset: isolation level 3", "topics[part].partitions[0].error_code", _FAILED, _INVALID),
     Known(_BUG, "alter: operation 9", "responses[set].error_code", _FAILED, _INVALID),
     Known(_BUG, "grow: too many", "results[told].error_code", _FAILED, ("POLICY_VIOLATION",)),
-    Known(_READ_ONLY, "alter: read only", "responses[1].error_code", _INVALID, ("INVALID_CONFIG",)),
-    Known(_READ_ONLY, "replace: read only", "responses[1].error_code", _INVALID, ("INVALID_CONFIG",)),
-    Known(_GONE_KEY, "alter: delete an unknown key", "responses[set].error_code", _NONE, ("INVALID_CONFIG",)),
+    Known(_BUG, "alter: append to an unknown key", "responses[1].error_code", _FAILED, _INVALID),
+    Known(_KEPT, "describe: unknown keys of a broker", "*.synonyms[sasl.kerberos*]#2", (THERE,), (ABSENT,)),
+    Known(_LISTENERS, "alter: a listener's", "responses[1].error_code", _NONE, _INVALID),
     Known(_TWICE, "create: a key twice", "topics[x].error_code", _NONE, ("INVALID_CONFIG",)),
     Known(_TWICE, "create: a key twice", "topics[x].num_partitions", (1,), (-1,)),
     Known(_TWICE, "create: a key twice", "topics[x].replication_factor", (1,), (-1,)),

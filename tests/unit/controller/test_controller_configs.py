@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.config import DynamicBrokerConfig, config_key, parse_config
 from tidelog.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS, override_broker_settings
+from tidelog.config.foreign import with_effect
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_node.server.config import NodeConfig
@@ -121,13 +122,21 @@ def test_only_lists_are_appended_to_and_subtracted_from(one: Any, kind: int) -> 
         (TOPIC, "t", "retention.ms", "1_000", "INVALID_CONFIG", "must be a whole number"),
         (TOPIC, "t", "retention.ms", "\u0663", "INVALID_CONFIG", "must be a whole number"),
         (TOPIC, "t", "file.delete.delay.ms", "9" * 4_000, "INVALID_CONFIG", "must fit into 64 bits"),
-        (BROKER, "1", "retention.ms", "1", "INVALID_CONFIG", 'did you mean "log.retention.ms"?'),
-        (BROKER, "1", "log.dirs", "/x", "INVALID_CONFIG", "log.dirs cannot change at run time"),
-        (BROKER, "", "num.partitions", "3", "INVALID_CONFIG", "num.partitions cannot change at run time"),
-        (BROKER, "", "log.roll.hours", "3", "INVALID_CONFIG", "log.roll.hours cannot change at run time"),
-        (BROKER, "", "log.roll.ms", "", "INVALID_CONFIG", "must not be empty"),
-        (BROKER, "", "log.cleaner.threads", "1000", "INVALID_CONFIG", "below 1 MiB for each of 1000"),
-        (BROKER, "", "log.cleaner.max.compaction.lag.ms", "0", "INVALID_CONFIG", "must be at least 1"),
+        (BROKER, "1", "log.dirs", "/x", "INVALID_REQUEST", "log.dirs cannot change at run time"),
+        (BROKER, "", "num.partitions", "3", "INVALID_REQUEST", "num.partitions cannot change at run time"),
+        (BROKER, "", "log.roll.hours", "3", "INVALID_REQUEST", "log.roll.hours cannot change at run time"),
+        (BROKER, "", "log.roll.ms", "", "INVALID_REQUEST", "must not be empty"),
+        (BROKER, "", "log.cleaner.threads", "1000", "INVALID_REQUEST", "below 1 MiB for each of 1000"),
+        (BROKER, "", "log.cleaner.max.compaction.lag.ms", "0", "INVALID_REQUEST", "must be at least 1"),
+        (BROKER, "1", "process.roles", "broker", "INVALID_REQUEST", "process.roles cannot change at run time"),
+        (BROKER, "1", "ssl.keystore.location", "/x", "INVALID_REQUEST", "listeners have no settings of their own"),
+        (BROKER, "1", "listener.name.a.ssl.keystore.location", "/x", "INVALID_REQUEST", "listeners have no settings"),
+        (BROKER, "1", "sasl.jaas.config", "secret", "INVALID_REQUEST", "in plain text"),
+        (BROKER, "", "sasl.kerberos.min.time.before.relogin", "1", "INVALID_REQUEST", "on a single broker alone"),
+        (BROKER, "1", "num.io.threads", "x", "INVALID_REQUEST", "must be a whole number"),
+        (BROKER, "1", "num.io.threads", str(2**31), "INVALID_REQUEST", "must fit into 32 bits"),
+        (BROKER, "1", "k" * 256, "1", "INVALID_REQUEST", "has 256 bytes, more than 255"),
+        (BROKER, "1", "my.custom.key", "x" * 40_000, "INVALID_REQUEST", "more than 32767"),
         (3, "t", "x", "1", "INVALID_REQUEST", "neither a topic nor a broker"),
     ],
 )
@@ -139,6 +148,37 @@ def test_a_change_is_refused_with_the_reason(
     assert found == code
     assert text in message
     assert len(one.log) == entries
+
+
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_settings_that_brokers_do_not_have_are_kept_beside_those_that_they_have(one: Any, broker: str) -> None:
+    kept = {"my.custom.key": "v", "cleanup.policy": "compact", "num.io.threads": "7", "": "x"}
+    given = {**kept, "log.retention.ms": "5"}
+    assert alter(one, BROKER, broker, *(operation(k, v) for k, v in given.items())) == ("NONE", "")
+    assert broker_settings(one.image, int(broker) if broker else None) == given
+    assert effective_topic_config(one.image, "t").cleanup_policy == ("delete",), "a broker's key of the same name"
+    assert alter(one, BROKER, broker, operation("log.retention.ms", "x"))[0] == "INVALID_REQUEST"
+    assert alter(one, BROKER, broker, operation("my.custom.key", "x", APPEND))[0] == "INVALID_REQUEST"
+    assert alter(one, BROKER, broker, *(operation(k, kind=DELETE) for k in given)) == ("NONE", "")
+    assert not broker_settings(one.image, int(broker) if broker else None)
+
+
+def test_kerberos_settings_are_kept_on_a_single_broker(one: Any) -> None:
+    kept = operation("sasl.kerberos.min.time.before.relogin", "58000")
+    assert alter(one, BROKER, "1", kept) == ("NONE", "")
+    assert broker_settings(one.image, 1) == {kept.name: kept.value}
+
+
+def test_settings_that_brokers_do_not_have_are_bounded(one: Any) -> None:
+    assert alter(one, BROKER, "1", *(operation(f"k{i}", "v") for i in range(1_000))) == ("NONE", "")
+    code, message = alter(one, BROKER, "1", operation("one.more", "v"))
+    assert (code, "1001 settings that nodes do not have" in message) == ("POLICY_VIOLATION", True)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (BROKER, ""), (BROKER, "1")])
+@pytest.mark.parametrize("key", ["nope", "process.roles", "node.id"])
+def test_a_setting_that_there_is_not_can_be_removed(one: Any, kind: int, name: str, key: str) -> None:
+    assert alter(one, kind, name, operation(key, kind=DELETE)) == ("NONE", "")
 
 
 def test_an_unknown_operation_is_refused(one: Any) -> None:
@@ -188,10 +228,10 @@ def test_too_many_operations_are_refused(one: Any) -> None:
 def test_the_settings_of_all_brokers_must_fit_what_is_set_on_each(one: Any) -> None:
     assert alter(one, BROKER, "2", operation("log.cleaner.min.compaction.lag.ms", "50")) == ("NONE", "")
     code, message = alter(one, BROKER, "", operation("log.cleaner.max.compaction.lag.ms", "10"))
-    assert code == "INVALID_CONFIG"
+    assert code == "INVALID_REQUEST"
     assert message.startswith("with what is set on broker 2: min.compaction.lag.ms 50 is above")
     assert alter(one, BROKER, "", operation("log.cleaner.max.compaction.lag.ms", "60")) == ("NONE", "")
-    assert alter(one, BROKER, "2", operation("log.cleaner.min.compaction.lag.ms", "61"))[0] == "INVALID_CONFIG"
+    assert alter(one, BROKER, "2", operation("log.cleaner.min.compaction.lag.ms", "61"))[0] == "INVALID_REQUEST"
 
 
 def test_the_resources_of_one_request_must_fit_each_other(one: Any) -> None:
@@ -201,7 +241,7 @@ def test_the_resources_of_one_request_must_fit_each_other(one: Any) -> None:
         change(BROKER, "2", operation("log.cleaner.min.compaction.lag.ms", "50")),
         change(TOPIC, "t", operation("min.compaction.lag.ms", "60")),
     )
-    assert [code for _, code, _ in results] == ["NONE", "INVALID_CONFIG", "INVALID_CONFIG"]
+    assert [code for _, code, _ in results] == ["NONE", "INVALID_REQUEST", "INVALID_CONFIG"]
 
 
 def test_the_controller_resolves_a_topics_settings_topic_cluster_file_default(one: Any) -> None:
@@ -284,7 +324,7 @@ def test_whatever_is_taken_can_be_resolved_by_everybody(
         min_insync_replicas(driver.image, "t")
         for broker_id in (1, 2):
             layers = broker_settings(driver.image), broker_settings(driver.image, broker_id)
-            parse_config(DynamicBrokerConfig, override_broker_settings(*layers))
+            parse_config(DynamicBrokerConfig, override_broker_settings(*map(with_effect, layers)))
         image = driver.image
         assert MetadataImage.from_records(image.offset, image.epoch, image.to_records()).configs == image.configs
 

@@ -131,6 +131,33 @@ def test_of_all_nodes_only_what_is_set_is_described(cluster_of):
     asyncio.run(run())
 
 
+def test_settings_that_nodes_do_not_have_are_described_as_kafka_does(cluster_of):
+    async def run():
+        async with cluster_of(1) as cluster:
+            node = cluster.nodes[1]
+            await change(
+                cluster,
+                (BROKER, "1", "my.key", "secret"),
+                (BROKER, "", "my.key", "s"),
+                (BROKER, "1", "num.io.threads", "7"),
+            )
+            [mine] = (await ask(node, BROKER, "1", "my.key", documentation=True)).configs
+            assert (mine.source, mine.is_sensitive, mine.is_read_only, mine.type) == (ON_NODE, True, True, "UNKNOWN")
+            assert not mine.HasField("value")
+            assert "has no effect" in mine.documentation
+            assert [(s.name, s.source, s.HasField("value")) for s in mine.synonyms] == [
+                ("my.key", ON_NODE, False),
+                ("my.key", ON_ALL, False),
+            ]
+            [kafkas] = (await ask(node, BROKER, "1", "num.io.threads")).configs
+            assert (kafkas.value, kafkas.is_sensitive, kafkas.is_read_only, kafkas.type) == ("7", False, False, "INT")
+            [everywhere] = (await ask(node, BROKER, "")).configs
+            assert (everywhere.name, everywhere.source, everywhere.HasField("value")) == ("my.key", ON_ALL, False)
+            assert not (await ask(node, BROKER, "", "num.io.threads")).configs
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [

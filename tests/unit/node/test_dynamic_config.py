@@ -62,6 +62,17 @@ def test_what_a_newer_version_has_set_is_left_out():
     assert config.current.message_max_bytes == 5
 
 
+def test_a_setting_that_nodes_do_not_have_is_named_in_the_log_once_and_its_value_is_not(caplog):
+    config = DynamicNodeConfig(FILE)
+    with caplog.at_level(logging.WARNING):
+        config.follow(image({"log.retention.mss": "secret"}))
+        config.follow(image({"log.retention.mss": "secret"}, {"my\nkey": "secret"}))
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert 'unknown configuration "log.retention.mss"; did you mean "log.retention.ms"?' in caplog.text
+    assert "my\\nkey" in caplog.messages[1]
+    assert "secret" not in caplog.text
+
+
 def test_users_are_told_of_changes_alone():
     told = []
     config = DynamicNodeConfig(FILE)

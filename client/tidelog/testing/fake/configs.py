@@ -73,6 +73,9 @@ def _changed(topic: FakeTopic, wanted: pb.ConfigResourceChange) -> dict[str, str
         name = operation.name
         if counts[name] > 1:
             raise error_for(ErrorCode.INVALID_REQUEST, f"the setting {name!r} is named {counts[name]} times")
+        if operation.type == pb.CONFIG_OPERATION_TYPE_DELETE:
+            configs.pop(name, None)
+            continue
         if name not in _INFOS:
             raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(name, _INFOS))
         value = changed_value(configs.pop(name, None), operation, _INFOS[name])

@@ -38,8 +38,18 @@ from tidelog_node.kafka.protocol.messages.configs import (
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 from tidelog_node.partitions.time_slices import TimeSlices
 
-_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7}
-_PASSWORD = 9
+_TYPES = {
+    "UNKNOWN": 0,
+    "BOOLEAN": 1,
+    "STRING": 2,
+    "INT": 3,
+    "SHORT": 4,
+    "LONG": 5,
+    "DOUBLE": 6,
+    "LIST": 7,
+    "CLASS": 8,
+    "PASSWORD": 9,
+}
 _OPERATIONS = {
     0: pb.CONFIG_OPERATION_TYPE_SET,
     1: pb.CONFIG_OPERATION_TYPE_DELETE,
@@ -206,7 +216,7 @@ def _described(config: pb.DescribedConfig, is_documented: bool) -> DescribeConfi
         synonyms=[
             DescribeConfigsSynonym(s.name, s.value if s.HasField("value") else None, s.source) for s in config.synonyms
         ],
-        config_type=_PASSWORD if config.is_sensitive else _TYPES[config.type],
+        config_type=_TYPES[config.type],
         documentation=config.documentation if is_documented else None,
     )
 

@@ -151,6 +151,26 @@ def test_config_shows_values_with_their_source_and_default(
     assert found["cleanup.policy"]["documentation"]
 
 
+@pytest.mark.parametrize(
+    ("args", "nearest", "code_with_yes"),
+    [
+        (("set", "log.retention.mss=1", "--node", "1"), "log.retention.ms", 1),
+        (("set", "cleanup.policy=compact", "--all-nodes"), "log.cleanup.policy", 1),
+        (("delete", "log.retention.mss", "--all-nodes"), "log.retention.ms", 1),
+        (("delete", "retention.mss", "-t", "flights"), "retention.ms", 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_config_asks_before_a_setting_that_has_no_effect(
+    run: Callable[..., Result], args: tuple[str, ...], nearest: str, code_with_yes: int
+) -> None:
+    asked = run("config", *args)
+    assert asked.exit_code == 2, "there is nobody to answer"
+    assert f'did you mean "{nearest}"?' in asked.stderr
+    # The fake has settings of topics alone and refuses the nodes'.
+    assert run("config", *args, "--yes").exit_code == code_with_yes
+
+
 def test_config_sets_deletes_appends_and_subtracts(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
     def policy() -> Any:
         [described] = run_json("config", "describe", "-t", "flights", "-k", "cleanup.policy")["resources"]
@@ -169,6 +189,7 @@ def test_config_sets_deletes_appends_and_subtracts(run: Callable[..., Result], r
     refused = run("config", "set", "retention.mss=1", "-t", "flights", "-t", "orders")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "retention.mss" in refused.stderr
+    assert run("topic", "alter", "flights", "--delete-config", "segment.byte").exit_code == 2
     assert run("config", "set", "a=b").exit_code == 2
     assert run("config", "set", "ab", "--all-nodes").exit_code == 2
 
