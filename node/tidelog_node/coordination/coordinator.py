@@ -126,9 +126,20 @@ class GroupCoordinator:
     async def call(self, shard: int, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
         """Return the answer of one shard.
 
+        OffsetFetch is never refused with COORDINATOR_NOT_AVAILABLE: librdkafka does not repeat it then, and the
+        consumer waits for the offsets of its partitions for ever. COORDINATOR_LOAD_IN_PROGRESS all clients repeat.
+
         Raises:
             TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
+        try:
+            return await self._call(shard, request, client)
+        except TidelogError as error:
+            if isinstance(request, pb.OffsetFetchGroup) and error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+            raise
+
+    async def _call(self, shard: int, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
         if self._tasks is None:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this node's group coordinator does not run")
         driver = self._driver(shard)
