@@ -9,6 +9,7 @@ from typing import TypeVar
 from tidelog.admin.operations import Outcomes
 from tidelog.cluster.backoff import Backoff
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.waiting import ReportedWait
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -31,21 +32,9 @@ async def ask_until_settled(
 
     ``ask`` gets the items that are left. What it leaves out, and all when it raises, counts as the error.
     """
-    deadline_ms = now_ms() + timeout_ms
     missing = frozenset(keys)
-    outcomes: dict[K, T | TidelogError] = {}
-    attempt = 0
-    while missing:
-        found = await _one_round(missing, ask, max(deadline_ms - now_ms(), 1))
-        attempt += 1
-        wait_ms = backoff.wait_ms(attempt)
-        is_over = now_ms() + wait_ms >= deadline_ms
-        again = {k for k, o in found.items() if isinstance(o, TidelogError) and may_pass(k, o) and not is_over}
-        outcomes |= {key: outcome for key, outcome in found.items() if key not in again}
-        missing = frozenset(again)
-        if missing:
-            await asyncio.sleep(wait_ms / 1000)
-    return outcomes
+    with ReportedWait(_named(missing)) as wait:
+        return await _ask_in_rounds(missing, ask, backoff, timeout_ms, may_pass, wait)
 
 
 async def settle_each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | TidelogError]:
@@ -73,3 +62,32 @@ async def _one_round(missing: frozenset[K], ask: AskRound[K, T], left_ms: float)
         return dict.fromkeys(missing, error)
     silent = error_for(ErrorCode.NETWORK_EXCEPTION, "the node's answer leaves it out")
     return {key: found.get(key, silent) for key in missing}
+
+
+async def _ask_in_rounds(
+    missing: frozenset[K],
+    ask: AskRound[K, T],
+    backoff: Backoff,
+    timeout_ms: float,
+    may_pass: MayPass[K],
+    wait: ReportedWait,
+) -> dict[K, T | TidelogError]:
+    deadline_ms = now_ms() + timeout_ms
+    outcomes: dict[K, T | TidelogError] = {}
+    attempt = 0
+    while missing:
+        found = await _one_round(missing, ask, max(deadline_ms - now_ms(), 1))
+        attempt += 1
+        wait_ms = backoff.wait_ms(attempt)
+        is_over = now_ms() + wait_ms >= deadline_ms
+        again = {k for k, o in found.items() if isinstance(o, TidelogError) and may_pass(k, o) and not is_over}
+        outcomes |= {key: outcome for key, outcome in found.items() if key not in again}
+        missing = frozenset(again)
+        if missing:
+            wait.note(next(found[key] for key in missing))
+            await asyncio.sleep(wait_ms / 1000)
+    return outcomes
+
+
+def _named(keys: frozenset[K]) -> str:
+    return f"answers about {len(keys)} items" if len(keys) != 1 else f"an answer about {next(iter(keys))}"

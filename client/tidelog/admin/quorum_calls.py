@@ -18,6 +18,7 @@ from tidelog.transport.status import trailing_value
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
+from tidelog.waiting import ReportedWait
 
 if TYPE_CHECKING:
     from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceAsyncStub
@@ -90,30 +91,32 @@ class Quorum:
 
     async def describe(self, timeout_s: float) -> QuorumInfo:
         """Ask one controller after the other until the leader answers."""
-        deadline = time.monotonic() + timeout_s
-        reason = "no time was left"
-        attempt = 0
-        while (remaining_s := deadline - time.monotonic()) > 0:
-            if not self._controllers:
-                self._controllers = await self._find_controllers(remaining_s)
-            address = self._leader or self._controllers[attempt % len(self._controllers)]
-            try:
-                response = await self._stub(address).DescribeQuorum(
-                    pb.DescribeQuorumRequest(), timeout=min(_READ_ATTEMPT_S, remaining_s)
-                )
-            except grpc.aio.AioRpcError as rpc_error:
-                error = self._note_failure(rpc_error, address)
-                if error.code not in (*_TRY_ANOTHER, ErrorCode.REQUEST_TIMED_OUT):
-                    raise error from rpc_error
-                reason = f"{address}: {error.message}"
-                attempt += 1
-                if attempt % len(self._controllers) == 0:
-                    await asyncio.sleep(min(_PAUSE_S, remaining_s))
-            else:
-                return self._take(response, address)
-        raise error_for(
-            ErrorCode.REQUEST_TIMED_OUT, f"no leading controller answered within {timeout_s:g} s ({reason})"
-        )
+        with ReportedWait("the leading controller to answer") as wait:
+            deadline = time.monotonic() + timeout_s
+            reason = "no time was left"
+            attempt = 0
+            while (remaining_s := deadline - time.monotonic()) > 0:
+                if not self._controllers:
+                    self._controllers = await self._find_controllers(remaining_s)
+                address = self._leader or self._controllers[attempt % len(self._controllers)]
+                try:
+                    response = await self._stub(address).DescribeQuorum(
+                        pb.DescribeQuorumRequest(), timeout=min(_READ_ATTEMPT_S, remaining_s)
+                    )
+                except grpc.aio.AioRpcError as rpc_error:
+                    error = self._note_failure(rpc_error, address)
+                    if error.code not in (*_TRY_ANOTHER, ErrorCode.REQUEST_TIMED_OUT):
+                        raise error from rpc_error
+                    reason = f"{address}: {error.message}"
+                    wait.note(reason)
+                    attempt += 1
+                    if attempt % len(self._controllers) == 0:
+                        await asyncio.sleep(min(_PAUSE_S, remaining_s))
+                else:
+                    return self._take(response, address)
+            raise error_for(
+                ErrorCode.REQUEST_TIMED_OUT, f"no leading controller answered within {timeout_s:g} s ({reason})"
+            )
 
     async def change(
         self,
@@ -122,27 +125,29 @@ class Quorum:
         done: ErrorCode | None = None,
     ) -> T | None:
         """Ask the leader for a change; again when it ceased to lead, whereupon ``done`` means that it had been made."""
-        deadline = time.monotonic() + timeout_s
-        attempt = 0
-        lost = ""
-        while True:
-            # Who leads is asked first: a controller that is paused must not take the time of the change.
-            try:
-                await self.describe(max(0.0, deadline - time.monotonic()))
-            except TidelogError as failure:
-                raise error_for(failure.code, failure.message + lost) from failure
-            assert self._leader is not None
-            address = self._leader
-            try:
-                return await call(self._stub(address), max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S)
-            except grpc.aio.AioRpcError as rpc_error:
-                error = self._note_failure(rpc_error, address)
-                if attempt and error.code is done:
-                    return None
-                if error.code not in _TRY_ANOTHER:
-                    raise error from rpc_error
-                lost = f"; the change may have been made before, by the leader at {address}: {error.message}"
-            attempt += 1
+        with ReportedWait("the leading controller to make a change") as wait:
+            deadline = time.monotonic() + timeout_s
+            attempt = 0
+            lost = ""
+            while True:
+                # Who leads is asked first: a controller that is paused must not take the time of the change.
+                try:
+                    await self.describe(max(0.0, deadline - time.monotonic()))
+                except TidelogError as failure:
+                    raise error_for(failure.code, failure.message + lost) from failure
+                assert self._leader is not None
+                address = self._leader
+                try:
+                    return await call(self._stub(address), max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S)
+                except grpc.aio.AioRpcError as rpc_error:
+                    error = self._note_failure(rpc_error, address)
+                    if attempt and error.code is done:
+                        return None
+                    if error.code not in _TRY_ANOTHER:
+                        raise error from rpc_error
+                    wait.note(error)
+                    lost = f"; the change may have been made before, by the leader at {address}: {error.message}"
+                attempt += 1
 
     async def add_voter(self, voter_id: int, voter_directory_id: bytes, host: str, port: int, timeout_s: float) -> None:
         """Give a controller a vote."""

@@ -96,3 +96,4 @@ app = typer.Typer(
 def _tidelog() -> None:
     # What the clients log below an error, the commands say themselves.
     logging.getLogger("tidelog").setLevel(logging.ERROR)
+    logging.getLogger("tidelog.waiting").setLevel(logging.WARNING)

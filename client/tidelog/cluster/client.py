@@ -8,8 +8,9 @@ or another moment may heal are retried with back-off. What is raised names the a
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.cluster.addresses import parse_bootstrap_servers
@@ -23,6 +24,7 @@ from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.ids import BrokerId
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
+from tidelog.waiting import ReportedWait
 
 if TYPE_CHECKING:
     from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub
@@ -32,6 +34,8 @@ _METADATA_ATTEMPT_MS = 3_000
 """One node may take so long over metadata before the next is asked: a paused node must not hold up a client."""
 _UNKNOWN_TOPIC_GRACE_MS = 1_000
 """A topic created a moment ago may not have reached the node that answers."""
+
+_MOST_NAMES = 3
 
 
 class ClusterClient:
@@ -122,19 +126,21 @@ class ClusterClient:
             return known
         deadline = self._deadline(timeout_ms)
         grace = min(deadline, _now_ms() + _UNKNOWN_TOPIC_GRACE_MS)
-        attempt = 0
-        while True:
-            metadata = await self.refresh([name], timeout_ms=deadline - _now_ms())
-            known = metadata.topics.get(name)
-            if known is not None and known.error is None:
-                return known
-            error = _topic_error(name, known)
-            attempt += 1
-            wait_ms = self.backoff.wait_ms(attempt)
-            give_up = grace if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else deadline
-            if not error.code.retriable or _now_ms() + wait_ms >= give_up:
-                raise error
-            await asyncio.sleep(wait_ms / 1000)
+        with ReportedWait(f'topic "{name}"') as wait:
+            attempt = 0
+            while True:
+                metadata = await self.refresh([name], timeout_ms=deadline - _now_ms())
+                known = metadata.topics.get(name)
+                if known is not None and known.error is None:
+                    return known
+                error = _topic_error(name, known)
+                wait.note(error)
+                attempt += 1
+                wait_ms = self.backoff.wait_ms(attempt)
+                give_up = grace if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else deadline
+                if not error.code.retriable or _now_ms() + wait_ms >= give_up:
+                    raise error
+                await asyncio.sleep(wait_ms / 1000)
 
     async def leader(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> Broker:
         """Return a partition's leader, waiting for one to be elected.
@@ -143,20 +149,21 @@ class ClusterClient:
             TidelogError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE after the deadline, or as :meth:`refresh`.
         """
         deadline = self._deadline(timeout_ms)
-        attempt = 0
-        while True:
-            known = await self.topic(topic, timeout_ms=deadline - _now_ms())
-            if partition not in known.partitions:
-                raise unknown_partition(topic, partition, len(known.partitions))
-            leader = self._metadata.leader(topic, partition)
-            if leader is not None:
-                return leader
-            attempt += 1
-            wait_ms = self.backoff.wait_ms(attempt)
-            if _now_ms() + wait_ms >= deadline:
-                raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
-            await asyncio.sleep(wait_ms / 1000)
-            await self.refresh([topic], timeout_ms=deadline - _now_ms())
+        with ReportedWait(f"a leader of {topic}-{partition}"):
+            attempt = 0
+            while True:
+                known = await self.topic(topic, timeout_ms=deadline - _now_ms())
+                if partition not in known.partitions:
+                    raise unknown_partition(topic, partition, len(known.partitions))
+                leader = self._metadata.leader(topic, partition)
+                if leader is not None:
+                    return leader
+                attempt += 1
+                wait_ms = self.backoff.wait_ms(attempt)
+                if _now_ms() + wait_ms >= deadline:
+                    raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
+                await asyncio.sleep(wait_ms / 1000)
+                await self.refresh([topic], timeout_ms=deadline - _now_ms())
 
     async def list_offsets(
         self,
@@ -174,7 +181,8 @@ class ClusterClient:
         Raises:
             TidelogError: a partition's error that is not retriable, or the last one when the deadline passed.
         """
-        return await OffsetLookup(self, timestamps_ms, self._deadline(timeout_ms), read_committed).run()
+        with ReportedWait(f"the offsets of {_names(timestamps_ms)}") as wait:
+            return await OffsetLookup(self, timestamps_ms, self._deadline(timeout_ms), read_committed).run(wait.note)
 
     async def fetch(
         self, node_id: int, request: pb.FetchRequest, *, timeout_ms: float | None = None
@@ -233,13 +241,26 @@ class ClusterClient:
                 _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with the addresses when none gave any; at once
                 _ALL_BROKERS_DOWN when something else than Tidelog answers at each of the addresses.
         """
-        deadline = self._deadline(timeout_ms)
+        with ReportedWait("a broker to answer") as wait:
+            return await self._ask_until(ask, self._deadline(timeout_ms), attempt_ms or self.request_timeout_ms, wait)
+
+    async def close(self) -> None:
+        """Close all connections; later calls raise _DESTROY."""
+        await self._connections.close()
+
+    async def _ask_until(
+        self,
+        ask: Callable[[Connection, float], Awaitable[T]],
+        deadline: float,
+        attempt_ms: float,
+        wait: ReportedWait,
+    ) -> T:
         failures: dict[str, TidelogError] = {}
         attempt = 0
         while True:
             for address in self._addresses():
-                left_ms = max(deadline - _now_ms(), 1)
-                timeout_s = min(left_ms, attempt_ms or self.request_timeout_ms) / 1000
+                timeout_s = min(max(deadline - _now_ms(), 1), attempt_ms) / 1000
+                wait.note(_reasons(failures) or address)
                 try:
                     return await self._ask_one(address, ask, timeout_s)
                 except TidelogError as error:
@@ -252,11 +273,8 @@ class ClusterClient:
             wait_ms = self.backoff.wait_ms(attempt)
             if _now_ms() + wait_ms >= deadline or self._bootstrap.are_foreign(self._addresses()):
                 raise _no_answer(failures)
+            wait.note(_reasons(failures))
             await asyncio.sleep(wait_ms / 1000)
-
-    async def close(self) -> None:
-        """Close all connections; later calls raise _DESTROY."""
-        await self._connections.close()
 
     async def _ask_one(self, address: str, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float) -> T:
         deadline = _now_ms() + timeout_s * 1000
@@ -299,6 +317,11 @@ class ClusterClient:
         return _now_ms() + (self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
 
+def _names(keys: Collection[TopicPartitionKey]) -> str:
+    shown = ", ".join(f"{topic}-{partition}" for topic, partition in itertools.islice(keys, _MOST_NAMES))
+    return f"{shown} and {len(keys) - _MOST_NAMES} more" if len(keys) > _MOST_NAMES else shown
+
+
 def unknown_partition(topic: str, partition: int, count: int) -> TidelogError:
     """Return the error of a partition that its topic does not have."""
     return error_for(
@@ -319,12 +342,16 @@ def _no_answer(failures: Mapping[str, TidelogError]) -> TidelogError:
     if spoken:
         return spoken[-1]
     codes = {e.code for e in failures.values()}
-    text = "no broker answered: " + "; ".join(_reason(a, e.error) for a, e in failures.items())
+    text = f"no broker answered: {_reasons(failures)}"
     if codes == {ErrorCode._RESOLVE}:
         return error_for(ErrorCode._RESOLVE, text)
     if ErrorCode.REQUEST_TIMED_OUT in codes:
         return error_for(ErrorCode._TIMED_OUT, text)
     return error_for(ErrorCode._ALL_BROKERS_DOWN, text)
+
+
+def _reasons(failures: Mapping[str, TidelogError]) -> str:
+    return "; ".join(_reason(address, error.error) for address, error in failures.items())
 
 
 def _reason(address: str, error: KafkaError) -> str:

@@ -7,7 +7,7 @@ network thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from tidelog.config.endpoints import format_address
 from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog.waiting import ReportedWait
 
 T = TypeVar("T")
 
@@ -66,18 +67,8 @@ class Coordinators:
             TidelogError: no node answered at all, as :meth:`ClusterClient.ask_any`.
         """
         wanted = list(dict.fromkeys(group_ids))
-        deadline_ms = self._deadline(timeout_ms)
-        refused: dict[str, TidelogError] = {}
-        attempt = 0
-        while missing := [g for g in wanted if g not in self._located and not _is_final(refused.get(g))]:
-            refused.update(await self._locate(missing, deadline_ms - _now_ms()))
-            if not any(g not in self._located and not _is_final(refused[g]) for g in missing):
-                break
-            attempt += 1
-            wait_ms = self._cluster.backoff.wait_ms(attempt)
-            if _now_ms() + wait_ms >= deadline_ms:
-                break
-            await asyncio.sleep(wait_ms / 1000)
+        with ReportedWait(f"the coordinator of {_names(wanted)}") as wait:
+            refused = await self._locate_all(wanted, self._deadline(timeout_ms), wait)
         located = self._located
         return {g: located[g].connection if g in located else refused[g] for g in wanted}
 
@@ -124,7 +115,18 @@ class Coordinators:
         Raises:
             TidelogError: an error that is not retriable, or the last one when the deadline passed without a response.
         """
-        deadline_ms = self._deadline(timeout_ms)
+        with ReportedWait(f'the coordinator of group "{group_id}"') as wait:
+            return await self._ask_until(group_id, ask, errors_of, self._deadline(timeout_ms), attempt_ms, wait)
+
+    async def _ask_until(
+        self,
+        group_id: str,
+        ask: _Ask[T],
+        errors_of: ErrorsOf[T],
+        deadline_ms: float,
+        attempt_ms: float | None,
+        wait: ReportedWait,
+    ) -> T:
         attempt = 0
         while True:
             left_ms = max(deadline_ms - _now_ms(), 1)
@@ -138,12 +140,32 @@ class Coordinators:
             attempt += 1
             wait_ms = self._cluster.backoff.wait_ms(attempt)
             if not isinstance(outcome, TidelogError):
-                is_settled = not any(ErrorCode.of(error.code) in TRANSIENT for error in errors_of(outcome))
-                if is_settled or _now_ms() + wait_ms >= deadline_ms:
+                transient = [e for e in errors_of(outcome) if ErrorCode.of(e.code) in TRANSIENT]
+                if not transient or _now_ms() + wait_ms >= deadline_ms:
                     return outcome
+                wait.note(error_for(transient[0].code, transient[0].message))
             elif _now_ms() + wait_ms >= deadline_ms:
                 raise outcome
+            else:
+                wait.note(outcome)
             await asyncio.sleep(wait_ms / 1000)
+
+    async def _locate_all(
+        self, wanted: Sequence[str], deadline_ms: float, wait: ReportedWait
+    ) -> Mapping[str, TidelogError]:
+        refused: dict[str, TidelogError] = {}
+        attempt = 0
+        while missing := [g for g in wanted if g not in self._located and not _is_final(refused.get(g))]:
+            refused.update(await self._locate(missing, deadline_ms - _now_ms()))
+            if not any(g not in self._located and not _is_final(refused[g]) for g in missing):
+                break
+            wait.note(refused[missing[0]])
+            attempt += 1
+            wait_ms = self._cluster.backoff.wait_ms(attempt)
+            if _now_ms() + wait_ms >= deadline_ms:
+                break
+            await asyncio.sleep(wait_ms / 1000)
+        return refused
 
     async def _locate(self, group_ids: list[str], timeout_ms: float) -> dict[str, TidelogError]:
         request = pb.FindCoordinatorRequest(group_ids=group_ids)
@@ -168,6 +190,10 @@ class Coordinators:
 
     def _deadline(self, timeout_ms: float | None) -> float:
         return _now_ms() + (self._cluster.request_timeout_ms if timeout_ms is None else timeout_ms)
+
+
+def _names(group_ids: Sequence[str]) -> str:
+    return f'group "{group_ids[0]}"' if len(group_ids) == 1 else f"{len(group_ids)} groups"
 
 
 def _no_coordinator(group_id: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,8 +55,11 @@ class OffsetLookup:
         self._found: dict[TopicPartitionKey, OffsetAndTimestamp] = {}
         self._errors: dict[TopicPartitionKey, TidelogError] = {}
 
-    async def run(self) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
-        """Return what was found of every partition; raises as :meth:`ClusterClient.list_offsets`."""
+    async def run(self, note: Callable[[object], None]) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
+        """Return what was found of every partition; raises as :meth:`ClusterClient.list_offsets`.
+
+        ``note`` is told why an attempt did not find all.
+        """
         attempt = 0
         while self._missing:
             self._errors.clear()
@@ -64,6 +67,7 @@ class OffsetLookup:
             if not self._missing:
                 break
             attempt += 1
+            note(next(iter(self._errors.values()), "no leader answered"))
             await self._back_off(attempt)
         return self._found
 

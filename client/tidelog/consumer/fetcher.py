@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from typing import assert_never
 
 from tidelog.cluster import ClusterClient
@@ -36,12 +36,14 @@ from tidelog.consumer.core import (
     Validated,
     ValidationFailed,
 )
+from tidelog.consumer.core.partition import PartitionState
 from tidelog.consumer.group_offsets import GroupOffsets
 from tidelog.consumer.node_sessions import NodeSessions
 from tidelog.consumer.records import RecordQueue
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog.waiting import watch_waits
 
 logger = logging.getLogger(__name__)
 
@@ -79,17 +81,19 @@ class Fetcher:
         self._refresher: asyncio.Task[None] | None = None
         self._main: asyncio.Task[None] | None = None
         self._ager: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def start(self) -> None:
         """Start the fetcher's task."""
         self._main = asyncio.create_task(self._run(), name="consumer-fetcher")
         self._ager = asyncio.create_task(self._refresh_old(), name="consumer-metadata-age")
+        self._watch = asyncio.create_task(watch_waits("records to read", self._hindrances), name="consumer-waits")
 
     async def stop(self) -> None:
         """End all tasks."""
         self._stopping = True
-        owned = (self._main, self._ager, self._refresher, *self._polls.values(), *self._tasks)
+        owned = (self._main, self._ager, self._watch, self._refresher, *self._polls.values(), *self._tasks)
         tasks = [t for t in owned if t is not None]
         for task in tasks:
             task.cancel()
@@ -122,6 +126,15 @@ class Fetcher:
         known = self._cluster.metadata.partition(topic, partition)
         is_replica = known is not None and node_id in known.replicas and node_id not in known.offline_replicas
         return is_replica and node_id in self._cluster.metadata.brokers
+
+    def _hindrances(self) -> Mapping[Hashable, str]:
+        with self._lock:
+            states = [self._positions.state(*key) for key in self._positions.assignment]
+            found = {_key(s): s.hindrance(has_leader=self._has_leader(s)) for s in states if s is not None}
+        return {key: reason for key, reason in found.items() if reason is not None}
+
+    def _has_leader(self, state: PartitionState) -> bool:
+        return self._leader_of(state.topic, state.partition) is not None
 
     def _handle(self, events: Iterable[Event]) -> None:
         with self._lock:
@@ -319,3 +332,7 @@ class Fetcher:
                 self._handle(self._refusals(topics, None))
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
+
+
+def _key(state: PartitionState) -> tuple[str, int, int]:
+    return state.topic, state.partition, state.generation

@@ -39,6 +39,7 @@ from tidelog.transport import call_soon
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog.waiting import ReportedWait
 
 logger = logging.getLogger(__name__)
 
@@ -194,6 +195,10 @@ class GroupMember:
                     assert_never(command)
 
     async def _call(self, call: Call) -> None:
+        with ReportedWait(f'{type(call.request).__name__} of group "{self._group_id}"'):
+            await self._exchange(call)
+
+    async def _exchange(self, call: Call) -> None:
         try:
             # A call may last for minutes while others join; that there is no coordinator is to be told before.
             find_ms = min(call.timeout_ms, self._config.request_timeout_ms)

@@ -7,7 +7,7 @@ import concurrent.futures
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tidelog.cluster import Connection, Coordinators
@@ -18,6 +18,7 @@ from tidelog.transport import call_soon
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog.waiting import watch_waits
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class GroupOffsets:
         self._lock = lock
         self._settle = settle
         self._on_auto_commit = on_auto_commit
+        self._failure: TidelogError | None = None
         self._is_stopped = False
         self._waiting: dict[int, concurrent.futures.Future[CommitDone]] = {}
         self._awake = asyncio.Event()
@@ -63,6 +65,7 @@ class GroupOffsets:
         pause_ms = self._config.retry_backoff_max_ms
         work = step_when_due(self._step, self._awake, pause_ms, "the consumer's commits")
         self._start(work, "consumer-commits")
+        self._start(watch_waits("committed offsets", self._unfinished), "consumer-commit-waits")
 
     async def stop(self) -> None:
         """End all tasks; who waits for a commit is told _DESTROY."""
@@ -151,6 +154,11 @@ class GroupOffsets:
             self._idle.set()
         return timer_ms
 
+    def _unfinished(self) -> Mapping[Hashable, str]:
+        with self._lock:
+            reason = self._failure or "the coordinator has not answered"
+            return dict.fromkeys(self._waiting, f'group "{self._group_id}": {reason}')
+
     def _done(self, done: CommitDone) -> None:
         future = self._waiting.pop(done.commit_id, None)
         if future is None:
@@ -175,6 +183,8 @@ class GroupOffsets:
             logger.exception("a commit of group %s failed", self._group_id)
             outcome = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
         with self._lock:
+            failures = outcome.values() if isinstance(outcome, Mapping) else [outcome]
+            self._failure = next((error for error in failures if error is not None), None)
             if isinstance(outcome, TidelogError):
                 self._commits.failed(command.commit_id, outcome, monotonic_ms())
             else:

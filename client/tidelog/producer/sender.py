@@ -6,7 +6,7 @@ import asyncio
 import functools
 import threading
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from typing import Any, assert_never
 
 from tidelog.cluster import ClusterClient, Topic
@@ -36,6 +36,7 @@ from tidelog.producer.statistics import Tally, statistics_json
 from tidelog.producer.stream import NodeStream, StreamRefusedError
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog.waiting import watch_waits
 
 _NODE_SHARE = 0.8
 """A node may take this share of request.timeout.ms, so that its answer comes before the client gives up on it."""
@@ -76,6 +77,7 @@ class Sender:
         self._main: asyncio.Task[None] | None = None
         self._ager: asyncio.Task[None] | None = None
         self._statistician: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -86,6 +88,7 @@ class Sender:
         """Start the sender's tasks. On the network thread."""
         self._main = asyncio.create_task(self._run(), name="producer-sender")
         self._ager = asyncio.create_task(self._refresh_old(), name="producer-metadata-age")
+        self._watch = asyncio.create_task(watch_waits("acknowledgements", self._hindrances), name="producer-waits")
         if self._hooks.stats_cb is not None and self._config.statistics_interval_ms:
             self._statistician = asyncio.create_task(self._tell_statistics(), name="producer-statistics")
 
@@ -99,7 +102,7 @@ class Sender:
                 "the producer ends with %d records that are not acknowledged: flush() or close() waits for them",
                 self._accumulator.count,
             )
-        own = (self._main, self._ager, self._statistician, self._refresher, self._identifier, *self._tasks)
+        own = (self._main, self._ager, self._statistician, self._watch, self._refresher, self._identifier, *self._tasks)
         tasks = [task for task in own if task is not None]
         for task in tasks:
             task.cancel()
@@ -131,6 +134,10 @@ class Sender:
     def _leader_of(self, topic: str, partition: int) -> int | None:
         leader = self._cluster.metadata.leader(topic, partition)
         return None if leader is None else leader.node_id
+
+    def _hindrances(self) -> Mapping[Hashable, str]:
+        with self._lock:
+            return self._accumulator.hindrances(self._leader_of)
 
     def _execute(self, commands: Iterable[Command]) -> None:
         for command in commands:

@@ -29,6 +29,7 @@ from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeCluster
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog.waiting import ReportedWait
 
 _POLL_INTERVAL_S = 0.02
 _CALL_TIMEOUT_S = 1.0
@@ -259,6 +260,10 @@ class LocalCluster:
                 handle.wait_or_kill(max(0.1, deadline - time.monotonic()))
 
     async def _wait_ready(self, timeout_s: float) -> None:
+        with ReportedWait("the cluster to be ready") as wait:
+            await self._wait_until_ready(timeout_s, wait)
+
+    async def _wait_until_ready(self, timeout_s: float, wait: ReportedWait) -> None:
         deadline = time.monotonic() + timeout_s
         started = [handle for handle in self._handles() if handle.is_running]
         waiting = dict.fromkeys(started, "did not answer")
@@ -270,8 +275,9 @@ class LocalCluster:
                     raise RuntimeError(f"{handle.name} ended with exit code {handle.wait()}:\n{handle.log_tail()}")
             answers = await asyncio.gather(*(self._problem(handle, running) for handle in waiting))
             waiting = {handle: answer for handle, answer in zip(waiting, answers, strict=True) if answer}
+            missing = "; ".join(f"{handle.name} {answer}" for handle, answer in waiting.items())
+            wait.note(missing)
             if waiting and time.monotonic() > deadline:
-                missing = "; ".join(f"{handle.name} {answer}" for handle, answer in waiting.items())
                 error = TimeoutError(f"the cluster was not ready after {timeout_s} s: {missing}")
                 for handle in self._handles():
                     error.add_note(f"{handle.name} said last:\n{handle.log_tail()}")

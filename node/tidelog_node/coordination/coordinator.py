@@ -41,6 +41,10 @@ class TopicCreator(Protocol):
         """Have topics created in the background."""
         ...
 
+    def failure_of(self, name: str) -> str | None:
+        """Return why an internal topic could not be created."""
+        ...
+
 
 class GroupCoordinator:
     """One per node, on its event loop; ``run`` is its task. ``log_directories`` are the paths of those online.
@@ -226,12 +230,18 @@ class GroupCoordinator:
     def _is_held(self, partition: Partition) -> bool:
         return self._partitions.get(partition.topic, partition.index) is partition
 
+    def _why_not_created(self) -> str:
+        failure = self._topic_creator.failure_of(OFFSETS_TOPIC)
+        if failure is None:
+            return f"{OFFSETS_TOPIC} is being created"
+        return f"no group can be served without {OFFSETS_TOPIC}, which cannot be created: {failure}"
+
     def _leader_of(self, group_id: str, listener: str | None) -> tuple[BrokerId, common_pb2.Endpoint]:
         image = self._metadata.image
         topic = image.topics.get(OFFSETS_TOPIC)
         if topic is None:
             self._topic_creator.want([OFFSETS_TOPIC])
-            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is being created")
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, self._why_not_created())
         index = partition_for(group_id, len(topic.partitions))
         leader = topic.partitions[index].leader
         broker = image.brokers.get(leader)

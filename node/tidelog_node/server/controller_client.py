@@ -22,6 +22,7 @@ from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
+from tidelog.waiting import ReportedWait
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
@@ -227,25 +228,27 @@ class ControllerClient:
             TidelogError: the leading controller's own error; REQUEST_TIMED_OUT when none answered in time. Without
                 ``repeats`` any error of the one that was asked.
         """
-        deadline = time.monotonic() + timeout_s
-        failures = 0
-        reason = "no time was left"
-        while (remaining_s := deadline - time.monotonic()) > 0:
-            address = self._next
-            try:
-                return await call(self.channel(address), min(attempt_timeout_s, remaining_s))
-            except grpc.aio.AioRpcError as rpc_error:
-                error = error_from_rpc(rpc_error)
-                if error.code not in _TRY_ANOTHER:
-                    raise error from rpc_error
-                reason = f"{address}: {error.message}"
-                self._turn_to(trailing_value(rpc_error, "tidelog-leader-endpoint"), address)
-                if not repeats:
-                    raise error from rpc_error
-            failures += 1
-            if failures % len(self._addresses) == 0:
-                await asyncio.sleep(min(_PAUSE_S * failures, 0.5))
-        raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {timeout_s:.1f} s ({reason})")
+        with ReportedWait("a controller to answer") as wait:
+            deadline = time.monotonic() + timeout_s
+            failures = 0
+            reason = "no time was left"
+            while (remaining_s := deadline - time.monotonic()) > 0:
+                address = self._next
+                try:
+                    return await call(self.channel(address), min(attempt_timeout_s, remaining_s))
+                except grpc.aio.AioRpcError as rpc_error:
+                    error = error_from_rpc(rpc_error)
+                    if error.code not in _TRY_ANOTHER:
+                        raise error from rpc_error
+                    reason = f"{address}: {error.message}"
+                    wait.note(reason)
+                    self._turn_to(trailing_value(rpc_error, "tidelog-leader-endpoint"), address)
+                    if not repeats:
+                        raise error from rpc_error
+                failures += 1
+                if failures % len(self._addresses) == 0:
+                    await asyncio.sleep(min(_PAUSE_S * failures, 0.5))
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {timeout_s:.1f} s ({reason})")
 
     def _turn_to(self, hint: str | None, asked: str) -> None:
         """Ask the leader that was named next, also one that has joined since this node heard of the voters."""

@@ -21,6 +21,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog.waiting import ReportedWait
 from tidelog_node.partitions import Clock, SystemClock
 from tidelog_node.server.controller_client import ControllerClient, is_transient
 from tidelog_quorum.metadata import SUPPORTED_FEATURES
@@ -139,33 +140,36 @@ class BrokerLifecycle:
         self._wants_shut_down = True
         self.hurry()
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._may_stop.wait()
+            with ReportedWait("the controller to move this node's leaderships away"):
+                async with asyncio.timeout(timeout_s):
+                    await self._may_stop.wait()
         except TimeoutError:
             logger.warning(
                 "The controller did not move all leaderships within %.1f s; stopping all the same", timeout_s
             )
 
     async def _register(self) -> None:
-        was_refused = False
         self._session_end_ms = -math.inf
-        while True:
-            try:
-                response = await self._controller.register_broker(self._registration, _CALL_TIMEOUT_S)
-            except TidelogError as error:
-                if not (error.code in _TRY_TO_REGISTER or is_transient(error)):
-                    raise
-                if not was_refused:
-                    logger.warning("Registering failed, trying again: %s", error)
-                was_refused = True
-                if self._wants_shut_down:
-                    self._stop_without_handover(error)
-                await asyncio.sleep(_RETRY_S)
-                continue
-            self.broker_epoch = BrokerEpoch(response.broker_epoch)
-            logger.info("Registered with broker epoch %d", self.broker_epoch)
-            self._on_registered()
-            return
+        with ReportedWait("a controller to register this node") as wait:
+            was_refused = False
+            while True:
+                try:
+                    response = await self._controller.register_broker(self._registration, _CALL_TIMEOUT_S)
+                except TidelogError as error:
+                    if not (error.code in _TRY_TO_REGISTER or is_transient(error)):
+                        raise
+                    if not was_refused:
+                        logger.warning("Registering failed, trying again: %s", error)
+                    was_refused = True
+                    wait.note(error)
+                    if self._wants_shut_down:
+                        self._stop_without_handover(error)
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                self.broker_epoch = BrokerEpoch(response.broker_epoch)
+                logger.info("Registered with broker epoch %d", self.broker_epoch)
+                self._on_registered()
+                return
 
     async def _heartbeat(self) -> float:
         """Send one and return how long to wait for the next."""

@@ -25,6 +25,7 @@ from tidelog.transport import server_options
 from tidelog.transport.binding import bind_port
 from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.group_service_pb2_grpc import add_GroupServiceServicer_to_server
+from tidelog.waiting import ReportedWait
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.groups.store import GroupStore
@@ -170,7 +171,8 @@ class Node:
         self._stop = stop
         defaults = self._config.topic_defaults()
         threads = self._config.num_recovery_threads_per_data_dir
-        found = await asyncio.to_thread(self._directories.load, defaults, threads)
+        with ReportedWait("the logs of log.dirs to be loaded"):
+            found = await asyncio.to_thread(self._directories.load, defaults, threads)
         self._registry = PartitionRegistry(
             self._broker_id,
             self._directories,
@@ -223,7 +225,8 @@ class Node:
         fetchers, background = self._start_background(tasks)
         stopped = tasks.create_task(self._stop.wait(), name="wait-for-stop")
         current = tasks.create_task(self._follower.is_current.wait(), name="wait-for-metadata")
-        await asyncio.wait((stopped, current), return_when=asyncio.FIRST_COMPLETED)
+        with ReportedWait(f"the cluster's metadata, without which node {self._broker_id} serves nobody"):
+            await asyncio.wait((stopped, current), return_when=asyncio.FIRST_COMPLETED)
         if not stopped.done():
             await self._open_doors()
             await stopped

@@ -35,6 +35,7 @@ class TopicCreation:
         self._waiting: set[str] = set()
         self._under_way: set[str] = set()
         self._has_work = asyncio.Event()
+        self._failures: dict[str, str] = {}
 
     def want(self, names: Iterable[str]) -> None:
         """Have topics created, unless that is under way. The names must be valid."""
@@ -42,6 +43,10 @@ class TopicCreation:
             if name not in self._under_way and len(self._waiting) < _MAX_WAITING:
                 self._waiting.add(name)
                 self._has_work.set()
+
+    def failure_of(self, name: str) -> str | None:
+        """Return why an internal topic could not be created when it was tried last, None where nothing failed."""
+        return self._failures.get(name)
 
     async def run(self) -> None:
         """Create what is wanted until cancelled."""
@@ -69,7 +74,8 @@ class TopicCreation:
                 if not is_refused:
                     # Nor can the others be, while no controller answers; they are asked for again.
                     part, parts = [*part, *(name for other in reversed(parts) for name in other)], []
-                logger.warning("Topics could not be created: %s: %s", ", ".join(part), error)
+                if self._are_news(part, str(error)):
+                    logger.warning("Topics could not be created: %s: %s", ", ".join(part), error)
 
     async def _create(self, names: list[str]) -> None:
         topics = [self._internal.get(name) or _like_the_others(name) for name in names]
@@ -79,9 +85,18 @@ class TopicCreation:
         response = await self._controller.create_topics(request, _TIMEOUT_S)
         for result in response.topics:
             if not result.HasField("error"):
+                self._failures.pop(result.name, None)
                 logger.info("Topic %s was created for a client that asked for it", result.name)
-            elif result.error.code != _THERE_ALREADY:
+            elif result.error.code == _THERE_ALREADY:
+                self._failures.pop(result.name, None)
+            elif self._are_news([result.name], result.error.message):
                 logger.warning("Topic %s could not be created for a client: %s", result.name, result.error.message)
+
+    def _are_news(self, names: Iterable[str], failure: str) -> bool:
+        """Keep why internal topics could not be created. Members of groups ask for them every second."""
+        known = {name: self._failures.get(name) for name in names}
+        self._failures.update((name, failure) for name in known if name in self._internal)
+        return any(text != failure for text in known.values())
 
 
 def _like_the_others(name: str) -> pb.CreatableTopic:

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 import uuid
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 import grpc.aio
@@ -22,6 +23,7 @@ from tidelog.transport.binding import bind_port
 from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.controller_service_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog.v1.quorum_service_pb2_grpc import add_QuorumServiceServicer_to_server
+from tidelog.waiting import watch_waits
 from tidelog_quorum.controller import Controller
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.admin_service import AdminService
@@ -95,10 +97,21 @@ async def _run_until(
             expiry = tasks.create_task(quorum.run(), name="expire-sessions")
             examiner = tasks.create_task(connections.run(), name="broken-connections")
             failure = tasks.create_task(engine.wait_failed(), name="raft-failure")
+            leaderless = watch_waits("a leader of the quorum", lambda: _leaderless(engine))
+            watch = tasks.create_task(leaderless, name="leader-watch")
             await stop.wait()
             expiry.cancel()
             examiner.cancel()
             failure.cancel()
+            watch.cancel()
+
+
+def _leaderless(engine: RaftEngine) -> Mapping[Hashable, str]:
+    """Return what a controller can say while it knows no leader."""
+    leader = engine.leader
+    if leader.leader_id is not None:
+        return {}
+    return {"leader": f"none is elected in epoch {leader.epoch}; most of the voters must run and reach each other"}
 
 
 def _check_writable(path: str) -> None:

@@ -85,6 +85,7 @@ class Groups:
         self.cluster = cluster
         self.shards = {}
         self.created = []
+        self.failure = None
         self.of = {}
         self.without_session = set()
         self.tasks = {}
@@ -99,7 +100,7 @@ class Groups:
         self.of[node_id] = GroupCoordinator(
             node.registry,
             node.cache,
-            SimpleNamespace(want=self.created.extend),
+            SimpleNamespace(want=self.created.extend, failure_of=lambda name: self.failure),
             lambda: [directory.path for directory in node.directories.online],
             new_core,
             SystemClock(),
@@ -171,6 +172,9 @@ def test_coordinator_is_the_leader_and_the_topic_is_created_when_it_is_not_there
             answer = groups.of[2].coordinator_of("g")
             assert (answer.error.code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE.code, -1)
             assert groups.created == [OFFSETS_TOPIC]
+            groups.failure = "too few nodes"
+            assert groups.of[2].coordinator_of("g").error.message.endswith("cannot be created: too few nodes")
+            groups.created.pop()
             assert groups.of[2].coordinator_of("g" * 32_768).error.code == ErrorCode.INVALID_GROUP_ID.code
 
             await groups.cluster.create_topic(OFFSETS_TOPIC)

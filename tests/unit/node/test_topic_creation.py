@@ -179,3 +179,25 @@ def test_internal_topics_are_created_as_the_node_says_and_others_as_the_controll
         ]
 
     asyncio.run(run())
+
+
+def test_reason_why_an_internal_topic_cannot_be_created_is_kept_and_logged_once(caplog):
+    async def run():
+        controllers = Controllers()
+        controllers.errors = {"__consumer_offsets": ErrorCode.INVALID_REPLICATION_FACTOR}
+        internal = admin_pb.CreatableTopic(name="__consumer_offsets", num_partitions=-1, replication_factor=-1)
+        creation = TopicCreation(controllers, [internal])
+        task = asyncio.create_task(creation.run(), name="topic-creation")
+        for _ in range(3):
+            creation.want(["__consumer_offsets"])
+            await asyncio.sleep(0.01)
+        assert creation.failure_of("__consumer_offsets") == "for the test"
+        controllers.errors.clear()
+        creation.want(["__consumer_offsets"])
+        await asyncio.sleep(0.01)
+        assert creation.failure_of("__consumer_offsets") is None
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+    assert [r.levelno for r in caplog.records].count(logging.WARNING) == 1

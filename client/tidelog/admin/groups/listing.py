@@ -16,6 +16,7 @@ from tidelog.cluster import ClusterClient, Connection
 from tidelog.consumer.assignors.protocol import PROTOCOL_TYPE
 from tidelog.errors import TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog.waiting import ReportedWait
 
 _ATTEMPT_MS = 5_000
 """A node may take so long; then it is asked again."""
@@ -51,21 +52,23 @@ async def _ask(
         timeout_s = max(min(deadline_ms - now_ms(), _ATTEMPT_MS), 1) / 1000
         return await connection.groups.ListGroups(request, timeout=timeout_s)
 
-    attempt = 0
-    found: list[ConsumerGroupListing] = []
-    while True:
-        try:
-            response = await cluster.connection(node_id).call(call)
-        except TidelogError as failure:
-            error: TidelogError | None = failure
-        else:
-            found = [_listing(g) for g in response.groups if g.protocol_type in ("", PROTOCOL_TYPE)]
-            error = error_for(response.error.code, response.error.message) if response.HasField("error") else None
-        attempt += 1
-        wait_ms = cluster.backoff.wait_ms(attempt)
-        if error is None or not error.code.retriable or now_ms() + wait_ms >= deadline_ms:
-            return found, error
-        await asyncio.sleep(wait_ms / 1000)
+    with ReportedWait(f"the groups of node {node_id}") as wait:
+        attempt = 0
+        found: list[ConsumerGroupListing] = []
+        while True:
+            try:
+                response = await cluster.connection(node_id).call(call)
+            except TidelogError as failure:
+                error: TidelogError | None = failure
+            else:
+                found = [_listing(g) for g in response.groups if g.protocol_type in ("", PROTOCOL_TYPE)]
+                error = error_for(response.error.code, response.error.message) if response.HasField("error") else None
+            attempt += 1
+            wait_ms = cluster.backoff.wait_ms(attempt)
+            if error is None or not error.code.retriable or now_ms() + wait_ms >= deadline_ms:
+                return found, error
+            wait.note(error)
+            await asyncio.sleep(wait_ms / 1000)
 
 
 def _listing(group: pb.GroupListing) -> ConsumerGroupListing:

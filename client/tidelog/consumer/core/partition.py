@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.consumer.core.events import FetchSpec, ValidationSpec
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, TidelogError
 
 CanRead = Callable[[str, int, int], bool]
 """Whether a node can be read from in a partition leader's place: it is known, and its replica not offline."""
@@ -37,6 +37,8 @@ class PartitionState:
     """The node that is busy with a fetch, asked at ``asked_ms``."""
     asked_ms: float = 0.0
     attempts: int = 0
+    failure: TidelogError | None = None
+    """Why the latest of ``attempts`` failed."""
     not_before_ms: float = 0.0
     served_at: int = 0
     high_watermark: int = -1
@@ -118,6 +120,17 @@ class PartitionState:
         if self.fetch_offset is not None:
             self.fetch_offset = self.position
         self.end_reported_at = -1
+
+    def hindrance(self, *, has_leader: bool) -> str | None:
+        """Return why nothing can be fetched, None where a fetch can be under way.
+
+        What is asked for elsewhere, the place to start at, is no hindrance.
+        """
+        if self.paused or self.stopped or self.fetch_offset is None:
+            return None
+        if self.attempts and self.failure is not None:
+            return f"{self.topic}-{self.partition}: {self.failure}"
+        return None if has_leader else f"{self.topic}-{self.partition} has no leader"
 
     def check_invariants(self) -> None:
         """Assert what the class says of its fields."""

@@ -376,6 +376,7 @@ class Positions:
         if not may_pass(error):
             return self._report_and_halt(state, error)
         state.attempts += 1
+        state.failure = error
         state.not_before_ms = now_ms + (0 if leader_known else self._backoff_ms(state.attempts))
         commands: list[Command] = []
         if error.code.refresh_metadata and not leader_known:

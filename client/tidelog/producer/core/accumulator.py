@@ -29,7 +29,7 @@ where 32,768 epochs of a partition are used up just then, since a new producer i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -51,6 +51,7 @@ from tidelog.producer.core.events import (
 from tidelog.producer.core.faults import fatal_error, silent_node, timed_out
 from tidelog.producer.core.grouping import requests_to
 from tidelog.producer.core.held import HeldRecords
+from tidelog.producer.core.hindrances import hindrances
 from tidelog.producer.core.identity import Identity
 from tidelog.producer.core.limits import AccumulatorLimits
 from tidelog.producer.core.numbering import ProducerIdAndEpoch
@@ -215,6 +216,11 @@ class Accumulator:
                 return self._end(event.error)
             case _:
                 assert_never(event)
+
+    def hindrances(self, leader_of: Callable[[str, int], int | None]) -> Mapping[Hashable, str]:
+        """Return by some key what is in the way of each partition's records, where something is."""
+        unknown = self._held.topics | {topic for topic, error in self.awaited.items() if error is None}
+        return hindrances(self._queues.values(), unknown, leader_of)
 
     def purge(self, *, in_queue: bool, in_flight: bool) -> list[Command]:
         """Give up what waits (_PURGE_QUEUE) or was sent (_PURGE_INFLIGHT; it may be stored all the same)."""
