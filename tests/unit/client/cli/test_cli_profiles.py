@@ -78,7 +78,7 @@ def test_a_file_that_is_not_valid_is_refused_with_its_path(profile_file: Path, t
     assert problem in result.stderr
 
 
-@pytest.mark.parametrize(("name", "servers"), [("a b", "a:1"), ("", "a:1"), ("x", "no-port"), ("x" * 65, "a:1")])
+@pytest.mark.parametrize(("name", "servers"), [("a b", "a:1"), ("", "a:1"), ("x", "no:port"), ("x" * 65, "a:1")])
 def test_a_profile_that_is_not_valid_is_not_written(profile_file: Path, name: str, servers: str) -> None:
     result = run("profile", "create", name, "-b", servers)
     assert result.exit_code == 1
