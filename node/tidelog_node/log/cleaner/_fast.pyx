@@ -5,7 +5,8 @@ Keys are hashed and their entries fetched in blocks, ahead of the searches: an e
 that no cache holds, and waiting for one after the other would take most of the time.
 
 Safety: bytes are read only by ``_read_varint`` and below a position that was compared with the end of the section before;
-the table is never full, so that every search ends. The GIL is held throughout, one batch at a time.
+the table is never full, so that every search ends. The GIL is held, and within a large batch given to whoever waits for it:
+the node's event loop does.
 """
 
 cimport cython
@@ -38,6 +39,8 @@ cdef enum:
     NO_OFFSET = -1
     NO_TIMESTAMP = -1
     BLOCK = 64
+    # Records between two offers of the GIL: some tenths of a millisecond.
+    RECORDS_AT_ONCE = 1024
 
 
 cdef struct Entry:
@@ -347,6 +350,9 @@ cdef class _Walk:
             if self.position != self.size:
                 raise malformed(self.header, self.index, self.position, self.size)
             return False
+        if self.index % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1:
+            with nogil:
+                pass
         self.start = self.position
         if not _read_record(self.data, self.position, self.size, &self.fields):
             raise malformed(self.header, self.index, self.position, self.size)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import threading
+import time
 from types import ModuleType
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import HEADER_SIZE, RecordBatchHeader, parse_header
+from tidelog.records import HEADER_SIZE, RecordBatchBuilder, RecordBatchHeader, parse_header
 from tidelog_node.log.cleaner import _pure as pure
 
 ENTRY = 24
@@ -153,3 +155,24 @@ def test_engines_refuse_damaged_records_alike(
         except CorruptRecordError as error:
             outcomes.append(error.message)
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("step", ["index", "select"])
+def test_other_threads_go_on_while_a_batch_of_many_records_is_looked_at(step: str) -> None:
+    """The event loop is one of them: a batch of some kilobytes can hold millions of records."""
+    engine = compiled()
+    builder = RecordBatchBuilder()
+    builder.extend([b""] * 1_500_000, [b"k"] * 1_500_000, NOW_MS)
+    section, header = split(builder.build())
+    offset_map = engine.OffsetMap(1000 * ENTRY, 0.9, 7)
+    offset_map.advance(header.last_offset)
+    looks = {
+        "index": lambda: offset_map.index(section, header, 0),
+        "select": lambda: engine.RecordSelector(offset_map).select(section, header, False),
+    }
+    thread, turns = threading.Thread(target=looks[step]), 0
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0)
+        turns += 1
+    assert turns > 5
