@@ -18,7 +18,19 @@ import atheris
 from crc32c import crc32c
 
 with atheris.instrument_imports(include=["tidelog.records"]):
-    from tidelog.records import check_records, compression, inspect_produced, read_control, read_records, recompress
+    from tidelog.records import (
+        check_records,
+        compression,
+        find_greatest,
+        find_timestamp,
+        inspect_produced,
+        iter_records,
+        keyless_records,
+        read_control,
+        read_records,
+        recompress,
+        records_outside,
+    )
 
 from tidelog.errors import ErrorCode, TidelogError
 
@@ -33,12 +45,28 @@ _EXPECTED = {
 def fuzz(data: bytes) -> None:
     """Read one batch in every way; only the errors that a malformed batch may give are swallowed."""
     batch = struct.pack(">qiibI", 0, 9 + len(data), -1, 2, crc32c(data)) + data
-    for read in (check_records, read_records, read_control, inspect_produced, _recompressed):
+    for read in (check_records, read_records, read_control, _in_parts, _searched, _refused, _recompressed):
         try:
             read(batch)
         except TidelogError as error:
             if error.code not in _EXPECTED:
                 raise
+
+
+def _in_parts(batch: bytes) -> None:
+    for _ in iter_records(batch):
+        pass
+
+
+def _searched(batch: bytes) -> None:
+    find_timestamp(batch, 2**62, 0)
+    find_greatest(batch, 0)
+
+
+def _refused(batch: bytes) -> None:
+    produced = inspect_produced(batch)
+    keyless_records(produced, 100)
+    records_outside(produced, 0, 0, 100)
 
 
 def _recompressed(batch: bytes) -> bytes:

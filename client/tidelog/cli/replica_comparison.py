@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog.records import iter_headers, read_records
+from tidelog.records import iter_headers, iter_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _count() -> Iterator[int]:
 
 def _records(batches: Iterator[Batch]) -> Iterator[tuple[int, object]]:
     for batch in batches:
-        for r in read_records(batch.data):
+        for r in iter_records(batch.data):
             yield r.offset, (r.timestamp_ms, r.timestamp_type, r.key, r.value, tuple(r.headers))
 
 

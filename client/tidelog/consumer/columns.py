@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.consumer.batches import readable_batches
 from tidelog.consumer.core import Deliver
 from tidelog.errors import TidelogError
-from tidelog.records import to_arrow
+from tidelog.records import MAX_DECODED_BYTES, to_arrow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -19,9 +19,10 @@ _MAX_INT64 = 2**63 - 1
 
 
 def decode_rows(item: Deliver, start_offset: int) -> pyarrow.RecordBatch:
-    """Return the records of a delivery from ``start_offset`` on, with the columns of :func:`row_schema`.
+    """Return records of a delivery from ``start_offset`` on, with the columns of :func:`row_schema`; none at its end.
 
-    A batch that is damaged ends them, where there are any before it.
+    A delivery that decompresses to much comes in parts: see ``MAX_DECODED_BYTES``. A batch that is damaged ends them,
+    where there are any before it.
 
     Raises:
         TidelogError: the first batch is changed or does not decode.
@@ -32,7 +33,8 @@ def decode_rows(item: Deliver, start_offset: int) -> pyarrow.RecordBatch:
     try:
         decoded = _decode(arrow, _runs(item, records) if item.aborted else [records], start_offset)
     except TidelogError:
-        decoded = _decode_undamaged(arrow, _runs(item, records), start_offset)
+        # Batch by batch, so that those before the damaged one are told apart from it.
+        decoded = _decode(arrow, _runs(item, records), start_offset)
     return _with_names(arrow, item, decoded)
 
 
@@ -68,21 +70,22 @@ def _runs(item: Deliver, records: memoryview) -> list[memoryview]:
 
 
 def _decode(arrow: Any, runs: Sequence[memoryview], start_offset: int) -> Any:
-    decoded = [to_arrow(run, start_offset, _MAX_INT64, include_headers=True) for run in runs or [memoryview(b"")]]
+    decoded: list[Any] = []
+    size = 0
+    for run in runs or [memoryview(b"")]:
+        try:
+            columns = to_arrow(run, start_offset, _MAX_INT64, include_headers=True, max_bytes=MAX_DECODED_BYTES)
+        except TidelogError:
+            if any(part.num_rows for part in decoded):
+                break
+            raise
+        decoded.append(columns)
+        size += columns.nbytes
+        if size >= MAX_DECODED_BYTES:
+            break
     if len(decoded) == 1:
         return decoded[0]
     return arrow.Table.from_batches(decoded).combine_chunks()
-
-
-def _decode_undamaged(arrow: Any, runs: Sequence[memoryview], start_offset: int) -> Any:
-    for count in range(len(runs) - 1, 0, -1):
-        try:
-            decoded = _decode(arrow, runs[:count], start_offset)
-        except TidelogError:
-            continue
-        if decoded.num_rows:
-            return decoded
-    return _decode(arrow, runs, start_offset)
 
 
 def _with_names(arrow: Any, item: Deliver, decoded: Any) -> pyarrow.RecordBatch:

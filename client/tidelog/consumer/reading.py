@@ -14,7 +14,7 @@ from tidelog.message import (
     TIMESTAMP_NOT_AVAILABLE,
     Message,
 )
-from tidelog.records import Record, RecordBatchHeader, iter_headers, read_records
+from tidelog.records import Record, RecordBatchHeader, iter_headers, read_parts
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,6 +34,7 @@ class Reading:
         self.leader_epoch = -1
         self._batches: Iterator[tuple[int, RecordBatchHeader]] | None = None
         self._epoch = -1
+        self._parts: Iterator[list[Record]] = iter(())
         self._records: Sequence[Record] = ()
         self._at = 0
         self._columns: Any = None
@@ -46,10 +47,9 @@ class Reading:
             TidelogError: a batch is changed or does not decode.
         """
         self._columns = None
-        while self._at >= len(self._records):
-            if not self._next_batch():
-                self._end()
-                return []
+        if self._at >= len(self._records) and not self._next_part():
+            self._end()
+            return []
         records = self._records[self._at : self._at + most]
         self._at += len(records)
         self.next_offset = records[-1].offset + 1
@@ -58,7 +58,8 @@ class Reading:
 
     def go_back(self, offset: int) -> None:
         """Go on from ``offset``, up to which what was returned was taken."""
-        self._records, self._at, self._batches, self._columns = (), 0, None, None
+        self._forget_records()
+        self._columns = None
         self.next_offset = offset
 
     def rows(self, most: int) -> pyarrow.RecordBatch | None:
@@ -68,7 +69,7 @@ class Reading:
             TidelogError: as :meth:`messages`; rows before the damage were returned by earlier calls.
             ModuleNotFoundError: pyarrow is not installed.
         """
-        self._records, self._at, self._batches = (), 0, None
+        self._forget_records()
         if self._columns is None or self._row >= self._columns.num_rows:
             # Once more behind the last: what is decoded ends before damage, which is to be told.
             self._columns, self._row = decode_rows(self.item, self.next_offset), 0
@@ -80,19 +81,27 @@ class Reading:
         self.next_offset = rows.column("offset")[-1].as_py() + 1
         return rows
 
-    def _next_batch(self) -> bool:
+    def _next_part(self) -> bool:
+        """Decode the next records: of a large batch not all at once, since they take many times its bytes."""
         if self._batches is None:
             self._batches = readable_batches(self.item)
-        for position, header in self._batches:
-            if header.next_offset <= self.next_offset:
-                continue
-            records = read_records(self.item.records, position)
-            if header.base_offset < self.next_offset:
-                records = [record for record in records if record.offset >= self.next_offset]
-            if records:
-                self._records, self._at, self._epoch = records, 0, header.partition_leader_epoch
-                return True
-        return False
+        while not (records := next(self._parts, None)):
+            header = self._next_batch(self._batches)
+            if header is None:
+                return False
+            self._epoch = header.partition_leader_epoch
+        self._records, self._at = records, 0
+        return True
+
+    def _next_batch(self, batches: Iterator[tuple[int, RecordBatchHeader]]) -> RecordBatchHeader | None:
+        for position, header in batches:
+            if header.next_offset > self.next_offset:
+                self._parts = read_parts(self.item.records, position, self.next_offset)
+                return header
+        return None
+
+    def _forget_records(self) -> None:
+        self._parts, self._records, self._at, self._batches = iter(()), (), 0, None
 
     def _end(self) -> None:
         for _, header in iter_headers(self.item.records):

@@ -1,9 +1,9 @@
 """Kafka's RecordBatch v2, byte for byte: build, validate, read, assign offsets, decode to Arrow."""
 
 from tidelog.records._engine import COMPILED, Record
-from tidelog.records.arrow import to_arrow
+from tidelog.records.arrow import MAX_DECODED_BYTES, to_arrow
 from tidelog.records.builder import Headers, RecordBatchBuilder, record_size_upper_bound
-from tidelog.records.compression import CODECS, MAX_DECOMPRESSED_SIZE
+from tidelog.records.compression import CODECS, MAX_DECOMPRESSED_SIZE, MAX_EXPANSION, OversizedRecordsError
 from tidelog.records.control import ControlRecord, ControlType, control_batch, read_control
 from tidelog.records.header import (
     CREATE_TIME,
@@ -20,15 +20,18 @@ from tidelog.records.header import (
     assign_offsets,
     encode_batch,
 )
-from tidelog.records.reader import read_records
-from tidelog.records.recompression import recompress
+from tidelog.records.reader import iter_records, read_parts, read_records
+from tidelog.records.recompression import compress_records, recompress
 from tidelog.records.scan import iter_headers, parse_header, scan_batches
+from tidelog.records.search import FoundRecord, find_greatest, find_timestamp
 from tidelog.records.validation import (
     ProducedBatch,
     RecordsSummary,
     check_records,
     check_timestamps,
     inspect_produced,
+    keyless_records,
+    records_outside,
     summarize_records,
     validate_batch,
     validate_produced,
@@ -41,7 +44,9 @@ __all__ = [
     "HEADER_SIZE",
     "LOG_APPEND_TIME",
     "LOG_OVERHEAD",
+    "MAX_DECODED_BYTES",
     "MAX_DECOMPRESSED_SIZE",
+    "MAX_EXPANSION",
     "NO_PARTITION_LEADER_EPOCH",
     "NO_PRODUCER_EPOCH",
     "NO_PRODUCER_ID",
@@ -50,7 +55,9 @@ __all__ = [
     "BatchScan",
     "ControlRecord",
     "ControlType",
+    "FoundRecord",
     "Headers",
+    "OversizedRecordsError",
     "ProducedBatch",
     "Record",
     "RecordBatchBuilder",
@@ -59,15 +66,22 @@ __all__ = [
     "assign_offsets",
     "check_records",
     "check_timestamps",
+    "compress_records",
     "control_batch",
     "encode_batch",
+    "find_greatest",
+    "find_timestamp",
     "inspect_produced",
     "iter_headers",
+    "iter_records",
+    "keyless_records",
     "parse_header",
     "read_control",
+    "read_parts",
     "read_records",
     "recompress",
     "record_size_upper_bound",
+    "records_outside",
     "scan_batches",
     "summarize_records",
     "to_arrow",

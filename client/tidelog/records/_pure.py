@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import TypeVar
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.records._faults import (
@@ -39,6 +42,7 @@ from tidelog.records.header import parse_header as parse_header
 from tidelog.records.record import Record
 from tidelog.records.sources import ContentSource, TimestampSource, content_at, rows_of
 
+T = TypeVar("T")
 MIN_RECORD_SIZE = 7
 """Length, attributes, timestamp delta, offset delta, key length, value length, header count: one byte each."""
 
@@ -167,13 +171,72 @@ def summarize_records(data: Buffer, header: RecordBatchHeader) -> tuple[bool, in
     return has_keyless, least, greatest
 
 
+def find_keyless(data: Buffer, header: RecordBatchHeader, limit: int) -> list[int]:
+    """Return the indexes of the first records without a key, at most ``limit``. Raises as :func:`summarize_records`."""
+    return _first((index for index, fields in enumerate(_walk(bytes(data), header)) if fields[2] is None), limit)
+
+
+def find_outside(
+    data: Buffer, header: RecordBatchHeader, earliest: int, latest: int, limit: int
+) -> list[tuple[int, int]]:
+    """Return (index, timestamp) of the first records, at most ``limit``, whose timestamp is not in the range.
+
+    A record without a timestamp (-1) is not too early. Raises as :func:`summarize_records`.
+    """
+    timestamps = enumerate(fields[1] for fields in _walk(bytes(data), header))
+    outside = ((i, time) for i, time in timestamps if time > latest or (time != NO_TIMESTAMP and time < earliest))
+    return _first(outside, limit)
+
+
+def find_timestamp(
+    data: Buffer, header: RecordBatchHeader, timestamp_ms: int, min_offset: int
+) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record as late as a timestamp and not below an offset; None without one.
+
+    Raises as :func:`summarize_records`.
+    """
+    places = ((header.base_offset + fields[0], fields[1]) for fields in _walk(bytes(data), header))
+    found = _first((place for place in places if place[1] >= timestamp_ms and place[0] >= min_offset), 1)
+    return found[0] if found else None
+
+
+def find_greatest(data: Buffer, header: RecordBatchHeader, min_offset: int) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record with the greatest timestamp of those not below an offset.
+
+    None where no record has a timestamp.
+
+    Raises:
+        CorruptRecordError: as :func:`summarize_records`.
+    """
+    places = ((header.base_offset + fields[0], fields[1]) for fields in _walk(bytes(data), header))
+    dated = (place for place in places if place[0] >= min_offset and place[1] > NO_TIMESTAMP)
+    return max(dated, key=itemgetter(1), default=None)
+
+
+def _first(found: Iterator[T], limit: int) -> list[T]:
+    """Return the first so many, having gone through all: the records behind them are checked as well."""
+    first = list(islice(found, limit))
+    for _ in found:
+        pass
+    return first
+
+
+class RecordDecoder:
+    """Decodes the records of one batch from front to end, as many at a time as are asked for."""
+
+    def __init__(self, data: Buffer, header: RecordBatchHeader, start_offset: int = 0) -> None:
+        """Begin at ``start_offset``. Raises CorruptRecordError: the bytes are too few for so many records."""
+        check_count(len(data), header)
+        self._records = _decoded_records(data, header, start_offset)
+
+    def read(self, most: int) -> list[Record]:
+        """Return the next records; fewer than ``most`` only at the end. Raises as :func:`summarize_records`."""
+        return list(islice(self._records, most))
+
+
 def decode_records(data: Buffer, header: RecordBatchHeader) -> list[Record]:
     """Return the records. Raises CorruptRecordError as :func:`summarize_records` does."""
-    base_offset, timestamp_type = header.base_offset, header.timestamp_type
-    return [
-        Record(base_offset + offset_delta, timestamp_ms, timestamp_type, key, value, _decoded(headers))
-        for offset_delta, timestamp_ms, key, value, headers in _walk(bytes(data), header)
-    ]
+    return list(_decoded_records(data, header, MIN_INT64))
 
 
 class ColumnDecoder:
@@ -181,6 +244,7 @@ class ColumnDecoder:
 
     def __init__(self, include_headers: bool, expected_size: int) -> None:
         """``expected_size`` bytes of records are to come, more or fewer: it only spares the compiled twin copies."""
+        self.rows = 0
         self._include_headers = include_headers
         self._offset, self._timestamp, self._timestamp_type = array("q"), array("q"), array("i")
         self._key, self._value = _BinaryColumn(), _BinaryColumn()
@@ -199,6 +263,7 @@ class ColumnDecoder:
             offset = header.base_offset + offset_delta
             if not start_offset <= offset < end_offset:
                 continue
+            self.rows += 1
             self._offset.append(offset)
             self._timestamp.append(timestamp_ms)
             self._timestamp_type.append(header.timestamp_type)
@@ -253,6 +318,20 @@ class _BinaryColumn:
         return valid, memoryview(self._offsets), memoryview(self._data), self._nulls
 
 
+def check_count(size: int, header: RecordBatchHeader) -> None:
+    """Check that so many bytes can hold the records. Raises CorruptRecordError."""
+    if header.record_count * MIN_RECORD_SIZE > size:
+        raise malformed(FAULT_COUNT, header.base_offset, 0, 0, size, header.record_count)
+
+
+def _decoded_records(data: Buffer, header: RecordBatchHeader, start_offset: int) -> Iterator[Record]:
+    base_offset, timestamp_type = header.base_offset, header.timestamp_type
+    for offset_delta, timestamp_ms, key, value, headers in _walk(bytes(data), header):
+        offset = base_offset + offset_delta
+        if offset >= start_offset:
+            yield Record(offset, timestamp_ms, timestamp_type, key, value, _decoded(headers))
+
+
 _Header = tuple[bytes, bytes | None]
 _Fields = tuple[int, int, bytes | None, bytes | None, list[_Header]]
 """Offset delta, timestamp, key, value and headers of one record."""
@@ -266,8 +345,7 @@ def _walk(data: bytes, header: RecordBatchHeader) -> Iterator[_Fields]:
     def fault(number: int, index: int) -> Exception:
         return malformed(number, header.base_offset, index, position, size, count)
 
-    if count * MIN_RECORD_SIZE > size:
-        raise fault(FAULT_COUNT, 0)
+    check_count(size, header)
     for index in range(count):
         try:
             length, start = _read_varint(data, position, 5)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.records._engine import engine
 from tidelog.records.columns import BinaryBuffers, ColumnBuffers
-from tidelog.records.compression import decompress
+from tidelog.records.compression import decompress_briefly
 from tidelog.records.header import Buffer
 from tidelog.records.scan import iter_headers
 from tidelog.records.validation import record_section
@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def to_arrow(buffer: Buffer, start_offset: int, end_offset: int, include_headers: bool = False) -> pyarrow.RecordBatch:
+MAX_DECODED_BYTES = 64 * 1024 * 1024
+"""Once so many bytes of records are decompressed, those who read what others wrote let go of them before the next."""
+
+
+def to_arrow(
+    buffer: Buffer, start_offset: int, end_offset: int, include_headers: bool = False, max_bytes: int | None = None
+) -> pyarrow.RecordBatch:
     """Return the records in [start_offset, end_offset) of all whole batches in the buffer, in order.
+
+    With ``max_bytes`` it stops behind the batch with which its decompressed records reach so many bytes, but not before
+    there is a row: whoever goes on from the offset behind the last row gets the rest, and no row at the end.
 
     Columns: ``key`` and ``value`` (binary, nullable), ``offset`` and ``timestamp_ms`` (int64), ``timestamp_type``
     (int32) and, when asked, ``headers`` (list of struct of ``key`` string and ``value`` binary). Control batches are
@@ -34,10 +43,14 @@ def to_arrow(buffer: Buffer, start_offset: int, end_offset: int, include_headers
         if not header.is_control and header.last_offset >= start_offset and header.base_offset < end_offset
     ]
     decoder = engine.ColumnDecoder(include_headers, sum(header.size_in_bytes for _, header in batches))
+    decoded = 0
     for position, _ in batches:
         header = engine.validate_batch(buffer, position)
-        records = decompress(header.compression, record_section(buffer, position, header))
+        records = decompress_briefly(header.compression, record_section(buffer, position, header))
         decoder.append(records, header, start_offset, end_offset)
+        decoded += len(records)
+        if max_bytes is not None and decoded >= max_bytes and decoder.rows:
+            break
     return _record_batch(arrow, decoder.finish(), include_headers)
 
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 import mmap
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import cramjam
 
 from tidelog.errors import ConfigError, CorruptRecordError, ErrorCode, error_for
 
 MAX_DECOMPRESSED_SIZE = 256 * 1024 * 1024
-"""What the records of one batch may take after decompression, in bytes; more is a CorruptRecordError."""
+"""The most bytes that the records of one batch may decompress to, wherever they are read; a leader takes fewer."""
+
+MAX_EXPANSION = 64
+"""A leader takes a batch that decompresses to at most so many times the topic's ``max.message.bytes``."""
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """The values of ``compression.type``; the index is the id in the attributes of a batch."""
@@ -39,6 +42,8 @@ _OUTPUT_TOO_SMALL = "failed to write whole buffer"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
+_SNAPPY_MAX_RATIO = 22
+"""Three bytes of raw snappy copy at most 64."""
 _BLOCK_LENGTH = struct.Struct(">i")
 
 _Bytes = bytes | bytearray | memoryview
@@ -97,21 +102,42 @@ def compress(name: str, data: _Bytes, level: int | None) -> bytes:
             return bytes(data)
 
 
-def decompress(name: str, data: _Bytes) -> _Bytes:
+class OversizedRecordsError(CorruptRecordError):
+    """The records of a batch decompress to more than ``limit`` bytes; none beyond it were written anywhere."""
+
+    def __init__(self, name: str, compressed_size: int, limit: int) -> None:
+        super().__init__(f"{name} data of {compressed_size} bytes grows beyond the limit of {limit} bytes")
+        self.limit = limit
+
+
+def decompress(name: str, data: _Bytes, limit: int | None = None) -> _Bytes:
     """Return the decompressed data, or the data itself for ``none``.
 
+    ``limit`` is the most bytes that it may become; ``MAX_DECOMPRESSED_SIZE`` holds as well.
+
     Raises:
-        CorruptRecordError: not data of that codec, or more than ``MAX_DECOMPRESSED_SIZE`` bytes.
+        OversizedRecordsError: the data grows beyond the limit.
+        CorruptRecordError: not data of that codec.
     """
+    plain = decompress_briefly(name, data, limit)
+    return bytes(plain) if isinstance(plain, memoryview) and plain.obj is _scratch() else plain
+
+
+def decompress_briefly(name: str, data: _Bytes, limit: int | None = None) -> _Bytes:
+    """Return what :func:`decompress` does, until the next decompression in this thread, which may overwrite it.
+
+    For a walk over the records: small batches need no memory of their own.
+    """
+    most = MAX_DECOMPRESSED_SIZE if limit is None else min(limit, MAX_DECOMPRESSED_SIZE)
     match name:
         case "gzip":
-            return _decompress(name, cramjam.gzip.decompress_into, data)
+            return _decompress(name, cramjam.gzip.decompress_into, data, most)
         case "snappy":
-            return _snappy_decompress(data)
+            return _snappy_decompress(data, most)
         case "lz4":
-            return _decompress(name, cramjam.lz4.decompress_into, data)
+            return _decompress(name, cramjam.lz4.decompress_into, data, most)
         case "zstd":
-            return _decompress(name, cramjam.zstd.decompress_into, data)
+            return _decompress(name, cramjam.zstd.decompress_into, data, most)
         case _:
             return data
 
@@ -123,21 +149,23 @@ def _lz4_level(level: int | None) -> int:
     return min(max(level, _LZ4_LEAST_HIGH), _LZ4_GREATEST_HIGH)
 
 
-def _decompress(name: str, into: Callable[[_Bytes, memoryview], int], data: _Bytes) -> _Bytes:
+def _decompress(name: str, into: Callable[[_Bytes, memoryview], int], data: _Bytes, limit: int) -> memoryview:
     """Decompress what need not state its size: into memory of this thread, or where that is too small, into the limit.
 
     The limit is a mapping of which no more takes memory than is written. The thread's memory is kept, because that of
     a new batch each time would cost more than the decompression: the system clears it page by page.
     """
-    if len(data) <= _SCRATCH_SIZE // 2:
-        output = _scratch()
+    if limit <= _SCRATCH_SIZE or len(data) <= _SCRATCH_SIZE // 2:
+        output = memoryview(_scratch())[:limit]
         size = _decompressed(name, into, data, output)
         if size is not None:
-            return bytes(output[:size])
-    output = memoryview(mmap.mmap(-1, MAX_DECOMPRESSED_SIZE))
+            return output[:size]
+        if limit <= _SCRATCH_SIZE:
+            raise OversizedRecordsError(name, len(data), limit)
+    output = memoryview(mmap.mmap(-1, limit))
     size = _decompressed(name, into, data, output)
     if size is None:
-        raise _too_large(name, len(data))
+        raise OversizedRecordsError(name, len(data), limit)
     return output[:size]
 
 
@@ -151,30 +179,44 @@ def _decompressed(name: str, into: Callable[[_Bytes, memoryview], int], data: _B
         raise CorruptRecordError(f"{name} data of {len(data)} bytes: {error}") from error
 
 
-def _scratch() -> memoryview:
+def _scratch() -> bytearray:
     if not hasattr(_threads, "scratch"):
-        _threads.scratch = memoryview(bytearray(_SCRATCH_SIZE))
-    return memoryview(_threads.scratch)[: min(_SCRATCH_SIZE, MAX_DECOMPRESSED_SIZE)]
+        _threads.scratch = bytearray(_SCRATCH_SIZE)
+    scratch: bytearray = _threads.scratch
+    return scratch
 
 
-def _snappy_decompress(data: _Bytes) -> memoryview:
-    blocks = list(_xerial_blocks(data)) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [data]
+def _snappy_decompress(data: _Bytes, limit: int) -> memoryview:
+    """Decompress blocks that state their sizes, of which none is believed that its bytes cannot have."""
     try:
-        sizes = [cramjam.snappy.decompress_raw_len(block) if len(block) else 0 for block in blocks]
-        if sum(sizes) > MAX_DECOMPRESSED_SIZE:
-            raise _too_large("snappy", len(data))
-        output = bytearray(sum(sizes))
-        view, position = memoryview(output), 0
-        for block, size in zip(blocks, sizes, strict=True):
-            cramjam.snappy.decompress_raw_into(block, view[position : position + size])
-            position += size
+        total = 0
+        for block in _snappy_blocks(data):
+            total += _snappy_size(block)
+            if total > limit:
+                raise OversizedRecordsError("snappy", len(data), limit)
+        output = memoryview(_scratch() if total <= _SCRATCH_SIZE else mmap.mmap(-1, total))[:total]
+        position = 0
+        for block in _snappy_blocks(data):
+            if len(block):
+                position += cramjam.snappy.decompress_raw_into(block, output[position:])
     except cramjam.DecompressionError as error:
         raise CorruptRecordError(f"snappy data of {len(data)} bytes: {error}") from error
-    return view
+    return output[:position]
 
 
-def _xerial_blocks(data: _Bytes) -> list[memoryview]:
-    view, position, blocks = memoryview(data), len(_XERIAL_HEADER), []
+def _snappy_size(block: _Bytes) -> int:
+    size = cramjam.snappy.decompress_raw_len(block) if len(block) else 0
+    if size > _SNAPPY_MAX_RATIO * len(block):
+        raise CorruptRecordError(f"snappy block of {len(block)} bytes: claims to hold {size}")
+    return size
+
+
+def _snappy_blocks(data: _Bytes) -> Iterator[_Bytes]:
+    return _xerial_blocks(data) if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else iter((data,))
+
+
+def _xerial_blocks(data: _Bytes) -> Iterator[memoryview]:
+    view, position = memoryview(data), len(_XERIAL_HEADER)
     while position < len(view):
         if len(view) - position < _BLOCK_LENGTH.size:
             raise CorruptRecordError(f"snappy data of {len(view)} bytes: torn block length at byte {position}")
@@ -185,9 +227,8 @@ def _xerial_blocks(data: _Bytes) -> list[memoryview]:
                 f"snappy data of {len(view)} bytes: block of {length} bytes at byte {position}, "
                 f"{len(view) - position} remain"
             )
-        blocks.append(view[position : position + length])
+        yield view[position : position + length]
         position += length
-    return blocks
 
 
 def _xerial_compress(data: _Bytes) -> bytes:
@@ -196,9 +237,3 @@ def _xerial_compress(data: _Bytes) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
         parts += (_BLOCK_LENGTH.pack(len(block)), block)
     return b"".join(parts)
-
-
-def _too_large(name: str, compressed_size: int) -> CorruptRecordError:
-    return CorruptRecordError(
-        f"{name} data of {compressed_size} bytes grows beyond the limit of {MAX_DECOMPRESSED_SIZE} bytes"
-    )

@@ -85,10 +85,9 @@ def read_control(buffer: Buffer, position: int = 0) -> ControlRecord | None:
     header = validate_batch(buffer, position)
     if not header.is_control or header.record_count == 0:
         return None
-    records = read_records(buffer, position)
-    if len(records) != 1:
-        raise _malformed(header, f"{len(records)} records in a control batch")
-    return _marker(header, records[0])
+    if header.record_count != 1:
+        raise _malformed(header, f"{header.record_count} records in a control batch")
+    return _marker(header, read_records(buffer, position)[0])
 
 
 def _marker(header: RecordBatchHeader, record: Record) -> ControlRecord | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.records.compression import CODECS, check_level, codec_id, compress, decompress
-from tidelog.records.header import COMPRESSION_MASK, Buffer, encode_batch
+from tidelog.records.compression import CODECS, check_level, codec_id, compress, decompress_briefly
+from tidelog.records.header import COMPRESSION_MASK, Buffer, RecordBatchHeader, encode_batch
 from tidelog.records.validation import record_section, validate_batch
 
 
@@ -27,8 +27,19 @@ def recompress(batch: Buffer, compression: str, level: int | None = None) -> byt
     header = validate_batch(buffer=batch)
     if codec == header.attributes & COMPRESSION_MASK or header.is_control:
         return bytes(memoryview(batch)[: header.size_in_bytes])
-    plain = decompress(header.compression, record_section(batch, 0, header))
-    packed = compress(CODECS[codec], plain, level) if codec else plain
+    plain = decompress_briefly(header.compression, record_section(batch, 0, header))
+    return compress_records(header, plain, compression, level)
+
+
+def compress_records(header: RecordBatchHeader, plain: Buffer, compression: str, level: int | None = None) -> bytes:
+    """Return the batch of a header and its decompressed records in another codec: see :func:`recompress`.
+
+    Raises:
+        ConfigError: no such codec or level.
+    """
+    codec = codec_id(compression)
+    level = check_level(CODECS[codec], level)
+    packed: Buffer = compress(CODECS[codec], plain, level) if codec else plain
     if codec and len(packed) >= len(plain):
         codec, packed = 0, plain
     return encode_batch(header._replace(attributes=header.attributes & ~COMPRESSION_MASK | codec), packed)

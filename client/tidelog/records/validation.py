@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.records._engine import engine
-from tidelog.records.compression import codec_name, decompress
+from tidelog.records.compression import codec_name, decompress_briefly
 from tidelog.records.header import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -40,10 +40,14 @@ class RecordsSummary(NamedTuple):
 
 
 class ProducedBatch(NamedTuple):
-    """A batch that a client may write; ``summary`` is None where its compressed records were not looked at."""
+    """A batch that a client may write.
+
+    ``plain`` are its decompressed records, until the next decompression in this thread, which may overwrite them.
+    """
 
     header: RecordBatchHeader
-    summary: RecordsSummary | None
+    summary: RecordsSummary
+    plain: Buffer
 
 
 def validate_batch(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
@@ -62,15 +66,15 @@ def validate_produced(buffer: Buffer) -> RecordBatchHeader:
     return inspect_produced(buffer).header
 
 
-def inspect_produced(buffer: Buffer, decompressing: bool = False) -> ProducedBatch:
+def inspect_produced(buffer: Buffer, limit: int | None = None) -> ProducedBatch:
     """Check the one batch that a client sends to a partition for all that a leader asks, and return what was seen.
 
-    Uncompressed records are walked, so that none can be written that no consumer can read; the summary comes with it.
-    Compressed ones stay compressed, and the summary is None, unless the caller asks: a leader must where the topic is
-    compacted, limits timestamps, or has a codec of its own.
+    The records are walked, compressed or not, so that none can be written that no consumer can read. ``limit`` is the
+    most bytes to which compressed ones may decompress.
 
     Raises:
-        CorruptRecordError: not a whole, unchanged batch, or walked records that do not decode.
+        OversizedRecordsError: the records decompress to more than the limit.
+        CorruptRecordError: not a whole, unchanged batch, or records that do not decode.
         TidelogError: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE for one that clients may not
             write.
     """
@@ -86,12 +90,26 @@ def inspect_produced(buffer: Buffer, decompressing: bool = False) -> ProducedBat
         raise error_for(ErrorCode.INVALID_TIMESTAMP, "a client may not set the timestamp type to LogAppendTime")
     if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < NO_TIMESTAMP:
         raise _negative_timestamp(min(header.base_timestamp, header.max_timestamp))
-    if is_compressed and not decompressing:
-        return ProducedBatch(header, None)
-    summary = _summary(buffer, 0, header)
+    plain: Buffer = record_section(buffer, 0, header)
+    if is_compressed:
+        plain = decompress_briefly(header.compression, plain, limit)
+    summary = tuple.__new__(RecordsSummary, engine.summarize_records(plain, header))
     if summary.min_timestamp < NO_TIMESTAMP:
         raise _negative_timestamp(summary.min_timestamp)
-    return ProducedBatch(header, summary)
+    return ProducedBatch(header, summary, plain)
+
+
+def keyless_records(produced: ProducedBatch, limit: int) -> list[int]:
+    """Return the places in the batch, from 0, of its first records without a key, at most ``limit``."""
+    return engine.find_keyless(produced.plain, produced.header, limit)
+
+
+def records_outside(produced: ProducedBatch, earliest_ms: int, latest_ms: int, limit: int) -> list[tuple[int, int]]:
+    """Return place in the batch and timestamp of its first records, at most ``limit``, that are not in the range.
+
+    Both ends belong to the range; a record without a timestamp (-1) is not too early.
+    """
+    return engine.find_outside(produced.plain, produced.header, earliest_ms, latest_ms, limit)
 
 
 def summarize_records(buffer: Buffer, position: int = 0) -> RecordsSummary:
@@ -119,16 +137,10 @@ def check_records(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
 def check_timestamps(produced: ProducedBatch, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
     """Check how far a produced batch's timestamps are from the leader's time (KIP-937), in milliseconds.
 
-    Without a summary only the newest is known, by the header.
-
     Raises:
         TidelogError: INVALID_TIMESTAMP; names the timestamp and the limit.
     """
-    header, summary = produced
-    if summary is None:
-        newest, oldest = header.max_timestamp, NO_TIMESTAMP
-    else:
-        newest, oldest = summary.max_timestamp, summary.min_timestamp
+    newest, oldest = produced.summary.max_timestamp, produced.summary.min_timestamp
     if newest - now_ms > after_max_ms:
         limit = f"message.timestamp.after.max.ms allows {now_ms} + {after_max_ms}"
         raise error_for(ErrorCode.INVALID_TIMESTAMP, f"timestamp {newest}: {limit}")
@@ -143,9 +155,7 @@ def record_section(buffer: Buffer, position: int, header: RecordBatchHeader) -> 
 
 
 def _summary(buffer: Buffer, position: int, header: RecordBatchHeader) -> RecordsSummary:
-    records = record_section(buffer, position, header)
-    if header.attributes & COMPRESSION_MASK:
-        records = memoryview(decompress(header.compression, records))
+    records = decompress_briefly(header.compression, record_section(buffer, position, header))
     return tuple.__new__(RecordsSummary, engine.summarize_records(records, header))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.records import to_arrow
+from tidelog.records import MAX_DECODED_BYTES, to_arrow
 from tidelog.spark.offsets import OffsetRange
 
 MAX_ROWS = 10_000
@@ -26,7 +26,16 @@ def read_rows(records: bytes, planned: OffsetRange, schema: pa.Schema) -> Iterat
         CorruptRecordError: a batch is not what its CRC says.
     """
     include_headers = "headers" in schema.names
-    columns = to_arrow(records, planned.start_offset, planned.end_offset, include_headers)
+    offset = planned.start_offset
+    while offset < planned.end_offset:
+        columns = to_arrow(records, offset, planned.end_offset, include_headers, MAX_DECODED_BYTES)
+        if columns.num_rows == 0:
+            return
+        yield from _rows_of(columns, planned, schema)
+        offset = columns.column("offset")[-1].as_py() + 1
+
+
+def _rows_of(columns: pa.RecordBatch, planned: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     rows = columns.num_rows
     timestamps = columns.column("timestamp_ms").cast(_MILLISECONDS).cast(schema.field("timestamp").type)
     arrays = [
@@ -38,7 +47,7 @@ def read_rows(records: bytes, planned: OffsetRange, schema: pa.Schema) -> Iterat
         timestamps,
         columns.column("timestamp_type"),
     ]
-    if include_headers:
+    if "headers" in schema.names:
         arrays.append(_null_when_empty(columns.column("headers")).cast(schema.field("headers").type))
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for first in range(0, rows, MAX_ROWS):

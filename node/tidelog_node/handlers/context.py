@@ -17,7 +17,14 @@ from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2, quorum_se
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.produce_turns import ProduceTurns
 from tidelog_node.handlers.response_budget import ResponseBudget
-from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry, ReplicationThrottles
+from tidelog_node.partitions import (
+    Clock,
+    DecodingThread,
+    MetadataCache,
+    Partition,
+    PartitionRegistry,
+    ReplicationThrottles,
+)
 from tidelog_node.replication import ReplicaSelector
 
 LeaderHint = common_pb2.LeaderIdAndEpoch
@@ -150,6 +157,7 @@ class NodeContext:
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     response_budget: ResponseBudget = field(default_factory=ResponseBudget)
     produce_turns: ProduceTurns = field(default_factory=ProduceTurns)
+    decoding: DecodingThread = field(default_factory=DecodingThread)
 
     def partition(self, topic: str, index: int) -> Partition:
         """Return a partition that this node holds.

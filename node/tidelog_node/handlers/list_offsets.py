@@ -12,10 +12,9 @@ from tidelog.ids import UNKNOWN_OFFSET
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
 from tidelog_node.log import TimestampAndOffset
-from tidelog_node.partitions import Partition
+from tidelog_node.partitions import DecodingThread, Partition
 from tidelog_node.partitions.reads import epoch_at
 from tidelog_node.partitions.time_slices import TimeSlices
-from tidelog_node.replication import LeaderState
 
 LATEST = -1
 EARLIEST = -2
@@ -35,18 +34,20 @@ async def list_offsets(context: NodeContext, request: pb.ListOffsetsRequest) -> 
         async for item in slices.of(topic.partitions):
             result = results.partitions.add(index=item.index, timestamp_ms=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)
             try:
-                _answer(context.partition(topic.name, item.index), item, is_read_committed, result)
+                await _answer(context, topic.name, item, is_read_committed, result)
             except TidelogError as error:
                 result.error.CopyFrom(error_message(error))
     return response
 
 
-def _answer(
-    partition: Partition,
+async def _answer(
+    context: NodeContext,
+    topic: str,
     item: pb.ListOffsetsPartition,
     is_read_committed: bool,
     result: pb.ListOffsetsPartitionResult,
 ) -> None:
+    partition = context.partition(topic, item.index)
     partition.state.check_leader_epoch(optional_epoch(item))
     leader = partition.state.require_leader()
     if item.timestamp_ms == LATEST:
@@ -55,7 +56,7 @@ def _answer(
         result.offset = partition.log.log_start_offset
     elif item.timestamp_ms not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         end_offset = _end_offset(partition, leader.high_watermark, is_read_committed)
-        found = _find(partition, leader, item.timestamp_ms, end_offset)
+        found = await _find(context.decoding, partition, item.timestamp_ms, end_offset)
         if found is not None:
             result.offset, result.timestamp_ms = found.offset, found.timestamp_ms
     if result.offset != UNKNOWN_OFFSET:
@@ -66,13 +67,17 @@ def _end_offset(partition: Partition, high_watermark: int, is_read_committed: bo
     return partition.log.last_stable_offset(high_watermark) if is_read_committed else high_watermark
 
 
-def _find(partition: Partition, leader: LeaderState, timestamp_ms: int, end_offset: int) -> TimestampAndOffset | None:
+async def _find(
+    decoding: DecodingThread, partition: Partition, timestamp_ms: int, end_offset: int
+) -> TimestampAndOffset | None:
     if timestamp_ms < MAX_TIMESTAMP:
         raise error_for(ErrorCode.INVALID_REQUEST, f"{timestamp_ms} is neither a time nor one of -1 to -6")
     if timestamp_ms == MAX_TIMESTAMP:
-        found = partition.find_max_timestamp(end_offset)
+        found = await partition.find_max_timestamp(end_offset, decoding)
     else:
-        found = partition.find_by_timestamp(timestamp_ms, end_offset)
+        found = await partition.find_by_timestamp(timestamp_ms, end_offset, decoding)
+    # Leadership may have moved while a large batch was decompressed.
+    leader = partition.state.require_leader()
     if found is None:
         # What is not committed yet may be what was asked for (KIP-207).
         leader.latest_offset()

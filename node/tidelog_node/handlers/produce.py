@@ -15,8 +15,9 @@ from typing import Final, Protocol, TypeVar
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import LeaderHint, NodeContext, leader_hint
+from tidelog_node.handlers.produce_checks import Checks, check_in_thread, check_inline, survey_request
 from tidelog_node.handlers.produce_turns import Turn
-from tidelog_node.log import RecordError, RefusedRecordsError
+from tidelog_node.log import CheckedBatch, RecordError, RefusedRecordsError
 from tidelog_node.partitions import Partition, Pending
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
@@ -190,9 +191,9 @@ class PendingProduce:
         for waiting in self._end_wait():
             waiting.replicated.cancel()
 
-    def append(self, request: ProduceBatches) -> None:
+    def append(self, request: ProduceBatches, checks: Checks) -> None:
         """Append all batches of the request, each to its partition; errors go into the outcomes."""
-        acks = request.acks
+        acks, place = request.acks, -1
         for topic in request.topics:
             name = topic.name
             outcomes: list[PartitionOutcome] = []
@@ -200,8 +201,9 @@ class PendingProduce:
             for item in topic.partitions:
                 outcome = PartitionOutcome(item.index)
                 outcomes.append(outcome)
+                place += 1
                 try:
-                    self._append_one(acks, name, item.records, outcome)
+                    self._append_one(acks, name, checks.get(place) or item.records, outcome)
                 except TidelogError as error:
                     self._fail(outcome, name, error)
                 except Exception as error:
@@ -210,15 +212,19 @@ class PendingProduce:
                     text = f"{type(error).__name__}: {error}"
                     self._fail(outcome, name, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
-    def _append_one(self, acks: int, topic: str, records: bytes | memoryview, outcome: PartitionOutcome) -> None:
+    def _append_one(
+        self, acks: int, topic: str, batch: bytes | memoryview | CheckedBatch | TidelogError, outcome: PartitionOutcome
+    ) -> None:
         if acks not in _KNOWN_ACKS:
             raise error_for(ErrorCode.INVALID_REQUIRED_ACKS, f"acks has the unknown value {acks}")
         if topic in INTERNAL_TOPICS:
             # As Kafka's ReplicaManager: only coordinators write to them.
             raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no client writes to the internal topic {topic}")
         partition = self._context.partition(topic, outcome.index)
+        if isinstance(batch, TidelogError):
+            raise batch
         needs_all_replicas = acks in _ACKS_ALL
-        info = partition.append(records, needs_all_replicas)
+        info = partition.append(batch, needs_all_replicas)
         # These stay when the batch turns out not to be replicated (Kafka's DelayedProduce).
         outcome.base_offset = info.first_offset
         outcome.log_append_time_ms = info.log_append_time_ms
@@ -263,28 +269,30 @@ class PendingProduce:
 
 
 def try_begin_produce(context: NodeContext, request: ProduceBatches) -> PendingProduce | None:
-    """Append the request's batches at once, on the calling loop; None when one must wait for its partition's folder.
+    """Append the request's batches at once, on the calling loop; None when one must wait.
 
-    Nothing is appended then: it is for :func:`begin_produce`.
+    That is for its partition's folder, or for the thread that decompresses it. Nothing is appended then: it is for
+    :func:`begin_produce`.
     """
-    for partition in _held(context, request):
-        if not context.produce_turns.is_free(partition):
-            return None
-    return _append(context, request)
+    survey = survey_request(context, request)
+    checks = check_inline(context, survey) if survey.can_append else None
+    return None if checks is None else _append(context, request, checks)
 
 
 async def begin_produce(context: NodeContext, request: ProduceBatches, turn: Turn | None = None) -> PendingProduce:
     """Append the request's batches, on the calling loop, and return what is to be awaited.
 
-    There is no pause unless a partition is so new that it has no folder. Requests of one client that are not begun one
-    after the other keep their order by the ``turn`` that :func:`take_turn` gave each; the caller ends it.
+    There is no pause unless a partition is so new that it has no folder, or a batch is decompressed in a thread.
+    Requests of one client that are not begun one after the other keep their order by the ``turn`` that
+    :func:`take_turn` gave each; the caller ends it.
     """
     if turn is None and (pending := try_begin_produce(context, request)) is not None:
         return pending
     own = turn or take_turn(context, request)
     try:
+        checks = await check_in_thread(context, survey_request(context, request))
         await own.wait()
-        return _append(context, request)
+        return _append(context, request, checks)
     finally:
         own.end()
 
@@ -302,9 +310,9 @@ def refuse_produce(request: ProduceBatches, error: TidelogError) -> list[TopicOu
     ]
 
 
-def _append(context: NodeContext, request: ProduceBatches) -> PendingProduce:
+def _append(context: NodeContext, request: ProduceBatches, checks: Checks) -> PendingProduce:
     pending = PendingProduce(context, request.timeout_ms)
-    pending.append(request)
+    pending.append(request, checks)
     return pending
 
 

@@ -1,7 +1,8 @@
-"""The order of produce requests that cannot be appended at once: a partition that is new may have no folder yet.
+"""The order of produce requests that cannot be appended at once.
 
-Whoever comes for such a partition waits until it has one, and for all who came before: one producer's batches are
-appended in the order in which it sent them.
+A partition that is new may have no folder yet, and a large compressed batch is checked in a thread first. Whoever comes
+for such a partition waits until it can be appended, and for all who came before: one producer's batches are appended in
+the order in which it sent them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The log on the disk: one :class:`PartitionLog` per replica, in Kafka's file formats."""
 
-from tidelog_node.log.appends import NO_APPEND_TIME, AppendInfo
+from tidelog_node.log.appends import NO_APPEND_TIME, AppendInfo, CheckedBatch, ProduceRules
 from tidelog_node.log.config import CREATE_TIME, LOG_APPEND_TIME, LogConfig
 from tidelog_node.log.epochs import EpochEntry
 from tidelog_node.log.files import OS_FILES, Files
@@ -8,7 +8,7 @@ from tidelog_node.log.log import PartitionLog
 from tidelog_node.log.log_dirs import LogDirectory
 from tidelog_node.log.recovery import RecoveryReport
 from tidelog_node.log.refused_records import RecordError, RefusedRecordsError
-from tidelog_node.log.timestamps import TimestampAndOffset
+from tidelog_node.log.timestamps import TimestampAndOffset, TimestampSearch
 
 __all__ = [
     "CREATE_TIME",
@@ -16,13 +16,16 @@ __all__ = [
     "NO_APPEND_TIME",
     "OS_FILES",
     "AppendInfo",
+    "CheckedBatch",
     "EpochEntry",
     "Files",
     "LogConfig",
     "LogDirectory",
     "PartitionLog",
+    "ProduceRules",
     "RecordError",
     "RecoveryReport",
     "RefusedRecordsError",
     "TimestampAndOffset",
+    "TimestampSearch",
 ]

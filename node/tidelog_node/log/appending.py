@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import NO_EPOCH, LeaderEpoch
 from tidelog.records import RecordBatchHeader
-from tidelog_node.log.appends import AppendInfo, ProduceRules, assigned_header, replicated_headers
+from tidelog_node.log.appends import AppendInfo, CheckedBatch, ProduceRules, assigned_header, replicated_headers
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.epochs import LeaderEpochCache
 from tidelog_node.log.files import Buffer, storage_errors
@@ -20,25 +20,29 @@ from tidelog_node.log.producer_replay import ProducerReplay
 
 
 class Appender:
-    """Part of one :class:`PartitionLog`, on its thread; the log's methods of these names say what is raised."""
+    """Part of one :class:`PartitionLog`, on its thread; the log's methods of these names say what is raised.
 
-    __slots__ = ("_epochs", "_local", "_producers", "_rules")
+    ``rules`` are what is asked of a producer's batch.
+    """
+
+    __slots__ = ("_epochs", "_local", "_producers", "rules")
 
     def __init__(self, local: LocalLog, epochs: LeaderEpochCache, producers: ProducerReplay) -> None:
         self._local = local
         self._epochs = epochs
         self._producers = producers
-        self._rules = ProduceRules(local.config)
+        self.rules = ProduceRules(local.config)
 
     def change_config(self, config: LogConfig) -> None:
         """Take over new settings."""
-        self._rules = ProduceRules(config)
+        self.rules = ProduceRules(config)
 
-    def append_as_leader(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append_as_leader(self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append one batch from a producer, unless the log has it already."""
-        local, rules = self._local, self._rules
+        local, rules = self._local, self.rules
         local.check_online()
-        header, records = rules.check(records, now_ms)
+        checked = batch if isinstance(batch, CheckedBatch) else rules.check(batch, now_ms)
+        header, records = checked.header, checked.records
         latest_epoch = self._epochs.latest_epoch
         if leader_epoch < latest_epoch:
             raise self._fenced(leader_epoch)
@@ -46,16 +50,16 @@ class Appender:
             duplicate = self._producers.states.check(header)
             if duplicate is not None:
                 return rules.describe_duplicate(duplicate, len(records), leader_epoch)
-        batch = rules.assign(header, records, local.log_end_offset, leader_epoch, now_ms)
-        parts, size, base_offset, last_offset, max_timestamp = batch
+        assigned = rules.assign(checked, local.log_end_offset, leader_epoch, now_ms)
+        parts, size, base_offset, last_offset, max_timestamp = assigned
         if local.must_roll(size, last_offset, max_timestamp, now_ms):
             self.roll(base_offset, now_ms)
         if leader_epoch != latest_epoch:
             self._epochs.assign(LeaderEpoch(leader_epoch), base_offset)
         local.append_batch(parts, size, last_offset, max_timestamp)
         if header.producer_id >= 0:
-            self._take_in([assigned_header(header, batch, leader_epoch)], records, now_ms)
-        return rules.describe(batch, leader_epoch)
+            self._take_in([assigned_header(header, assigned, leader_epoch)], records, now_ms)
+        return rules.describe(assigned, leader_epoch)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo:
         """Append whole batches as the leader has them."""

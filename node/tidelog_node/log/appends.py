@@ -6,23 +6,25 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION, UNLIMITED
+from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION
 from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog.ids import LeaderEpoch
 from tidelog.records import (
     CODECS,
+    MAX_EXPANSION,
+    OversizedRecordsError,
     RecordBatchHeader,
     assign_offsets,
     check_timestamps,
+    compress_records,
     inspect_produced,
     parse_header,
-    recompress,
     validate_batch,
 )
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.files import Buffer
 from tidelog_node.log.producers import Duplicate
-from tidelog_node.log.refused_records import keyless_records, records_out_of_time
+from tidelog_node.log.refused_records import keyless_error, time_error
 
 NO_APPEND_TIME = -1
 _ASSIGNED = struct.Struct(">qii")
@@ -67,85 +69,117 @@ class AssignedBatch(NamedTuple):
     max_timestamp: int
 
 
+class CheckedBatch(NamedTuple):
+    """A producer's batch that a leader may append: its header, and its bytes in the topic's codec.
+
+    ``max_timestamp`` is the greatest of its records, which the header need not have. ``plain_size`` are the bytes that
+    its records take decompressed.
+    """
+
+    header: RecordBatchHeader
+    records: Buffer
+    max_timestamp: int
+    plain_size: int
+
+
 class ProduceRules:
     """What a leader asks of a batch from a producer (Kafka's LogValidator), by the settings of the topic.
 
-    Records are decoded only where a setting needs it: compaction (a key is required), a limit on how old a timestamp
-    may be, and a codec other than the producer's.
+    Every batch is walked, compressed or not. Immutable: :meth:`check` may run in a thread. ``max_plain_bytes`` is what
+    the records of a batch may decompress to.
     """
 
     __slots__ = (
+        "_after_max_ms",
+        "_before_max_ms",
         "_codec",
         "_codec_id",
         "_config",
         "_has_append_time",
         "_is_compacted",
         "_level",
-        "_looks_inside",
         "_max_bytes",
+        "max_plain_bytes",
     )
 
     def __init__(self, config: LogConfig) -> None:
         self._config = config
+        self.max_plain_bytes = MAX_EXPANSION * config.max_message_bytes
         self._max_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self._after_max_ms = config.message_timestamp_after_max_ms
         self._has_append_time = config.message_timestamp_type == LOG_APPEND_TIME
         self._is_compacted = config.is_compacted
-        limits_age = not self._has_append_time and config.message_timestamp_before_max_ms < UNLIMITED
-        self._looks_inside = self._is_compacted or limits_age
         compression = "none" if config.compression_type == "uncompressed" else config.compression_type
         self._codec = None if compression == PRODUCER_COMPRESSION else compression
         self._codec_id = None if self._codec is None else CODECS.index(self._codec)
         self._level = config.compression_level
 
-    def check(self, records: Buffer, now_ms: int) -> tuple[RecordBatchHeader, Buffer]:
-        """Return header and bytes of what is to be appended of a producer's batch: in the topic's codec.
+    def must_convert(self, records: Buffer) -> bool:
+        """Whether a batch must be decompressed or compressed before it can be appended."""
+        codec = _codec_id_of(records)
+        return codec != 0 or self._codec_id not in (None, 0)
+
+    def check(self, records: Buffer, now_ms: int, plain_limit: int | None = None) -> CheckedBatch:
+        """Return what is to be appended of a producer's batch.
+
+        Its records may decompress to ``MAX_EXPANSION`` times ``max.message.bytes``, or to ``plain_limit`` where that is
+        less: what the caller has time for.
 
         Raises:
-            CorruptRecordError: the batch is torn or changed.
+            OversizedRecordsError: the records decompress to more than ``plain_limit``.
+            CorruptRecordError: the batch is torn or changed, or its records do not decode.
             RefusedRecordsError: INVALID_RECORD or INVALID_TIMESTAMP for some of the records.
             TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
                 UNSUPPORTED_COMPRESSION_TYPE for the batch.
         """
         if len(records) > self._max_bytes:
             self._check_size(len(records))
-        has_other_codec = self._codec_id is not None and _codec_id_of(records) != self._codec_id
-        produced = inspect_produced(records, self._looks_inside or has_other_codec)
-        header = produced.header
-        if self._is_compacted and produced.summary is not None and produced.summary.has_keyless:
-            raise keyless_records(records)
+        most = self.max_plain_bytes
+        try:
+            produced = inspect_produced(records, most if plain_limit is None else min(plain_limit, most))
+        except OversizedRecordsError as error:
+            if error.limit == plain_limit:
+                raise
+            raise self._oversized(error.limit) from error
+        header, summary, plain = produced
+        if self._is_compacted and summary.has_keyless:
+            raise keyless_error(produced)
         if not self._has_append_time:
-            config = self._config
-            before_max_ms, after_max_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
             try:
-                check_timestamps(produced, now_ms, before_max_ms, after_max_ms)
+                check_timestamps(produced, now_ms, self._before_max_ms, self._after_max_ms)
             except TidelogError as error:
-                raise records_out_of_time(error, records, now_ms, before_max_ms, after_max_ms) from error
-        if self._codec is None or not has_other_codec:
-            return header, records
-        records = recompress(records, self._codec, self._level)
-        self._check_size(len(records))
-        return parse_header(records), records
+                raise time_error(error, produced, now_ms, self._before_max_ms, self._after_max_ms) from error
+        plain_size = len(plain)
+        if self._codec is not None and _codec_id_of(records) != self._codec_id:
+            records = compress_records(header, plain, self._codec, self._level)
+            self._check_size(len(records))
+            header = parse_header(records)
+        return tuple.__new__(CheckedBatch, (header, records, summary.max_timestamp, plain_size))
 
-    def assign(
-        self, header: RecordBatchHeader, records: Buffer, base_offset: int, leader_epoch: int, now_ms: int
-    ) -> AssignedBatch:
+    def assign(self, checked: CheckedBatch, base_offset: int, leader_epoch: int, now_ms: int) -> AssignedBatch:
         """Return the batch with its offsets, its leader epoch and, with LogAppendTime, the time of the append.
 
-        Neither offset nor epoch is covered by the CRC, so that all but the first bytes stay as they came. A writable
-        memoryview is written into, whatever else is copied as far as it changes.
+        Neither offset nor epoch is covered by the CRC, so that all but the first bytes stay as they came. A max
+        timestamp that is not that of the records is put right. A writable memoryview is written into, whatever else is
+        copied as far as it changes.
         """
+        header, records, max_timestamp, _ = checked
         size, last_offset = len(records), base_offset + header.last_offset_delta
         own = records if isinstance(records, memoryview) and not records.readonly else None
         if self._has_append_time:
+            max_timestamp = now_ms
+        if self._has_append_time or max_timestamp != header.max_timestamp:
             batch = bytearray(records) if own is None else own
-            assign_offsets(batch, base_offset, leader_epoch, now_ms)
-            return AssignedBatch((batch,), size, base_offset, last_offset, now_ms)
+            append_time_ms = now_ms if self._has_append_time else None
+            assign_offsets(batch, base_offset, leader_epoch, append_time_ms, max_timestamp)
+            return AssignedBatch((batch,), size, base_offset, last_offset, max_timestamp)
         if own is not None:
             assign_offsets(own, base_offset, leader_epoch)
-            return AssignedBatch((own,), size, base_offset, last_offset, header.max_timestamp)
+            return AssignedBatch((own,), size, base_offset, last_offset, max_timestamp)
         assigned = _ASSIGNED.pack(base_offset, header.batch_length, leader_epoch)
         parts = (assigned, memoryview(records)[_ASSIGNED.size :])
-        return AssignedBatch(parts, size, base_offset, last_offset, header.max_timestamp)
+        return AssignedBatch(parts, size, base_offset, last_offset, max_timestamp)
 
     def describe(self, batch: AssignedBatch, leader_epoch: int) -> AppendInfo:
         """Return what the append of a batch did."""
@@ -164,6 +198,11 @@ class ProduceRules:
             LeaderEpoch(leader_epoch),
             is_duplicate=True,
         )
+
+    def _oversized(self, limit: int) -> TidelogError:
+        text = f"the records decompress to more than {limit} bytes; max.message.bytes is"
+        text += f" {self._config.max_message_bytes}, of which they may take {MAX_EXPANSION} times as many"
+        return error_for(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     def _check_size(self, size: int) -> None:
         limit = self._config.max_message_bytes

@@ -18,7 +18,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import LeaderEpoch
 from tidelog.records import parse_header
 from tidelog_node.log.appending import Appender
-from tidelog_node.log.appends import AppendInfo
+from tidelog_node.log.appends import AppendInfo, CheckedBatch, ProduceRules
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.deletion import condemn_directory, delete_directory
 from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
@@ -120,8 +120,15 @@ class PartitionLog(LogReader):
         self._local.change_config(config)
         self._appender.change_config(config)
 
-    def append_as_leader(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
+    @property
+    def produce_rules(self) -> ProduceRules:
+        """What is asked of a producer's batch now: for those who check one in a thread before they append it."""
+        return self._appender.rules
+
+    def append_as_leader(self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append one batch from a producer; it gets the next offsets and the leader's epoch.
+
+        It is checked by the topic's settings, unless :attr:`produce_rules` have checked it.
 
         A batch of an idempotent producer that is one of its last five is not appended again: the answer is that of
         then. Into a writable memoryview the log writes what it assigns; other buffers stay as they are.
@@ -135,7 +142,7 @@ class PartitionLog(LogReader):
         """
         if self._founding is not None:
             self.complete_founding()
-        info = self._appender.append_as_leader(records, leader_epoch, now_ms)
+        info = self._appender.append_as_leader(batch, leader_epoch, now_ms)
         self._appended(now_ms)
         return info
 

@@ -13,7 +13,14 @@ from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers import ProducerEntry
 from tidelog_node.log.segment import Segment
-from tidelog_node.log.timestamps import TimestampAndOffset, find_by_timestamp, find_max_timestamp
+from tidelog_node.log.timestamps import (
+    Candidate,
+    TimestampSearch,
+    newest_timestamp,
+    next_candidate,
+    search_greatest,
+    search_timestamp,
+)
 from tidelog_node.log.transaction_index import AbortedTransaction
 from tidelog_node.log.transactions import find_aborted
 
@@ -103,17 +110,21 @@ class LogReader:
         """Return the largest epoch that is not above ``epoch``, and its end offset; (-1, -1) when unknown (KIP-101)."""
         return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def find_by_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        """Return the first record, by offset, whose timestamp is at least ``timestamp_ms``; None when there is none."""
-        self._local.check_online()
-        with storage_errors("Searching", self.directory):
-            return find_by_timestamp(self._local.segments, timestamp_ms, self._log_start_offset)
+    def search_timestamp(self, timestamp_ms: int) -> TimestampSearch:
+        """Search for the first record, by offset, whose timestamp is at least ``timestamp_ms``."""
+        return search_timestamp(self._next_candidate, timestamp_ms, self._log_start_offset)
 
-    def find_max_timestamp(self) -> TimestampAndOffset | None:
-        """Return the first record with the log's largest timestamp; None when no record has one (KIP-734)."""
+    def search_max_timestamp(self) -> TimestampSearch:
+        """Search for the first record with the log's largest timestamp (KIP-734)."""
         self._local.check_online()
         with storage_errors("Searching", self.directory):
-            return find_max_timestamp(self._local.segments, self._log_start_offset)
+            newest = newest_timestamp(self._local.segments, self._log_start_offset)
+        return search_greatest(self._next_candidate, newest, self._log_start_offset)
+
+    def _next_candidate(self, timestamp_ms: int, min_offset: int) -> Candidate | None:
+        self._local.check_online()
+        with storage_errors("Searching", self.directory):
+            return next_candidate(self._local.segments, timestamp_ms, min_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return below which offset every transaction is decided and committed on all replicas (KIP-98)."""

@@ -1,14 +1,23 @@
-"""Finds records by their timestamps (KIP-33, KIP-734): the time index says from where on batches are read."""
+"""Finds records by their timestamps (KIP-33, KIP-734): the time index says from where on batches are read.
+
+A search is a generator of the batches to look into. Whoever drives it sends back what is in each, and may do that in a
+thread: between two batches a search knows offsets alone, so that the log may change meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from tidelog.ids import LeaderEpoch
-from tidelog.records import read_records
+from tidelog.records import FoundRecord, RecordBatchHeader, find_greatest, find_timestamp
 from tidelog_node.log.indexes import NO_TIMESTAMP
 from tidelog_node.log.segment import Segment
+
+Look = Callable[[int | None], FoundRecord | None]
+"""Looks into one batch, which may decompress to so many bytes; raises OversizedRecordsError. Safe in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,58 +29,88 @@ class TimestampAndOffset:
     leader_epoch: LeaderEpoch
 
 
-def find_by_timestamp(segments: Iterable[Segment], timestamp_ms: int, min_offset: int) -> TimestampAndOffset | None:
-    """Return the first record from ``min_offset`` on that is as late as ``timestamp_ms``; None when there is none.
+TimestampSearch = Generator[Look, FoundRecord | None, TimestampAndOffset | None]
+"""Yields looks, is sent what each found, and returns the result."""
+
+
+class Candidate(NamedTuple):
+    """A batch that may have the record."""
+
+    batch: bytes
+    header: RecordBatchHeader
+
+
+class NewestTimestamp(NamedTuple):
+    """The largest timestamp of whole batches, -1 where none has one; and the batch of which a part counts.
+
+    There is no such ``partial`` batch where even the whole of it has no larger timestamp.
+    """
+
+    timestamp_ms: int
+    partial: Candidate | None
+
+
+def next_candidate(segments: Iterable[Segment], timestamp_ms: int, min_offset: int) -> Candidate | None:
+    """Return the first batch from ``min_offset`` on that says that it has a record as late as ``timestamp_ms``.
 
     Segments come oldest first. Raises OSError when the disk refuses.
     """
     for segment in segments:
-        if segment.max_timestamp >= timestamp_ms:
-            found = _find_in(segment, timestamp_ms, min_offset)
-            if found is not None:
-                return found
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        start = segment.locate(max(segment.offset_before(timestamp_ms), min_offset))
+        for position, header in () if start is None else segment.headers(start[0]):
+            if header.max_timestamp >= timestamp_ms:
+                return Candidate(segment.read_at(position, header.size_in_bytes), header)
     return None
 
 
-def find_max_timestamp(segments: Iterable[Segment], min_offset: int) -> TimestampAndOffset | None:
-    """Return the first record with the largest timestamp of those from ``min_offset`` on; None when none has one.
-
-    Raises OSError when the disk refuses.
-    """
-    newest, newest_segment = NO_TIMESTAMP, None
+def newest_timestamp(segments: Iterable[Segment], min_offset: int) -> NewestTimestamp:
+    """Return the largest timestamp from ``min_offset`` on. Raises OSError when the disk refuses."""
+    newest, partial_batch = NO_TIMESTAMP, None
     for segment in segments:
-        timestamp = _max_timestamp_from(segment, min_offset)
-        if timestamp > newest:
-            newest, newest_segment = timestamp, segment
-    return None if newest_segment is None else _find_in(newest_segment, newest, min_offset)
-
-
-def _find_in(segment: Segment, timestamp_ms: int, min_offset: int) -> TimestampAndOffset | None:
-    start = segment.locate(max(segment.offset_before(timestamp_ms), min_offset))
-    if start is None:
-        return None
-    for position, header in segment.headers(start[0]):
-        if header.max_timestamp < timestamp_ms:
+        if min_offset <= segment.base_offset:
+            newest = max(newest, segment.max_timestamp)
             continue
-        for record in read_records(segment.read_at(position, header.size_in_bytes)):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= min_offset:
-                return TimestampAndOffset(
-                    record.timestamp_ms, record.offset, LeaderEpoch(header.partition_leader_epoch)
-                )
+        start = segment.locate(min_offset)
+        for position, header in () if start is None else segment.headers(start[0]):
+            if header.base_offset >= min_offset:
+                newest = max(newest, header.max_timestamp)
+            else:
+                partial_batch = Candidate(segment.read_at(position, header.size_in_bytes), header)
+    if partial_batch is not None and partial_batch.header.max_timestamp <= newest:
+        partial_batch = None
+    return NewestTimestamp(newest, partial_batch)
+
+
+def search_timestamp(
+    next_batch: Callable[[int, int], Candidate | None], timestamp_ms: int, min_offset: int
+) -> TimestampSearch:
+    """Search for the first record from ``min_offset`` on that is as late as ``timestamp_ms``.
+
+    ``next_batch`` is :func:`next_candidate` of a timestamp and an offset.
+    """
+    while (candidate := next_batch(timestamp_ms, min_offset)) is not None:
+        found = yield partial(find_timestamp, candidate.batch, timestamp_ms, min_offset)
+        if found is not None:
+            return _result(found, candidate)
+        min_offset = candidate.header.next_offset
     return None
 
 
-def _max_timestamp_from(segment: Segment, offset: int) -> int:
-    """Return the largest timestamp of the segment's records from ``offset`` on, or -1."""
-    if offset <= segment.base_offset:
-        return segment.max_timestamp
-    newest, found = NO_TIMESTAMP, segment.locate(offset)
-    for position, header in segment.headers(segment.size if found is None else found[0]):
-        if header.max_timestamp <= newest:
-            continue
-        if header.base_offset >= offset:
-            newest = header.max_timestamp
-        else:
-            records = read_records(segment.read_at(position, header.size_in_bytes))
-            newest = max((record.timestamp_ms for record in records if record.offset >= offset), default=newest)
-    return newest
+def search_greatest(
+    next_batch: Callable[[int, int], Candidate | None], newest: NewestTimestamp, min_offset: int
+) -> TimestampSearch:
+    """Search for the first record from ``min_offset`` on with the largest timestamp."""
+    timestamp_ms, partial_batch = newest
+    if partial_batch is not None:
+        found = yield partial(find_greatest, partial_batch.batch, min_offset)
+        if found is not None and found.timestamp_ms >= timestamp_ms:
+            return _result(found, partial_batch)
+    if timestamp_ms == NO_TIMESTAMP:
+        return None
+    return (yield from search_timestamp(next_batch, timestamp_ms, min_offset))
+
+
+def _result(found: FoundRecord, candidate: Candidate) -> TimestampAndOffset:
+    return TimestampAndOffset(found.timestamp_ms, found.offset, LeaderEpoch(candidate.header.partition_leader_epoch))

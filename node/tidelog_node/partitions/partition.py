@@ -15,10 +15,11 @@ from typing import assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import LeaderEpoch, TopicId
-from tidelog_node.log import AppendInfo, PartitionLog, TimestampAndOffset
+from tidelog_node.log import AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
 from tidelog_node.log.files import Buffer
 from tidelog_node.log.segment import Segment
 from tidelog_node.partitions.clock import Clock
+from tidelog_node.partitions.decoding import DecodingThread
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects
 from tidelog_node.partitions.pending import Pending
 from tidelog_node.partitions.purgatory import PartitionWaiters
@@ -136,10 +137,11 @@ class Partition:
         """Let a leader look for followers that lag."""
         self.step(TimePassed())
 
-    def append(self, records: bytes | memoryview, needs_all_replicas: bool) -> AppendInfo:
+    def append(self, batch: bytes | memoryview | CheckedBatch, needs_all_replicas: bool) -> AppendInfo:
         """Append one batch as the leader; an idempotent one that is there already is not appended again.
 
-        A writable memoryview is this log's own: its offsets are written into it.
+        A writable memoryview is this log's own: its offsets are written into it. The log's ``produce_rules`` may have
+        checked the batch before.
 
         Raises:
             TidelogError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or what the log refuses; nothing is appended.
@@ -148,7 +150,7 @@ class Partition:
         if needs_all_replicas:
             leader.check_enough_replicas()
         with self._disk_watch:
-            info = self.log.append_as_leader(records, leader.leader_epoch, self._clock.wall_ms())
+            info = self.log.append_as_leader(batch, leader.leader_epoch, self._clock.wall_ms())
         if not info.is_duplicate:
             self.step(RecordsAppended(self.log.log_end_offset))
             self.waiters.log_end.wake()
@@ -229,17 +231,17 @@ class Partition:
         self.state.require_leader()
         return self.log.end_offset_for_epoch(epoch)
 
-    def find_by_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampAndOffset | None:
+    async def find_by_timestamp(
+        self, timestamp_ms: int, end_offset: int, decoding: DecodingThread
+    ) -> TimestampAndOffset | None:
         """Return the first record as late as ``timestamp_ms``, None when there is none or it is not below the end."""
-        with self._disk_watch:
-            found = self.log.find_by_timestamp(timestamp_ms)
-        return found if found is not None and found.offset < end_offset else None
+        return await self._find(self.log.search_timestamp(timestamp_ms), end_offset, decoding)
 
-    def find_max_timestamp(self, end_offset: int) -> TimestampAndOffset | None:
+    async def find_max_timestamp(self, end_offset: int, decoding: DecodingThread) -> TimestampAndOffset | None:
         """Return the first record of the largest timestamp, None when there is none or it is not below the end."""
         with self._disk_watch:
-            found = self.log.find_max_timestamp()
-        return found if found is not None and found.offset < end_offset else None
+            search = self.log.search_max_timestamp()
+        return await self._find(search, end_offset, decoding)
 
     def delete_records(self, offset: int) -> Pending[None]:
         """Delete the records below ``offset``, -1 for all that are committed (KIP-107).
@@ -454,6 +456,19 @@ class Partition:
         # Of records that are not committed the mere passing of time may change that: a fetch later may find it so.
         has_all = request.fetch_offset == log_end == high_watermark
         return ReadResult(records, high_watermark, last_stable, self.log.log_start_offset, has_all=has_all)
+
+    async def _find(
+        self, search: TimestampSearch, end_offset: int, decoding: DecodingThread
+    ) -> TimestampAndOffset | None:
+        seen = None
+        while True:
+            try:
+                with self._disk_watch:
+                    look = search.send(seen)
+            except StopIteration as end:
+                found: TimestampAndOffset | None = end.value
+                return found if found is not None and found.offset < end_offset else None
+            seen = await decoding.run(look)
 
     def _abandon(self, reason: str, code: ErrorCode) -> None:
         self._effects.stop_fetching(self)

@@ -38,6 +38,7 @@ from tidelog_node.kafka.listener import KafkaListeners
 from tidelog_node.kafka.request_memory import RequestBudgets
 from tidelog_node.kafka.served import KafkaNode
 from tidelog_node.partitions import (
+    DecodingThread,
     LogDirectories,
     MetadataCache,
     PartitionRegistry,
@@ -128,6 +129,7 @@ class Node:
         self._config = config = settings.current
         self._server = server
         self._kafka = kafka
+        self._decoding = DecodingThread()
         self._directories = directories
         self._previous_broker_epoch = directories.previous_broker_epoch
         self._clock = SystemClock()
@@ -302,6 +304,7 @@ class Node:
             ReplicaSelector(self._config.replica_selector_class),
             FetchSessions(self._config.max_incremental_fetch_session_cache_slots),
             ResponseBudget(self._config.queued_max_response_bytes),
+            decoding=self._decoding,
         )
         request_limit = self._config.queued_max_request_bytes
         budget = ByteBudget(request_limit)
@@ -328,6 +331,7 @@ class Node:
         await asyncio.wait(background)
         fetchers.stop_all()
         await asyncio.gather(self._server.stop(_STOP_GRACE_S), self._kafka.stop(_STOP_GRACE_S))
+        self._decoding.close()
         await self._registry.close()
         await self._registry.checkpoints.write()
         await self._registry.checkpoints.write_log_start_offsets()

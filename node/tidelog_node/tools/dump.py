@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tidelog.errors import TidelogError
-from tidelog.records import HEADER_SIZE, LOG_APPEND_TIME, RecordBatchHeader, read_records
+from tidelog.records import HEADER_SIZE, LOG_APPEND_TIME, RecordBatchHeader, check_records, iter_records
 from tidelog_node.log.checkpoints import parse_checkpoint
 from tidelog_node.log.producers import ProducerEntry, decode_snapshot, read_marker
 from tidelog_node.log.transaction_index import aborted_fault, decode_aborted
@@ -88,12 +88,12 @@ def _dump_segment(file: LogFile, options: DumpOptions) -> Iterator[Finding]:
 def _dump_records(file: LogFile, batch: ScannedBatch, options: DumpOptions) -> Iterator[Finding]:
     header = batch.header
     try:
-        records = read_records(batch.data)
+        check_records(batch.data)
         marker = read_marker(batch.data) if header.is_control else None
     except TidelogError as error:
         yield Problem(file.path, f"batch at offset {header.base_offset}: {error.message}", batch.position)
         return
-    for record in records:
+    for record in iter_records(batch.data):
         fields: dict[str, Value] = {
             "offset": record.offset,
             "timestampType": _timestamp_type(header),

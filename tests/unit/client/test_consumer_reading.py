@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -137,3 +138,38 @@ def test_messages_know_the_epoch_of_the_leader_that_took_them() -> None:
     reading = Reading(delivery(batch(0, 1, epoch=4), batch(1, 1, epoch=6)))
     assert [m.leader_epoch() for _ in range(2) for m in reading.messages(9)] == [4, 6]
     assert reading.leader_epoch == 6
+
+
+def test_batch_of_many_records_is_read_without_an_object_for_each() -> None:
+    builder = RecordBatchBuilder("zstd")
+    builder.extend([None] * 200_000, None, 1_000)
+    reading, seen = Reading(delivery(builder.build(), offset=5)), 0
+    tracemalloc.start()
+    try:
+        while found := reading.messages(500):
+            seen += len(found)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert seen == 200_000 - 5
+    # As objects all records take 30 MB, decompressed and as one part of them less than six.
+    assert peak < 8 * 1024 * 1024, peak
+
+
+def test_rows_come_in_parts_when_a_delivery_decompresses_to_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.consumer.columns.MAX_DECODED_BYTES", 5_000)
+    batches = []
+    for first in range(0, 40, 4):
+        builder = RecordBatchBuilder("zstd")
+        for n in range(4):
+            builder.append(None, bytes(1_000), (), 1_000 + n)
+        records = bytearray(builder.build())
+        assign_offsets(records, first, 2)
+        batches.append(bytes(records))
+    for aborted in ((), ((9, 10**6),)):
+        reading = Reading(delivery(*batches, offset=2, aborted=aborted))
+        offsets = []
+        while (found := reading.rows(1_000)) is not None:
+            assert found.num_rows <= 8, "more than was to be decompressed at once"
+            offsets += found.column("offset").to_pylist()
+        assert offsets == list(range(2, 40))

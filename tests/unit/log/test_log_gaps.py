@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from timestamp_searches import find_by_timestamp, find_max_timestamp
 
 from tidelog.errors import CorruptRecordError
 from tidelog.records import iter_headers, parse_header
@@ -139,7 +140,7 @@ def test_epochs_that_disagree_with_the_batches_are_taken_from_them(disk, replica
 
 
 def test_timestamps_are_found_across_gaps(log):
-    assert [log.find_by_timestamp(t).offset for t in (0, 7, 44, 90)] == [3, 20, 90, 90]
-    assert log.find_max_timestamp().offset == 90
+    assert [find_by_timestamp(log, t).offset for t in (0, 7, 44, 90)] == [3, 20, 90, 90]
+    assert find_max_timestamp(log).offset == 90
     log.advance_log_start_offset(42)
-    assert log.find_by_timestamp(0).offset == 43
+    assert find_by_timestamp(log, 0).offset == 43

@@ -16,6 +16,7 @@ from log_batches import produced_batch, replicated_batch
 from log_machine import DIRECTORY, TroubledLog, run_machine
 from log_model import LogState, ModelBatch, content, next_sequence, retained_start, segment_bases, transactions
 from seeds import seeds
+from timestamp_searches import find_by_timestamp, find_max_timestamp
 
 from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog.records import ControlType, control_batch, iter_headers, validate_batch
@@ -300,9 +301,9 @@ class LogMachine(TroubledLog):
         pairs = [(record.timestamp_ms, record.offset) for record in self.state.records]
         timestamp = data.draw(st.sampled_from(pairs or [(0, 0)]), label="timestamp")[0] + beside
         expected = next(((t, o) for t, o in pairs if t >= timestamp), None)
-        found = self.log.find_by_timestamp(timestamp)
+        found = find_by_timestamp(self.log, timestamp)
         assert (found and (found.timestamp_ms, found.offset)) == expected
-        newest = self.log.find_max_timestamp()
+        newest = find_max_timestamp(self.log)
         best = max(pairs, key=lambda pair: (pair[0], -pair[1]), default=None)
         assert (newest and (newest.timestamp_ms, newest.offset)) == best
 

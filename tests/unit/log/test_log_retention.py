@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_disk import failing, no_fault
+from timestamp_searches import find_by_timestamp, find_max_timestamp
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_node.log import LogConfig, PartitionLog
@@ -141,7 +142,7 @@ def test_records_of_a_deleted_segment_are_out_of_range(log):
     with pytest.raises(TidelogError, match="log start 8") as caught:
         log.read(7, 100, 20)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.find_by_timestamp(0).offset == 8
+    assert find_by_timestamp(log, 0).offset == 8
 
 
 def test_nothing_above_the_high_watermark_is_deleted(log):
@@ -191,7 +192,7 @@ def test_log_start_inside_a_segment_hides_records_and_deletes_whole_segments(log
     assert log.log_start_offset == 9
     with pytest.raises(TidelogError, match="log start 9"):
         log.read(8, 100, 20)
-    assert log.find_by_timestamp(0).offset == 9
+    assert find_by_timestamp(log, 0).offset == 9
     assert [(e.epoch, e.start_offset) for e in log.epoch_entries] == [(1, 9), (2, 16)]
     assert len(log.delete_expired(0, high_watermark=20)) == 2
     assert (log.log_start_offset, log.segment_count) == (9, 4)
@@ -212,13 +213,13 @@ def test_largest_timestamp_is_that_of_the_records_that_can_be_read(disk, batch_o
     log = PartitionLog.open(DIRECTORY, LogConfig(), files=disk)
     for timestamp in (900, 100, 200, 50):
         log.append_as_leader(batch_of(b"a", b"b", timestamp_ms=timestamp), 0, now_ms=0)
-    assert (log.find_max_timestamp().timestamp_ms, log.find_max_timestamp().offset) == (901, 1)
+    assert (find_max_timestamp(log).timestamp_ms, find_max_timestamp(log).offset) == (901, 1)
     log.advance_log_start_offset(1)
-    assert log.find_max_timestamp().offset == 1
+    assert find_max_timestamp(log).offset == 1
     log.advance_log_start_offset(2)
-    assert (log.find_max_timestamp().timestamp_ms, log.find_max_timestamp().offset) == (201, 5)
+    assert (find_max_timestamp(log).timestamp_ms, find_max_timestamp(log).offset) == (201, 5)
     log.advance_log_start_offset(8)
-    assert log.find_max_timestamp() is None
+    assert find_max_timestamp(log) is None
 
 
 def test_log_that_ends_below_its_checkpointed_start_begins_there(log, disk, config, caplog):

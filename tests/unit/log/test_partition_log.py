@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from timestamp_searches import find_by_timestamp, find_max_timestamp
 
 from tidelog.errors import CorruptRecordError, ErrorCode, RefreshMetadataError, TidelogError
 from tidelog.records import LOG_APPEND_TIME, iter_headers, parse_header, read_records, validate_batch
@@ -189,15 +190,15 @@ def test_timestamps_are_found_across_segments(log, batch_of):
     for index in range(12):
         log.append_as_leader(batch_of(b"x" * 60, b"y" * 60, timestamp_ms=1000 * index), 0, now_ms=0)
     assert log.segment_count > 2
-    assert log.find_by_timestamp(5001) == TimestampAndOffset(5001, 11, 0)
-    assert log.find_by_timestamp(0) == TimestampAndOffset(0, 0, 0)
-    assert log.find_by_timestamp(11_002) is None
-    assert log.find_max_timestamp() == TimestampAndOffset(11_001, 23, 0)
+    assert find_by_timestamp(log, 5001) == TimestampAndOffset(5001, 11, 0)
+    assert find_by_timestamp(log, 0) == TimestampAndOffset(0, 0, 0)
+    assert find_by_timestamp(log, 11_002) is None
+    assert find_max_timestamp(log) == TimestampAndOffset(11_001, 23, 0)
 
 
 def test_timestamps_are_not_found_in_an_empty_log(log):
-    assert log.find_max_timestamp() is None
-    assert log.find_by_timestamp(0) is None
+    assert find_max_timestamp(log) is None
+    assert find_by_timestamp(log, 0) is None
 
 
 def test_closed_log_refuses_and_may_be_closed_again(log, batch_of):

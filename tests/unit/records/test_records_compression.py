@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -82,8 +83,19 @@ def test_data_is_corrupt_when_it_grows_beyond_the_limit(
     "claim", [b"\xff\xff\xff\xff\x0f", b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, 6) + b"\xff\xff\xff\xff\x0fa"]
 )
 def test_snappy_is_corrupt_before_anything_is_allocated_when_it_claims_four_gigabytes(claim: bytes) -> None:
-    with pytest.raises(CorruptRecordError, match="beyond the limit"):
+    with pytest.raises(CorruptRecordError, match="claims to hold 4294967295"):
         decompress("snappy", claim)
+
+
+def test_snappy_takes_no_memory_for_what_its_bytes_cannot_hold() -> None:
+    claim = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + struct.pack(">i", 5) * 2 + b"\x80\x80\x80\x32a"
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecordError):
+            decompress("snappy", claim)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)

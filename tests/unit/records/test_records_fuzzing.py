@@ -18,8 +18,11 @@ from tidelog.records import (
     _pure,
     check_records,
     compression,
+    find_greatest,
+    find_timestamp,
     inspect_produced,
     iter_headers,
+    iter_records,
     parse_header,
     read_control,
     read_records,
@@ -62,8 +65,16 @@ def _recompressed(batch: bytes) -> list[bytes]:
     return [recompress(batch, codec) for codec in CODECS]
 
 
+def _in_parts(batch: bytes) -> list[Any]:
+    return list(iter_records(batch))
+
+
+def _searched(batch: bytes) -> list[Any]:
+    return [find_timestamp(batch, 2**63 - 1, 0), find_greatest(batch, 0)]
+
+
 def _produced(batch: bytes) -> Any:
-    return inspect_produced(batch, decompressing=True)
+    return inspect_produced(batch)
 
 
 READERS: list[Callable[[bytes], Any]] = [
@@ -73,6 +84,8 @@ READERS: list[Callable[[bytes], Any]] = [
     check_records,
     summarize_records,
     read_records,
+    _in_parts,
+    _searched,
     _columns,
     read_control,
     _recompressed,
@@ -118,7 +131,9 @@ def test_corpus_is_read_by_every_reader(engine: ModuleType, batches: list[bytes]
 
 def _check(engine: ModuleType, batch: bytes) -> None:
     outcomes = {reader.__name__: _outcome(reader, batch) for reader in READERS}
-    walked = [outcomes[name] for name in ("check_records", "summarize_records", "read_records")]
+    walked = [
+        outcomes[name] for name in ("check_records", "summarize_records", "read_records", "_in_parts", "_searched")
+    ]
     assert len({isinstance(outcome, TidelogError) for outcome in walked}) == 1, "readers disagree"
     if isinstance(walked[0], TidelogError) or engine is _pure:
         return

@@ -13,10 +13,12 @@ from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
 from tidelog.records import (
     CODECS,
     HEADER_SIZE,
+    OversizedRecordsError,
     RecordBatchBuilder,
     RecordsSummary,
     assign_offsets,
     check_records,
+    compression,
     encode_batch,
     inspect_produced,
     parse_header,
@@ -142,10 +144,8 @@ def test_summary_tells_of_keys_and_timestamps(
 ) -> None:
     batch = records_of(rows, compression)
     assert summarize_records(b"before" + batch, 6) == expected
-    produced = inspect_produced(batch, decompressing=True)
+    produced = inspect_produced(batch)
     assert (produced.header, produced.summary) == (parse_header(batch), expected)
-    plain = parse_header(batch).compression == "none"
-    assert inspect_produced(batch).summary == (expected if plain else None)
 
 
 def test_summary_of_log_append_time_is_the_append_time(engine: ModuleType) -> None:
@@ -174,18 +174,32 @@ def test_produced_batch_is_invalid_timestamp_when_a_record_has_one_below_minus_o
     assert refusal(wrapped)[0] is ErrorCode.INVALID_TIMESTAMP
 
 
-def test_compressed_records_are_looked_at_only_when_asked(engine: ModuleType) -> None:
-    header = parse_header(records_of([(b"k", 1), (b"k", 2)], "gzip"))
-    batch = encode_batch(header, b"not gzip at all")
-    assert inspect_produced(batch).summary is None
-    with pytest.raises(CorruptRecordError, match="gzip data"):
-        inspect_produced(batch, decompressing=True)
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [1, 2**31 - 1])
+def test_produced_batch_is_corrupt_when_its_compressed_records_are_not_there(
+    engine: ModuleType, codec: int, count: int
+) -> None:
+    header = parse_header(records_of([(b"k", 1)]))
+    header = header._replace(attributes=codec, record_count=count, last_offset_delta=count - 1)
+    with pytest.raises(CorruptRecordError):
+        inspect_produced(encode_batch(header, b"garbage"))
+    few = compression.compress(CODECS[codec], records_of([(b"k", 1)])[HEADER_SIZE:], None if codec == 2 else 1)
+    if count > 1:
+        with pytest.raises(CorruptRecordError, match="too few for so many records"):
+            inspect_produced(encode_batch(header, few))
+
+
+def test_produced_batch_is_oversized_when_its_records_decompress_beyond_the_limit(engine: ModuleType) -> None:
+    batch = records_of([(b"k" * 500, 1), (b"k" * 500, 2)], "gzip")
+    size = len(records_of([(b"k" * 500, 1), (b"k" * 500, 2)])) - HEADER_SIZE
+    assert inspect_produced(batch, size).summary.max_timestamp == 2
+    with pytest.raises(OversizedRecordsError, match=f"limit of {size - 1} bytes"):
+        inspect_produced(batch, size - 1)
 
 
 def test_max_timestamp_is_put_right_with_the_offsets(engine: ModuleType) -> None:
     batch = bytearray(_shifted(records_of([(b"k", 500), (b"k", 100)]), max_timestamp=9_000))
     summary = inspect_produced(batch).summary
-    assert summary is not None
     assign_offsets(batch, 40, 3, max_timestamp=summary.max_timestamp)
     header = validate_batch(batch)
     assert (header.base_offset, header.partition_leader_epoch, header.max_timestamp) == (40, 3, 500)

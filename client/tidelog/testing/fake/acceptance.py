@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from tidelog.config import TopicConfig
-from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION, UNLIMITED
+from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION
 from tidelog.errors import ErrorCode, error_for
-from tidelog.records import check_timestamps, inspect_produced, recompress
+from tidelog.records import (
+    HEADER_SIZE,
+    MAX_EXPANSION,
+    OversizedRecordsError,
+    ProducedBatch,
+    check_timestamps,
+    encode_batch,
+    inspect_produced,
+    recompress,
+)
 
 
 def accept_produced(records: bytes, config: TopicConfig, now_ms: int) -> bytes:
@@ -16,12 +25,15 @@ def accept_produced(records: bytes, config: TopicConfig, now_ms: int) -> bytes:
             UNSUPPORTED_COMPRESSION_TYPE.
     """
     _check_size(len(records), config)
-    produced = inspect_produced(records, decompressing=_must_look(config))
-    if config.is_compacted and produced.summary is not None and produced.summary.has_keyless:
+    produced = _inspect(records, MAX_EXPANSION * config.max_message_bytes)
+    header, summary, _ = produced
+    if config.is_compacted and summary.has_keyless:
         raise error_for(ErrorCode.INVALID_RECORD, "a record without a key, which a compacted topic does not take")
     if config.message_timestamp_type != LOG_APPEND_TIME:
         before_max_ms, after_max_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
         check_timestamps(produced, now_ms, before_max_ms, after_max_ms)
+    if summary.max_timestamp != header.max_timestamp:
+        records = encode_batch(header._replace(max_timestamp=summary.max_timestamp), memoryview(records)[HEADER_SIZE:])
     if config.compression_type == PRODUCER_COMPRESSION:
         return records
     stored = recompress(records, config.compression_type, config.compression_level)
@@ -29,9 +41,11 @@ def accept_produced(records: bytes, config: TopicConfig, now_ms: int) -> bytes:
     return stored
 
 
-def _must_look(config: TopicConfig) -> bool:
-    has_own_codec = config.compression_type != PRODUCER_COMPRESSION
-    return config.is_compacted or has_own_codec or config.message_timestamp_before_max_ms < UNLIMITED
+def _inspect(records: bytes, limit: int) -> ProducedBatch:
+    try:
+        return inspect_produced(records, limit)
+    except OversizedRecordsError as error:
+        raise error_for(ErrorCode.MESSAGE_TOO_LARGE, error.message) from error
 
 
 def _check_size(size: int, config: TopicConfig) -> None:

@@ -121,7 +121,7 @@ class FakeCluster:
     def records(self, topic: str, partition: int = 0) -> list[Record]:
         """Return what a partition holds, in order of offset."""
         with self._table.changed:
-            return self._table.partition(topic, partition).records()
+            return list(self._table.partition(topic, partition).records())
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """Return one past the last offset of a partition."""

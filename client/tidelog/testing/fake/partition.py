@@ -6,13 +6,14 @@ The owner's lock guards it: nothing here is thread-safe. Offsets: start inclusiv
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelog.config import TopicConfig
 from tidelog.config.topic import LOG_APPEND_TIME
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import UNKNOWN_OFFSET
-from tidelog.records import Record, assign_offsets, parse_header, read_records
+from tidelog.records import Record, assign_offsets, iter_records, parse_header
 from tidelog.testing.fake.acceptance import accept_produced
 from tidelog.testing.fake.producers import AppendResult, Producers
 from tidelog.v1 import log_service_pb2
@@ -120,10 +121,10 @@ class FakePartition:
         latest = max(self.records(), key=lambda r: r.timestamp_ms, default=None)
         return NOT_FOUND if latest is None else FoundOffset(latest.offset, latest.timestamp_ms)
 
-    def records(self) -> list[Record]:
-        """Return every record from the log start offset on."""
-        records = (record for batch in self._batches for record in read_records(batch.data))
-        return [record for record in records if record.offset >= self.log_start_offset]
+    def records(self) -> Iterator[Record]:
+        """Yield every record from the log start offset on."""
+        for batch in self._batches:
+            yield from iter_records(batch.data, start_offset=self.log_start_offset)
 
     def epoch_at(self, offset: int) -> int:
         """Return the leader epoch under which ``offset`` was or will be written."""

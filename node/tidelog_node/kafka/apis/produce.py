@@ -112,7 +112,7 @@ class _Call:
                 return self._answer(pending.outcomes)
             return await pending.completion(self._body)
 
-        task = asyncio.create_task(append(), name="produce-to-new-partitions")
+        task = asyncio.create_task(append(), name="produce-later")
         # A task that is cancelled before its first step runs no line of its own.
         task.add_done_callback(lambda _: turn.end())
         return task if self._asked.acks != _NO_ANSWER else asyncio.shield(task)

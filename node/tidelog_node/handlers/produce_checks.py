@@ -1,0 +1,128 @@
+"""Checks those batches of a produce request that cost more than a look, before the first of the request is appended.
+
+That are the compressed ones and those that their topic stores in another codec. Small ones are checked on the event
+loop, up to a bound for each request, all others in the node's :class:`DecodingThread`. What is not checked here is
+checked by the append.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.records import OversizedRecordsError
+from tidelog_node.handlers.context import NodeContext
+from tidelog_node.log import CheckedBatch, ProduceRules
+from tidelog_node.partitions import INLINE_BYTES
+from tidelog_quorum.metadata.description import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from tidelog_node.handlers.produce import ProduceBatches
+
+INLINE_REQUEST_BYTES: Final = 1024 * 1024
+"""What the batches of one request may decompress to on the event loop: a few milliseconds with the slowest codec."""
+
+MAX_REQUEST_PLAIN_BYTES: Final = 1024 * 1024 * 1024
+"""What the batches of one request may decompress to in all: sixteen of the largest with the default settings."""
+
+_INLINE_RECORDS: Final = 64 * 1024
+
+Checks = dict[int, CheckedBatch | TidelogError]
+"""Batches by their place in the request, from 0: as they may be appended, or why they are refused."""
+
+
+class Costly(NamedTuple):
+    """A batch that is to be checked here: its place in the request, the rules of its partition's topic, its bytes."""
+
+    place: int
+    rules: ProduceRules
+    records: bytes | memoryview
+
+
+class Survey(NamedTuple):
+    """What a produce request asks, after one look at each of its batches.
+
+    ``can_append`` says that no partition must be waited for. ``repeated`` are the batches of partitions that a request
+    names more than once: they are refused.
+    """
+
+    can_append: bool
+    costly: list[Costly]
+    repeated: Checks
+
+
+def survey_request(context: NodeContext, request: ProduceBatches) -> Survey:
+    """Look at each batch of a request. Only partitions that this node leads have costly ones."""
+    held, turns = context.partitions, context.produce_turns
+    can_append, costly, place = True, [], 0
+    named: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        name = topic.name
+        for item in topic.partitions:
+            index = item.index
+            named[name, index] = place
+            partition = held.get(name, index)
+            if partition is not None:
+                can_append = can_append and turns.is_free(partition)
+                rules, records = partition.log.produce_rules, item.records
+                if rules.must_convert(records) and partition.state.leader is not None and name not in INTERNAL_TOPICS:
+                    costly.append(Costly(place, rules, records))
+            place += 1
+    return Survey(can_append, costly, {} if len(named) == place else _repeated(request))
+
+
+def check_inline(context: NodeContext, survey: Survey) -> Checks | None:
+    """Check what can be checked on the event loop; None when a batch needs the thread."""
+    checks = dict(survey.repeated)
+    remaining = INLINE_REQUEST_BYTES
+    for place, rules, records in survey.costly:
+        if place in checks:
+            continue
+        if len(records) > _INLINE_RECORDS or remaining <= 0:
+            return None
+        try:
+            checked = rules.check(records, context.clock.wall_ms(), min(INLINE_BYTES, remaining))
+        except OversizedRecordsError:
+            return None
+        except TidelogError as error:
+            # It may have cost all that it was allowed to.
+            checks[place] = error
+            remaining -= INLINE_BYTES
+        else:
+            checks[place] = checked
+            remaining -= checked.plain_size
+    return checks
+
+
+async def check_in_thread(context: NodeContext, survey: Survey) -> Checks:
+    """Check all batches that must be decompressed or compressed, one by one, in the node's thread for that."""
+    checks = dict(survey.repeated)
+    remaining = MAX_REQUEST_PLAIN_BYTES
+    for place, rules, records in survey.costly:
+        if place in checks:
+            continue
+        if remaining <= 0:
+            text = f"the batches of the request decompress to more than {MAX_REQUEST_PLAIN_BYTES} bytes"
+            checks[place] = error_for(ErrorCode.MESSAGE_TOO_LARGE, text)
+            continue
+        try:
+            checked = await context.decoding.run_in_thread(partial(rules.check, records, context.clock.wall_ms()))
+        except TidelogError as error:
+            checks[place] = error
+            remaining -= rules.max_plain_bytes
+        else:
+            checks[place] = checked
+            remaining -= checked.plain_size
+    return checks
+
+
+def _repeated(request: ProduceBatches) -> Checks:
+    names = [(topic.name, item.index) for topic in request.topics for item in topic.partitions]
+    counts = Counter(names)
+    return {
+        place: error_for(ErrorCode.INVALID_REQUEST, f"the request has {counts[name]} batches for {name[0]}-{name[1]}")
+        for place, name in enumerate(names)
+        if counts[name] > 1
+    }
