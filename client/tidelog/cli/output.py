@@ -79,7 +79,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under headers; on a terminal, or with COLUMNS set, wide columns are folded so that lines fit."""
+    """Print rows under headers; on a terminal the table is laid out so that its lines fit."""
     for line in layout(headers, rows, _width()):
         typer.echo(line)
 
@@ -166,10 +166,8 @@ def _is_agreed(question: str) -> bool:
 
 
 def _width() -> int | None:
-    """Return the columns of the terminal; None where the output is no terminal and nothing says how wide it is."""
-    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
-        return None
-    return shutil.get_terminal_size().columns
+    """Return the columns of the terminal; None where the output is a file or a pipe, whose lines programs read."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _forget_output() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 
 import pytest
@@ -29,16 +34,62 @@ def test_tables_have_columns_as_wide_as_their_widest_cell_and_numbers_to_the_rig
 
 
 def test_tables_fold_wide_text_after_a_separator_to_fit_the_terminal() -> None:
-    lines = layout(("TOPIC", "ASSIGNMENT"), [("t", "flights:0,1,2,3;orders:0,1")], width=24)
+    lines = layout(("TOPIC", "ASSIGNMENT"), [("t", "flights:0,1,2,3;orders:0,1")], width=27)
     assert lines == ["TOPIC  ASSIGNMENT", "t      flights:0,1,2,3;", "       orders:0,1"]
 
 
-@given(rows=st.lists(st.tuples(CELL, CELL, st.integers(0, 999)), max_size=4), width=st.integers(36, 120))
-def test_tables_fit_and_lose_nothing(rows: list[tuple[str, str, int]], width: int) -> None:
-    lines = layout(("FIRST", "SECOND", "THIRD"), rows, width)
-    assert all(len(line) <= width for line in lines)
-    wanted = "".join(f"{a}{b}{n}" for a, b, n in rows)
-    assert sorted("".join(lines[1:]).replace(" ", "")) == sorted(wanted.replace(" ", ""))
+def test_tables_show_texts_that_all_rows_share_once_where_lines_do_not_fit() -> None:
+    rows = [("billing", "orders", 0, 1_500), ("billing", "orders", 1, 1_600)]
+    headers = ("GROUP", "TOPIC", "PARTITION", "LOG END OFFSET")
+    assert layout(headers, rows, width=40)[:4] == [
+        "GROUP: billing",
+        "TOPIC: orders",
+        "PARTITION  LOG END OFFSET",
+        "        0            1500",
+    ]
+    assert len(layout(headers, rows, width=80)) == 3
+
+
+def test_tables_have_one_line_per_column_where_folding_does_not_help() -> None:
+    rows = [("a" * 30, 9_223_372_036_854_775_807), ("b" * 30, 1)]
+    assert layout(("NAME", "LOG END OFFSET"), rows, width=40) == [
+        f"NAME            {'a' * 30}",
+        "LOG END OFFSET  9223372036854775807",
+        "",
+        f"NAME            {'b' * 30}",
+        "LOG END OFFSET  1",
+    ]
+
+
+def test_tables_break_no_number_and_no_word() -> None:
+    rows = [("message.timestamp.after.max.ms", "9223372036854775807", "topic"), ("b.c", "1", "file")]
+    lines = layout(("SETTING", "VALUE", "SOURCE"), rows, width=55)
+    assert lines[1:3] == ["message.timestamp.after.  9223372036854775807  topic", "max.ms"]
+
+
+@given(rows=st.lists(st.tuples(CELL, CELL, st.integers(0, 10**12)), max_size=4), width=st.integers(36, 120))
+def test_tables_lose_nothing_and_keep_their_numbers_and_words_whole(
+    rows: list[tuple[str, str, int]], width: int
+) -> None:
+    text = "\n".join(layout(("FIRST", "SECOND", "THIRD"), rows, width))
+    words = [word for a, b, n in rows for word in (*re.split("[ ,-]+", a), *re.split("[ ,-]+", b), str(n))]
+    assert [word for word in words if word not in text] == []
+    one_line = layout(("FIRST", "SECOND", "THIRD"), rows)
+    assert len(one_line) == len(rows) + 1
+    if all(len(line) <= width for line in one_line):
+        assert text.splitlines() == one_line
+
+
+def test_output_of_commands_at_80_columns_fits_and_in_a_pipe_has_one_line_per_row(cluster: FakeCluster) -> None:
+    long_name = "payments.card-authorisations.europe-west1.v2.dead-letter.of-the-billing-service"
+    for name in ("short", long_name):
+        cluster.create_topic(name, partitions=2)
+    at_terminal = at_80_columns(cluster, "topic", "offsets", "short", long_name)
+    assert max(map(len, at_terminal)) <= 80
+    assert len(at_terminal) > 5
+    command = [*COMMAND, "topic", "offsets", "short", long_name, "-b", cluster.bootstrap_servers]
+    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "80"})
+    assert [len(line.split()) for line in piped.stdout.splitlines()[1:]] == [5] * 4
 
 
 @pytest.mark.parametrize(
@@ -114,12 +165,32 @@ def test_what_is_for_good_is_refused_where_nobody_can_be_asked(
     assert "Invalid value for --yes: is needed where nobody can be asked: " in result.stderr
 
 
+COMMAND = [sys.executable, "-c", "from tidelog.cli.main import main; main()"]
+
+
+def at_80_columns(cluster: FakeCluster, *args: str) -> list[str]:
+    """Return the lines that a command prints at a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": cluster.bootstrap_servers}
+    with subprocess.Popen([*COMMAND, *args], stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as running:
+        os.close(theirs)
+        printed = b""
+        with contextlib.suppress(OSError):  # EIO: the command has ended
+            while data := os.read(ours, 65_536):
+                printed += data
+        assert running.wait(30) == 0, printed
+    os.close(ours)
+    return printed.decode().splitlines()
+
+
 def ask(cluster: FakeCluster, answer: bytes, *args: str) -> tuple[int, str, str]:
     """Run a command at a terminal and answer its question; returns exit code, standard output, what was asked."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", "from tidelog.cli.main import main; main()", *args]
     environment = {**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": cluster.bootstrap_servers}
-    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, env=environment) as asking:
+    with subprocess.Popen(
+        [*COMMAND, *args], stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, env=environment
+    ) as asking:
         os.close(theirs)
         seen = b""
         while b"[y/N]" not in seen:
