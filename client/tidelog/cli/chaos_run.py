@@ -244,7 +244,7 @@ def parse_duration(text: str, option: str, least_s: float = 0.001) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text.strip())
     seconds = float(match[1]) * _UNITS_S[match[2]] if match else -1.0
     if seconds < least_s:
-        raise typer.BadParameter(f'"{text}" is no time such as 90s, 5m or 1h', param_hint=option)
+        raise typer.BadParameter(f'"{text}" is not a duration such as 90s, 5m or 1h.', param_hint=option)
     return seconds
 
 
@@ -254,5 +254,5 @@ def parse_interval(text: str) -> tuple[float, float]:
     least = parse_duration(shortest, "--interval")
     most = parse_duration(longest or shortest, "--interval")
     if most < least:
-        raise typer.BadParameter(f'"{text}" must ascend', param_hint="--interval")
+        raise typer.BadParameter(f'"{text}" must ascend.', param_hint="--interval")
     return least, most

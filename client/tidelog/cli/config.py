@@ -10,7 +10,16 @@ import typer
 
 from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from tidelog.cli.options import Session, ValidateOnly, Yes, connected, parse_pairs
-from tidelog.cli.output import CommandGroup, confirm, error_document, fail, print_json, print_records, settle
+from tidelog.cli.output import (
+    CommandGroup,
+    UsageError,
+    confirm,
+    error_document,
+    fail,
+    print_json,
+    print_records,
+    settle,
+)
 from tidelog.config import TopicConfig
 from tidelog.config import describe as describe_settings
 from tidelog.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
@@ -123,7 +132,7 @@ def set_configs(
     targets = _targets(topics, nodes, all_nodes)
     for key in () if validate_only else [entry.name for entry in entries]:
         if known := _known_keys_without(key, [t for t in targets if not t.is_topic]):
-            confirm(f"{_sentence(unknown_key(key, known))} Set it all the same, without effect?", yes)
+            confirm(f"set {key}, which has no effect", yes, _sentence(unknown_key(key, known)))
     _change(session, targets, entries, validate_only)
 
 
@@ -146,7 +155,7 @@ def delete(
     targets = _targets(topics, nodes, all_nodes)
     for key in () if validate_only else keys:
         if known := _known_keys_without(key, targets):
-            confirm(f"{_sentence(unknown_key(key, known))} Delete it where it is set?", yes)
+            confirm(f"delete {key} where it is set", yes, _sentence(unknown_key(key, known)))
     _change(session, targets, entries, validate_only)
 
 
@@ -192,7 +201,7 @@ def _targets(topics: list[str] | None, nodes: list[int] | None, all_nodes: bool)
     if all_nodes:
         resources.append(ConfigResource(ResourceType.BROKER, ""))
     if not resources:
-        raise typer.BadParameter("one of --topic, --node and --all-nodes is needed", param_hint="--topic")
+        raise UsageError("Pass at least one of --topic, --node and --all-nodes.")
     return [_Target(resource) for resource in dict.fromkeys(resources)]
 
 

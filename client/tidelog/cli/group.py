@@ -11,7 +11,16 @@ from tidelog.admin import AdminClient, ConsumerGroupState, ConsumerGroupTopicPar
 from tidelog.cli.completion import complete_group
 from tidelog.cli.group_describe import GroupSections, describe_groups
 from tidelog.cli.options import Session, Yes, connected
-from tidelog.cli.output import CommandGroup, confirm, error_document, fail, require_answer, settle
+from tidelog.cli.output import (
+    CommandGroup,
+    UsageError,
+    confirm,
+    counted_names,
+    error_document,
+    fail,
+    require_answer,
+    settle,
+)
 from tidelog.cli.reset_offsets import Reset, partitions_of, reset_offsets, target_of
 from tidelog.errors import error_for
 
@@ -164,12 +173,11 @@ def reset(
     exclusive = (("--dry-run", dry_run, "--execute", execute), ("--export", export, "--json", session.as_json))
     for option, is_given, other, is_other_given in exclusive:
         if is_given and is_other_given:
-            raise typer.BadParameter(f"it and {other} exclude each other", param_hint=option)
+            raise UsageError(f"{option} and {other} exclude each other.")
     if (bool(topics) + all_topics) != (0 if from_file else 1):
-        text = "one of --topic and --all-topics is needed, or --from-file, which has partitions of its own"
-        raise typer.BadParameter(text, param_hint="--topic")
+        raise UsageError("Pass one of --topic, --all-topics and --from-file, which names partitions itself.")
     if execute:
-        require_answer("set the offsets?", yes)
+        require_answer("set the offsets", yes)
     with session.admin() as admin:
         wanted = _groups(admin, groups, all_groups, session.timeout_s)
         reset_offsets(session, admin, wanted, Reset(target, topics, from_file, execute=execute, export=export, yes=yes))
@@ -182,7 +190,7 @@ def delete(session: Session, groups: Groups, yes: Yes = False) -> None:
 
     Example: tidelog group delete audit --yes
     """
-    confirm(f"Delete {', '.join(groups)} and their offsets?", yes)
+    confirm(f"delete {counted_names('group', groups)} and all committed offsets", yes)
     with session.admin() as admin:
         deleted, errors = settle(admin.delete_consumer_groups(groups, request_timeout=session.timeout_s))
     documents: list[dict[str, Any]] = [{"group": group, "deleted": True} for group in deleted]
@@ -199,8 +207,8 @@ def delete_offsets(session: Session, group: Group, topics: Topics = None, yes: Y
     Example: tidelog group delete-offsets audit --topic flights:0,1 --yes
     """
     if not topics:
-        raise typer.BadParameter("is needed", param_hint="--topic")
-    confirm(f"Delete the offsets that {group} has of {', '.join(topics)}?", yes)
+        raise UsageError("Pass --topic for each topic whose offsets to delete.")
+    confirm(f"delete the offsets of group {group} for {', '.join(topics)}", yes)
     with session.admin() as admin:
         request = ConsumerGroupTopicPartitions(group, partitions_of(admin, topics, session.timeout_s))
         futures = admin.delete_consumer_group_offsets([request], request_timeout=session.timeout_s)
@@ -216,7 +224,7 @@ def delete_offsets(session: Session, group: Group, topics: Topics = None, yes: Y
 
 def _groups(admin: AdminClient, groups: list[str] | None, all_groups: bool, timeout_s: float) -> list[str]:
     if bool(groups) is all_groups:
-        raise typer.BadParameter("name groups, or give --all-groups", param_hint="GROUP")
+        raise UsageError("Pass either the names of groups or --all-groups.")
     if groups:
         return list(dict.fromkeys(groups))
     found = admin.list_consumer_groups(request_timeout=timeout_s).result()
@@ -232,12 +240,14 @@ def _state(name: str) -> ConsumerGroupState:
     state = ConsumerGroupState.parse(name)
     if state is ConsumerGroupState.UNKNOWN:
         known = ", ".join(s.kafka_name for s in ConsumerGroupState if s is not ConsumerGroupState.UNKNOWN)
-        raise typer.BadParameter(f'"{name}" is no state; there are {known}', param_hint="--state")
+        raise typer.BadParameter(f'"{name}" is not a state of groups. The states are {known}.', param_hint="--state")
     return state
 
 
 def _type(name: str) -> ConsumerGroupType:
     kind = ConsumerGroupType.parse(name)
     if kind is ConsumerGroupType.UNKNOWN:
-        raise typer.BadParameter(f'"{name}" is no type; there are classic, consumer', param_hint="--type")
+        raise typer.BadParameter(
+            f'"{name}" is not a type of groups. The types are classic and consumer.', param_hint="--type"
+        )
     return kind

@@ -91,7 +91,7 @@ def _name(replica: TopicPartitionReplica) -> str:
 def _replica(text: str, node_id: int) -> TopicPartitionReplica:
     topic, separator, partition = text.rpartition("-")
     if not separator or not topic or not (partition.isascii() and partition.isdigit()):
-        raise typer.BadParameter(f'"{text}" is not TOPIC-PARTITION', param_hint="TOPIC-PARTITION")
+        raise typer.BadParameter(f'"{text}" is not TOPIC-PARTITION.', param_hint="TOPIC-PARTITION")
     return TopicPartitionReplica(topic, int(partition), node_id)
 
 

@@ -13,6 +13,6 @@ def main() -> None:
     try:
         from tidelog.cli.commands import app
     except ModuleNotFoundError as error:
-        sys.exit(f"error: {error.name} is not installed: pip install 'tidelog[cli]'")
+        sys.exit(f"tidelog: error: {error.name} is not installed: pip install 'tidelog[cli]'")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     app()

@@ -22,6 +22,8 @@ V = TypeVar("V")
 
 _LONG_SENTENCE = 200
 _INTERRUPTED = 130
+_OWN_CODE = "_"
+"""Codes of the client begin with it; Kafka's documentation does not explain them."""
 _OTHER_COMMANDS = "Commands"
 
 
@@ -36,8 +38,7 @@ class CommandGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except TidelogError as error:
-            hint = hint_for(error.code)
-            print_error(f"{error} ({hint})" if hint else str(error))
+            print_error(error_text(error))
             raise typer.Exit(1) from None
         except BrokenPipeError:
             _forget_output()
@@ -68,14 +69,34 @@ class CommandGroup(TyperGroup):
         return panel if isinstance(panel, str) else _OTHER_COMMANDS
 
 
+class UsageError(typer.BadParameter):
+    """Wrong usage that concerns more than one option, or none: a sentence of its own."""
+
+    def format_message(self) -> str:
+        """Return the sentence, without "Invalid value for" in front of it."""
+        return self.message
+
+
 def print_error(text: str) -> None:
-    """Print ``error: text`` on stderr, as one line."""
-    typer.echo(f"error: {' '.join(text.split())}", err=True)
+    """Print ``tidelog: error: text`` on stderr, as one line."""
+    typer.echo(f"tidelog: error: {' '.join(text.split())}", err=True)
+
+
+def error_text(error: TidelogError) -> str:
+    """Return an error's sentence, what to do about it, and Kafka's name of it where it has one."""
+    hint = hint_for(error.code)
+    text = f"{error.message} ({hint})" if hint else error.message
+    return text if error.code.name.startswith(_OWN_CODE) else f"{text} [{error.code.name}]"
 
 
 def counted(number: int, noun: str) -> str:
     """Return the number with its noun: "1 topic", "1,200 topics"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def counted_names(noun: str, names: Sequence[str]) -> str:
+    """Return names behind their noun: "topic a", "topics a, b"."""
+    return f"{noun}{'' if len(names) == 1 else 's'} {', '.join(names)}"
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -131,25 +152,31 @@ def error_document(error: TidelogError) -> dict[str, object]:
     return {"code": error.code.code, "name": error.code.name, "message": error.message}
 
 
-def require_answer(question: str, yes: bool) -> None:
-    """See that a question can be asked later, or need not be.
+def require_answer(action: str, yes: bool, reason: str = "") -> None:
+    """Check that an action can be confirmed later, or need not be.
 
     Raises:
-        click.UsageError: there is no terminal to ask at, and ``--yes`` was not given.
+        UsageError: there is no terminal to ask at, and ``--yes`` was not given.
     """
-    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter(f"is needed where nobody can be asked: {question}", param_hint="--yes")
+    if yes:
+        return
+    for stream, name in ((sys.stdin, "stdin"), (sys.stderr, "stderr")):
+        if not stream.isatty():
+            text = f"Refusing to {action} without confirmation: {name} is not a terminal. Pass --yes to confirm."
+            raise UsageError(f"{reason} {text}".lstrip())
 
 
-def confirm(question: str, yes: bool) -> None:
-    """Ask before something that cannot be taken back; a "no" ends the command with exit code 1.
+def confirm(action: str, yes: bool, reason: str = "") -> None:
+    """Ask before an action that cannot be undone, such as "delete topic t"; "no" ends the command with exit code 1.
+
+    ``reason`` is a sentence that stands before the question.
 
     Raises:
-        click.UsageError: there is no terminal to ask at, and ``--yes`` was not given.
+        UsageError: there is no terminal to ask at, and ``--yes`` was not given.
     """
-    require_answer(question, yes)
-    if not yes and not _is_agreed(question):
-        typer.echo("nothing was changed", err=True)
+    require_answer(action, yes, reason)
+    if not yes and not _is_agreed(f"{reason} {action[0].upper()}{action[1:]}?".lstrip()):
+        typer.echo("Nothing was changed.", err=True)
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ import typer
 from tidelog.admin import ElectionType
 from tidelog.cli.assignments import ReassignmentFile, read_partitions, read_reassignment, read_topics
 from tidelog.cli.options import Session, Yes, connected
-from tidelog.cli.output import CommandGroup, confirm, error_document, fail, print_json, print_records
+from tidelog.cli.output import CommandGroup, UsageError, confirm, error_document, fail, print_json, print_records
 from tidelog.cli.reassign import (
     Limits,
     cancel_assignment,
@@ -223,14 +223,14 @@ def elect_leaders(
         }
     )
     if (topic is None) is not (partitions is None):
-        raise typer.BadParameter("--topic and --partition go together", param_hint="--topic")
+        raise UsageError("--topic and --partition must be given together.")
     wanted = None
     if path_to_json_file is not None:
         wanted = read_partitions(path_to_json_file)
     elif topic is not None:
         wanted = [TopicPartition(topic, index) for index in dict.fromkeys(partitions or ())]
     if election_type is _Election.UNCLEAN:
-        confirm("Let replicas lead that may lack committed records, which are then lost?", yes)
+        confirm("elect leaders that may lack committed records, and lose those records", yes)
     timeout = session.timeout_s
     with session.admin() as admin:
         kind = ElectionType[election_type.name]
@@ -261,40 +261,40 @@ def _print_elections(session: Session, outcomes: Mapping[TopicPartition, Tidelog
 def _one_of(given: Mapping[str, bool]) -> str:
     chosen = [option for option, is_given in given.items() if is_given]
     if len(chosen) != 1:
-        raise typer.BadParameter(f"exactly one of {', '.join(given)} is needed, not {len(chosen)}")
+        raise UsageError(f"Pass exactly one of {', '.join(given)}, not {len(chosen)}.")
     return chosen[0]
 
 
 def _check_options(action: str, options: Mapping[str, tuple[object, tuple[str, ...]]]) -> None:
     for option, (value, permitted) in options.items():
         if value is not None and action not in permitted:
-            raise typer.BadParameter(f"{option} goes with {' and '.join(permitted)}, not with {action}")
+            raise UsageError(f"{option} can be used with {' and '.join(permitted)}, not with {action}.")
 
 
 def _wanted(action: str, path: Path | None) -> ReassignmentFile:
     if path is None:
-        raise typer.BadParameter(f"{action} needs it", param_hint="--reassignment-json-file")
+        raise UsageError(f"{action} needs --reassignment-json-file.")
     return read_reassignment(path)
 
 
 def _topics(names: str | None, path: Path | None) -> list[str]:
     if (names is None) is (path is None):
-        raise typer.BadParameter("--generate needs it, or --topics-to-move-json-file, not both", param_hint="--topics")
+        raise UsageError("--generate needs either --topics or --topics-to-move-json-file.")
     if path is not None:
         return read_topics(path)
     topics = [name.strip() for name in (names or "").split(",")]
     if "" in topics or len(set(topics)) != len(topics):
-        raise typer.BadParameter(f'"{names}" is no list of different topics', param_hint="--topics")
+        raise typer.BadParameter(f'"{names}" is not a list of different topics.', param_hint="--topics")
     return topics
 
 
 def _brokers(text: str | None) -> list[int]:
     if text is None:
-        raise typer.BadParameter("--generate needs it", param_hint="--broker-list")
+        raise UsageError("--generate needs --broker-list.")
     try:
         brokers = [int(part) for part in text.split(",")]
     except ValueError:
         brokers = []
     if not brokers or len(set(brokers)) != len(brokers):
-        raise typer.BadParameter(f'"{text}" is no list of different node ids', param_hint="--broker-list")
+        raise typer.BadParameter(f'"{text}" is not a list of different node ids.', param_hint="--broker-list")
     return brokers

@@ -14,7 +14,7 @@ import typer
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.line_format import InvalidLineError, LineFormat, ProducedRecord
 from tidelog.cli.options import Session, connected
-from tidelog.cli.output import counted, print_json
+from tidelog.cli.output import UsageError, counted, print_json
 from tidelog.cli.pacing import Pace
 from tidelog.errors import ErrorCode, KafkaError, error_for
 from tidelog.message import Message
@@ -105,11 +105,13 @@ def produce(
       tidelog produce flights flights.csv --header source=csv --rate 1000
     """
     if input_format not in ("lines", "json"):
-        raise typer.BadParameter(f'"{input_format}" is neither lines nor json', param_hint="--format")
+        raise typer.BadParameter(f'"{input_format}" is neither lines nor json.', param_hint="--format")
     if input_format == "json" and (key_separator or headers_delimiter):
-        raise typer.BadParameter("JSON has keys and headers of its own", param_hint="--format")
+        raise UsageError(
+            "--format json cannot be combined with --key-separator or --headers-delimiter: JSON names key and headers."
+        )
     if key is not None and key_separator is not None:
-        raise typer.BadParameter("it and --key-separator exclude each other", param_hint="--key")
+        raise UsageError("--key and --key-separator exclude each other.")
     to_record = LineFormat(
         is_json=input_format == "json",
         key=None if key is None else key.encode(),
@@ -235,6 +237,6 @@ def _headers(texts: list[str] | None) -> tuple[tuple[str, bytes | None], ...]:
     for text in texts or ():
         name, separator, value = text.partition("=")
         if not separator or not name:
-            raise typer.BadParameter(f'"{text}" is not NAME=VALUE', param_hint="--header")
+            raise typer.BadParameter(f'"{text}" is not NAME=VALUE.', param_hint="--header")
         headers.append((name, value.encode()))
     return tuple(headers)

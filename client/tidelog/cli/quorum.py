@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import json
 import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
@@ -202,7 +201,9 @@ def _directory_id(text: str) -> bytes:
     except (ValueError, binascii.Error):
         decoded = b""
     if len(decoded) != _DIRECTORY_ID_SIZE:
-        raise typer.BadParameter(f'"{text}" is none: 22 letters, digits, "-" and "_"', param_hint="--directory-id")
+        raise typer.BadParameter(
+            f'"{text}" is not a directory id, which has 22 letters, digits, "-" and "_".', param_hint="--directory-id"
+        )
     return decoded
 
 
@@ -212,7 +213,7 @@ def _show_directory_id(directory_id: bytes) -> str:
 
 
 def _print_status(quorum: QuorumInfo) -> None:
-    """Print what kafka-metadata-quorum describe --status prints."""
+    """Print what kafka-metadata-quorum describe --status prints, with a table in place of its JSON."""
     leader = next((v for v in quorum.voters if v.replica_id == quorum.leader_id), None)
     slowest = min(quorum.voters, key=lambda v: v.log_end_offset, default=None)
     lag, lag_ms = 0, 0
@@ -225,11 +226,21 @@ def _print_status(quorum: QuorumInfo) -> None:
         "HighWatermark": quorum.high_watermark,
         "MaxFollowerLag": lag,
         "MaxFollowerLagTimeMs": lag_ms,
-        "CurrentVoters": json.dumps([_as_voter(v) for v in quorum.voters]),
-        "CurrentObservers": json.dumps([_as_voter(o) for o in quorum.observers]),
     }
     for label, value in values.items():
         typer.echo(f"{f'{label}:':<{_LABEL_WIDTH}}{value}")
+    typer.echo()
+    rows = [
+        (r.replica_id, format_address(r.host, r.port), _show_directory_id(r.directory_id), _role(r, quorum))
+        for r in (*_leader_first(quorum.voters, quorum.leader_id), *quorum.observers)
+    ]
+    print_table(("NodeId", "Address", "DirectoryId", "Status"), rows)
+
+
+def _role(replica: QuorumReplicaState, quorum: QuorumInfo) -> str:
+    if replica.replica_id == quorum.leader_id:
+        return "Leader"
+    return "Follower" if replica in quorum.voters else "Observer"
 
 
 def _lag_ms(leader: QuorumReplicaState, follower: QuorumReplicaState) -> int:
@@ -267,12 +278,6 @@ def _print_replication(quorum: QuorumInfo, human_readable: bool) -> None:
 
 def _leader_first(replicas: Iterable[QuorumReplicaState], leader_id: int) -> list[QuorumReplicaState]:
     return sorted(replicas, key=lambda r: (r.replica_id != leader_id, r.replica_id))
-
-
-def _as_voter(replica: QuorumReplicaState) -> dict[str, Any]:
-    endpoint = f"GRPC://{format_address(replica.host, replica.port)}"
-    directory_id = _show_directory_id(replica.directory_id)
-    return {"id": replica.replica_id, "directoryId": directory_id, "endpoints": [endpoint]}
 
 
 def _as_dict(quorum: QuorumInfo) -> dict[str, Any]:

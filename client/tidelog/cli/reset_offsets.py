@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidelog.admin import ConsumerGroupState, ConsumerGroupTopicPartitions, OffsetSpec
-from tidelog.cli.output import confirm, error_document, fail, print_json, print_records, settle
+from tidelog.cli.output import UsageError, confirm, error_document, fail, print_json, print_records, settle
 from tidelog.cli.reset_plan import (
     LogBounds,
     ResetPlan,
@@ -87,14 +87,12 @@ def target_of(
         if by_duration is not None:
             given["--by-duration"] = ToTime(int(time.time() * 1000) - parse_duration_ms(by_duration))
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise UsageError(str(error)) from error
     if from_file is not None:
         given["--from-file"] = ToGiven({})
     if len(given) != 1:
         which = ", ".join(given) or "none"
-        raise typer.BadParameter(
-            f"exactly one of --to-..., --shift-by, --by-duration, --from-file is needed, not {which}"
-        )
+        raise UsageError(f"Pass exactly one of --to-..., --shift-by, --by-duration and --from-file, not {which}.")
     return next(iter(given.values()))
 
 
@@ -110,7 +108,7 @@ def partitions_of(admin: AdminClient, topics: Iterable[str], timeout_s: float) -
     for text in topics:
         match = _SCOPE.fullmatch(text)
         if match is None:
-            raise typer.BadParameter(f'"{text}" is not TOPIC or TOPIC:0,1', param_hint="--topic")
+            raise typer.BadParameter(f'"{text}" is not TOPIC or TOPIC:0,1.', param_hint="--topic")
         topic, wanted = match["topic"], match["partitions"]
         if topic not in known:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic "{topic}"')
@@ -144,7 +142,7 @@ def reset_offsets(session: Session, admin: AdminClient, groups: list[str], wante
     records = _records(plans, committed)
     if wanted.execute and not wanted.yes:
         print_records(records, _COLUMNS, err=True)
-        confirm(f"Set these offsets of {', '.join(groups)}?", yes=False)
+        confirm(f"set these offsets of {', '.join(groups)}", yes=False)
     errors = _commit(admin, plans, session.timeout_s) if wanted.execute else {}
     if wanted.export:
         typer.echo(to_csv({group: plan.offsets for group, plan in plans.items()}), nl=False)

@@ -19,7 +19,7 @@ from tidelog.admin import (
 )
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.options import Session, Topic, Topics, ValidateOnly, Yes, connected, parse_pairs
-from tidelog.cli.output import CommandGroup, confirm, counted, error_document, fail, settle
+from tidelog.cli.output import CommandGroup, UsageError, confirm, counted, counted_names, error_document, fail, settle
 from tidelog.cli.topic_describe import TopicFilter, describe_topics, internal_topics
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
@@ -138,8 +138,7 @@ def describe(
     """
     wanted = TopicFilter(under_replicated, at_min_isr, under_min_isr, unavailable, with_overrides, exclude_internal)
     if with_overrides and wanted.chooses_partitions:
-        text = "shows topics, and goes with no option that chooses partitions"
-        raise typer.BadParameter(text, param_hint="--with-overrides")
+        raise UsageError("--with-overrides shows topics; it cannot be combined with options that choose partitions.")
     describe_topics(session, names or None, wanted)
 
 
@@ -163,7 +162,7 @@ def alter(
     _check_keys(delete_config or ())
     entries += [_entry(key, None) for key in delete_config or ()]
     if not entries:
-        raise typer.BadParameter("there is nothing to change without it, or --delete-config", param_hint="--config")
+        raise UsageError("Nothing to change. Pass --config KEY=VALUE or --delete-config KEY.")
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
     with session.admin() as admin:
         futures = admin.incremental_alter_configs(
@@ -241,7 +240,7 @@ def delete(session: Session, names: Topics, yes: Yes = False) -> None:
 
     Example: tidelog topic delete flights --yes
     """
-    confirm(f"Delete {', '.join(names)} and all records?", yes)
+    confirm(f"delete {counted_names('topic', names)} and all records", yes)
     timeout = session.timeout_s
     with session.admin() as admin:
         deleted, errors = settle(admin.delete_topics(names, operation_timeout=timeout, request_timeout=timeout))
@@ -273,7 +272,7 @@ def delete_records(
     """
     timeout = session.timeout_s
     _check_deletions(offsets)
-    confirm(f"Delete records of {name} for good: {' '.join(offsets)}?", yes)
+    confirm(f"delete records of topic {name} below {' '.join(offsets)}", yes)
     with session.admin() as admin:
         partitions = _deletions(admin, name, offsets, timeout)
         deleted, errors = settle(admin.delete_records(partitions, operation_timeout=timeout, request_timeout=timeout))
@@ -313,7 +312,7 @@ def _partitions_of(admin: AdminClient, topic: str, timeout_s: float) -> list[Top
 def _check_deletions(offsets: Iterable[str]) -> None:
     for text in offsets:
         if _DELETION.fullmatch(text) is None:
-            raise typer.BadParameter(f'"{text}" is not PARTITION:OFFSET', param_hint="PARTITION:OFFSET")
+            raise typer.BadParameter(f'"{text}" is not PARTITION:OFFSET.', param_hint="PARTITION:OFFSET")
 
 
 def _deletions(admin: AdminClient, topic: str, offsets: list[str], timeout_s: float) -> list[TopicPartition]:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.output import CommandGroup
+from tidelog.cli.output import CommandGroup, UsageError
 from tidelog_node.tools.dump import DumpOptions, dump
 from tidelog_node.tools.dump_output import DumpFormat, dump_output
 from tidelog_node.tools.findings import Note, Problem, Row
@@ -70,7 +70,7 @@ def dump_files(
     Example: tidelog log dump --print-data --max-batches 10 /var/lib/tidelog/flights-0/00000000000000000000.log
     """
     if index_sanity_check and verify_index_only:
-        raise typer.BadParameter("--index-sanity-check and --verify-index-only exclude each other")
+        raise UsageError("--index-sanity-check and --verify-index-only exclude each other.")
     options = DumpOptions(
         deep=deep or print_data,
         print_data=print_data,
@@ -113,7 +113,7 @@ def verify(
     found = {path: [path] if is_partition(path) else partitions_of(path) for path in paths}
     for path, partitions in found.items():
         if not partitions and not any(expand_quietly(path)):
-            raise typer.BadParameter(f"{path} is neither a partition's directory nor a log directory")
+            raise UsageError(f"{path} is neither a partition's directory nor a log directory.")
     everything = list(dict.fromkeys(partition for partitions in found.values() for partition in partitions))
     started = time.monotonic()
     with progress_bar(directory_size(everything), progress and not as_json) as advance:
@@ -141,7 +141,7 @@ def _expanded(paths: list[Path]) -> Iterator[LogFile]:
         try:
             yield from expand(path)
         except ValueError as cause:
-            raise typer.BadParameter(str(cause)) from cause
+            raise UsageError(str(cause)) from cause
 
 
 def _by_partition(reports: Iterator[PartitionReport]) -> dict[tuple[str, int], PartitionReport]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidelog.cli.output import UsageError
 from tidelog_quorum.tools.metadata_dump import EntryRow, Row, Summary, dump_log, dump_snapshot, is_snapshot
 from tidelog_quorum.tools.record_text import record_line
 
@@ -42,12 +43,12 @@ def dump(
     """
     if is_snapshot(path):
         if from_offset is not None:
-            raise typer.BadParameter("a snapshot has one offset: there is nowhere to begin", param_hint="--from")
+            raise UsageError("--from cannot be used with a snapshot, which has a single offset.")
         _show(dump_snapshot(path, maximum), as_json)
     elif path.is_dir():
         _show(dump_log(path, from_offset or 0, maximum), as_json)
     else:
-        raise typer.BadParameter(f"{path} is neither a folder nor a snapshot", param_hint="DIR|FILE.checkpoint")
+        raise UsageError(f"{path} is neither a folder nor a snapshot.")
 
 
 def _show(rows: Iterable[Row], as_json: bool) -> None:

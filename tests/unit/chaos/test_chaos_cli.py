@@ -74,7 +74,7 @@ def test_check_names_the_line_of_a_bad_file_and_exits_with_2(tmp_path: Path, lin
     path.write_text("\n".join([good, *lines]) + "\n")
     result = chaos("check", path)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: {path}: {text}")
+    assert result.stderr.startswith(f"tidelog: error: {path}: {text}")
 
 
 def test_check_of_nothing_exits_with_2(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_cli_says_what_to_install_for_a_command_that_is_not_there(
 ) -> None:
     result = run_with(monkeypatch, points, *args)
     assert result.exit_code == 1
-    assert result.stderr == f"error: _STATE: {missing} is not installed: pip install 'tidelog[node]'\n"
+    assert result.stderr == f"tidelog: error: {missing} is not installed: pip install 'tidelog[node]'\n"
     assert run_with(monkeypatch, points, "--help").exit_code == 0
 
 

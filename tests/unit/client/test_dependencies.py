@@ -74,4 +74,4 @@ assert not {"pandas", "pyarrow.compute"} & set(sys.modules)
 def test_the_command_says_what_to_install() -> None:
     ended = run("from tidelog.cli.main import main\nmain()", ("typer",))
     assert ended.returncode == 1
-    assert ended.stderr.strip() == "error: typer is not installed: pip install 'tidelog[cli]'"
+    assert ended.stderr.strip() == "tidelog: error: typer is not installed: pip install 'tidelog[cli]'"

@@ -54,7 +54,7 @@ def test_consume_shares_with_a_group_and_commits_what_it_printed(
     assert described["state"]["state"] == "Empty"
     assert [(o["partition"], o["current_offset"], o["lag"]) for o in described["offsets"]] == [(0, 3, 0), (1, 1, 0)]
     refused = run("consume", "t", "-g", "g", "-p", "0")
-    assert (refused.exit_code, "a group says itself" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "--group cannot be combined with" in refused.stderr) == (2, True)
 
 
 def test_describe_shows_members_and_their_lag(
@@ -80,8 +80,8 @@ def test_describe_shows_members_and_their_lag(
         assert run_json("group", "list", "--state", "Empty", "--type", "consumer")["groups"] == []
         active = run("group", "reset-offsets", "s", "--to-latest", "--topic", "t", "--execute", "--yes")
         assert (active.exit_code, active.stdout) == (1, "")
-        assert active.stderr.startswith("error: NON_EMPTY_GROUP: offsets are only set while the group is inactive")
-        assert run("group", "delete", "s", "-y").stderr.startswith("error: NON_EMPTY_GROUP: ")
+        assert active.stderr.startswith("tidelog: error: offsets are only set while the group is inactive")
+        assert run("group", "delete", "s", "-y").stderr.endswith("[NON_EMPTY_GROUP]\n")
         with_member = run("group", "delete-offsets", "s", "-t", "t:0", "-y")
         assert (with_member.exit_code, "GROUP_SUBSCRIBED_TO_TOPIC" in with_member.stderr) == (1, True)
 
@@ -94,7 +94,7 @@ def test_reset_shows_the_plan_and_changes_nothing_without_execute(run: Callable[
         "g      t              1  -                        0\n"
     )
     assert shown.stderr == "nothing was changed: --execute commits these offsets\n"
-    assert run("group", "describe", "g").stderr.startswith("error: GROUP_ID_NOT_FOUND")
+    assert run("group", "describe", "g").stderr.endswith("[GROUP_ID_NOT_FOUND]\n")
     assert reset("--to-latest", "--topic", "t", "--execute", "--yes") == {"t-0": 3, "t-1": 1}
     assert reset("--to-current", "--all-topics") == {"t-0": 3, "t-1": 1}
 
@@ -110,7 +110,7 @@ def test_reset_goes_to_every_kind_of_place(reset: Reset, run: Callable[..., Resu
     warned = run("group", "reset-offsets", "g", "--to-offset", "2", "--topic", "t:1")
     assert "warning: offset 2 is above the end of t-1; 1 is taken\n" in warned.stderr
     unknown = run("group", "reset-offsets", "g", "--shift-by", "1", "--topic", "u")
-    assert unknown.stderr.startswith("error: _NO_OFFSET: ")
+    assert unknown.stderr.startswith("tidelog: error: ")
 
 
 def test_reset_exports_csv_and_takes_it_back(run: Callable[..., Result], reset: Reset, tmp_path: Path) -> None:
@@ -131,15 +131,15 @@ def test_reset_exports_csv_and_takes_it_back(run: Callable[..., Result], reset: 
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
-        (("g", "--to-latest"), "one of --topic and --all-topics is needed"),
-        (("g", "--to-latest", "--topic", "t", "--all-topics"), "one of --topic and --all-topics is needed"),
-        (("g", "--all-topics"), "is needed, not none"),
+        (("g", "--to-latest"), "Pass one of --topic, --all-topics and --from-file"),
+        (("g", "--to-latest", "--topic", "t", "--all-topics"), "Pass one of --topic, --all-topics and --from-file"),
+        (("g", "--all-topics"), ", not none."),
         (("g", "--all-topics", "--to-latest", "--shift-by", "1"), "not --to-latest, --shift-by"),
         (("g", "--topic", "t:x", "--to-latest"), '"t:x" is not TOPIC or TOPIC:0,1'),
         (("g", "--all-topics", "--to-latest", "--dry-run", "--execute"), "exclude each other"),
         (("g", "--all-topics", "--to-latest", "--export", "--json"), "exclude each other"),
-        (("--all-topics", "--to-latest"), "name groups, or give --all-groups"),
-        (("g", "--all-groups", "--all-topics", "--to-latest"), "name groups, or give --all-groups"),
+        (("--all-topics", "--to-latest"), "Pass either the names of groups or --all-groups."),
+        (("g", "--all-groups", "--all-topics", "--to-latest"), "Pass either the names of groups or --all-groups."),
         (("g", "--all-topics", "--to-datetime", "soon"), '"soon" is no time'),
         (("g", "--all-topics", "--by-duration", "soon"), '"soon" is no length of time'),
     ],
@@ -154,7 +154,7 @@ def test_reset_options_that_do_not_go_together_are_a_usage_error(
 def test_reset_refuses_partitions_that_are_not_there(run: Callable[..., Result]) -> None:
     for scope in ("nope", "t:0,7"):
         result = run("group", "reset-offsets", "g", "--to-latest", "--topic", scope)
-        assert (result.exit_code, result.stderr.startswith("error: UNKNOWN_TOPIC_OR_PARTITION: ")) == (1, True)
+        assert (result.exit_code, result.stderr.rstrip().endswith("[UNKNOWN_TOPIC_OR_PARTITION]")) == (1, True)
 
 
 def test_groups_and_their_offsets_are_deleted(

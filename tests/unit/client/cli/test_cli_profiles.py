@@ -74,7 +74,7 @@ def test_a_file_that_is_not_valid_is_refused_with_its_path(profile_file: Path, t
     profile_file.write_text(text)
     result = run("profile", "list")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"error: INVALID_CONFIG: {profile_file}")
+    assert result.stderr.startswith(f"tidelog: error: {profile_file}")
     assert problem in result.stderr
 
 
@@ -109,7 +109,7 @@ def test_commands_use_a_profile_and_settings_of_the_option_go_before_its_own(clu
     assert run("topic", "list").exit_code == 0
     assert run("topic", "list", "--profile", "fake", "-X", "request.timeout.ms=7000").exit_code == 0
     refused = run("topic", "list", "-X", "linger.ms=1")
-    assert refused.stderr.startswith('error: INVALID_CONFIG: unknown configuration "linger.ms"')
+    assert refused.stderr.startswith('tidelog: error: unknown configuration "linger.ms"')
 
 
 def test_the_file_is_below_the_folder_of_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:
