@@ -24,11 +24,12 @@ settings.load_profile("tidelog")
 
 @pytest.fixture(autouse=True)
 def log_level() -> Generator[None, None, None]:
-    """Undo what the command line does to the level of our logs: which test comes next depends on the workers."""
+    """Undo what the command line does to our logs: which test comes next depends on the workers."""
     logger = logging.getLogger("tidelog")
-    level = logger.level
+    level, handlers = logger.level, [*logger.handlers]
     yield
     logger.setLevel(level)
+    logger.handlers[:] = handlers
 
 
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))

@@ -104,4 +104,16 @@ def test_features_and_settings_of_nodes_are_shown_and_changed(cluster: LocalClus
     assert "log.retention.ms  1000000  all nodes" in described
     assert run(cluster, "config", "delete", "log.retention.ms", "--all-nodes").exit_code == 0
     refused = run(cluster, "config", "set", "log.retention.ms=x", "--node", "1")
-    assert (refused.exit_code, refused.stderr.startswith("error: INVALID_REQUEST: ")) == (1, True)
+    assert (refused.exit_code, refused.stderr.rstrip().endswith("[INVALID_REQUEST]")) == (1, True)
+
+
+def test_unregister_removes_a_node_that_is_gone(cluster: LocalCluster) -> None:
+    assert "Refusing to unregister node 9" in run(cluster, "cluster", "unregister", "9").stderr
+    assert run(cluster, "cluster", "unregister", "9", "--yes").stderr.endswith("[BROKER_ID_NOT_REGISTERED]\n")
+    gone = cluster.nodes[3]
+    gone.stop()
+    assert run_json(cluster, "cluster", "unregister", "3", "--yes") == {"node": 3, "registered": False}
+    assert [node["node"] for node in run_json(cluster, "cluster", "describe")["nodes"]] == [1, 2]
+    gone.start()
+    cluster.wait_ready()
+    assert [node["node"] for node in run_json(cluster, "cluster", "describe")["nodes"]] == [1, 2, 3]

@@ -51,6 +51,26 @@ def describe(session: Session) -> None:
 app.command("info", hidden=True)(describe)
 
 
+@app.command()
+@connected
+def unregister(
+    session: Session,
+    node: Annotated[int, typer.Argument(min=0, metavar="ID", help="The id of the node.")],
+    yes: Yes = False,
+) -> None:
+    """Remove a node that is gone for good from the list of nodes (Kafka: kafka-cluster.sh unregister).
+
+    Stop the node first: while it runs it registers again. Its id stays among the replicas of its partitions until
+    tidelog partition reassign moves them.
+
+    Example: tidelog cluster unregister 4 --yes
+    """
+    confirm(f"unregister node {node}", yes)
+    with session.admin() as admin:
+        admin.unregister_broker(node, request_timeout=session.timeout_s).result()
+    session.done({"node": node, "registered": False}, f"unregistered node {node}")
+
+
 @features.command("describe")
 @connected
 def describe_features(session: Session) -> None:
@@ -97,7 +117,7 @@ def downgrade(
     """
     wanted = _parse_levels(levels)
     if unsafe and not validate_only:
-        confirm(f"Lower {', '.join(levels)}, and lose the metadata that needs more?", yes)
+        confirm(f"lower {', '.join(levels)}, and lose the metadata that needs a higher level", yes)
     _update(session, wanted, UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE, validate_only)
 
 
@@ -120,7 +140,7 @@ def _parse_levels(texts: list[str]) -> dict[str, int]:
     for text in texts:
         name, separator, level = text.partition("=")
         if not (name and separator and level.isascii() and level.isdigit()):
-            raise typer.BadParameter(f'"{text}" is not FEATURE=LEVEL', param_hint="FEATURE=LEVEL")
+            raise typer.BadParameter(f'"{text}" is not FEATURE=LEVEL.', param_hint="FEATURE=LEVEL")
         levels[name] = int(level)
     return levels
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import functools
 import importlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.main import get_command
 
 from tidelog.cli.extensions import ExtensibleGroup
+from tidelog.cli.log_lines import Verbose, show_log_lines
 
 _RECORDS, _TOPICS, _CLUSTER, _TOOLS = "Records", "Topics and groups", "The cluster", "Around it"
 
@@ -92,8 +92,19 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked_for: bool) -> None:
+    if is_asked_for:
+        from importlib.metadata import version  # costs 20 ms
+
+        typer.echo(f"tidelog {version('tidelog')}")
+        raise typer.Exit
+
+
+_Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+]
+
+
 @app.callback()
-def _tidelog() -> None:
-    # What the clients log below an error, the commands say themselves.
-    logging.getLogger("tidelog").setLevel(logging.ERROR)
-    logging.getLogger("tidelog.waiting").setLevel(logging.WARNING)
+def _tidelog(verbose: Verbose = 0, version: _Version = False) -> None:
+    show_log_lines(verbose)

@@ -12,18 +12,32 @@ import typer
 from tidelog.cli.completion import complete_group, complete_topic
 from tidelog.cli.message_format import ToLine, message_formatter, parts_formatter
 from tidelog.cli.options import Session, connected
+from tidelog.cli.output import UsageError
 from tidelog.cli.times import parse_duration_ms, parse_time
+from tidelog.cli.topic_describe import internal_topics
 from tidelog.cluster.client import unknown_partition
 from tidelog.consumer import Consumer
+from tidelog.consumer.core.subscription import Subscription
 from tidelog.errors import ErrorCode, KafkaError, error_for
 from tidelog.message import OFFSET_BEGINNING, OFFSET_END, Message, TopicPartition
 
 _BATCH = 500
 _WAIT_S = 0.5
+_NOTE_AFTER_S = 1.0
 _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)  # type: ignore[attr-defined]
 
 
-_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=complete_topic)]
+_Topics = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC",
+        help="The topics to read. A name that begins with ^ is a regular expression, which topics' names begin with.",
+        autocompletion=complete_topic,
+    ),
+]
+_Regex = Annotated[
+    bool, typer.Option("--regex", help="Take each TOPIC as a regular expression for whole names, as orders[.].*")
+]
 _FromBeginning = Annotated[
     bool, typer.Option("--from-beginning", help="Start with the first record. Default: with the next that comes.")
 ]
@@ -95,7 +109,8 @@ _Separator = Annotated[
 @connected
 def consume(
     session: Session,
-    topic: _Topic,
+    topics: _Topics,
+    regex: _Regex = False,
     from_beginning: _FromBeginning = False,
     offset: _Offset = None,
     from_time: _FromTime = None,
@@ -120,10 +135,14 @@ def consume(
       tidelog consume flights -p 3 --offset 100 -n 10 --format '%p:%o %k %v'
       tidelog consume flights --from-time -15m --print-key --print-headers
       tidelog consume flights --group audit --from-beginning
+      tidelog consume orders payments --format '%t %v'
+      tidelog consume 'orders[.].*' --regex --from-beginning -e
     """
     if group is not None and (partitions or offset is not None or from_time):
-        text = "a group says itself what is read from where; only --from-beginning goes with it, for the first time"
-        raise typer.BadParameter(text, param_hint="--group")
+        raise UsageError(
+            "--group cannot be combined with --partition, --offset or --from-time: the group's committed offsets say "
+            "where to start. Only --from-beginning can be, for a group without committed offsets."
+        )
     _one_at_most({"--from-beginning": from_beginning, "--offset": offset is not None, "--from-time": bool(from_time)})
     asked = {
         "key": print_key,
@@ -134,18 +153,23 @@ def consume(
     }
     to_line = _formatter(session, template, [name for name, is_asked in asked.items() if is_asked], separator)
     started_at_ms = None if from_time is None else _since(from_time)
+    wanted = list(dict.fromkeys(f"^(?:{topic})$" if regex else topic for topic in topics))
+    if partitions and (len(wanted) > 1 or wanted[0].startswith("^")):
+        raise UsageError("--partition can be used with the name of one topic only.")
     config: dict[str, Any] = {"auto.offset.reset": "error", "enable.partition.eof": exit_at_end}
     if group is not None:
         reset = "earliest" if from_beginning else "latest"
         config |= {"group.id": group, "auto.offset.reset": reset, "enable.auto.offset.store": False}
+    if any(topic.startswith("^") for topic in wanted):
+        config["topic.blacklist"] = ",".join(f"^{name}$" for name in internal_topics())
     with session.consumer(config) as consumer:
         copy = _Copy(consumer, to_line, max_messages, idle_timeout, exit_at_end=exit_at_end, stores=group is not None)
+        names = _names(consumer, wanted, session.timeout_s)
+        keys = [key for name in names for key in _partitions(consumer, name, partitions, session.timeout_s)]
         if group is not None:
-            _partitions(consumer, topic, None, session.timeout_s)
-            consumer.subscribe([topic])
-            copy.run()
+            consumer.subscribe(wanted)
+            copy.run(_note(group, from_beginning))
             return
-        keys = [TopicPartition(topic, index) for index in _partitions(consumer, topic, partitions, session.timeout_s)]
         if started_at_ms is not None:
             keys = _at_time(consumer, keys, started_at_ms, session.timeout_s)
         elif offset is not None and offset < 0:
@@ -154,19 +178,21 @@ def consume(
             start = offset if offset is not None else OFFSET_BEGINNING if from_beginning else OFFSET_END
             keys = [TopicPartition(key.topic, key.partition, start) for key in keys]
         consumer.assign(keys)
-        copy.run()
+        is_at_end = not (from_beginning or offset is not None or from_time or exit_at_end)
+        copy.run(_note(None, not is_at_end))
 
 
 def _one_at_most(given: dict[str, bool]) -> None:
     chosen = [option for option, is_given in given.items() if is_given]
     if len(chosen) > 1:
-        raise typer.BadParameter(f"{' and '.join(chosen)} exclude each other", param_hint=chosen[-1])
+        raise UsageError(f"{' and '.join(chosen)} exclude each other.")
 
 
 def _formatter(session: Session, template: str, shown: list[str], separator: str) -> ToLine:
     if shown and (session.as_json or template != "%v"):
-        text = f"a format says itself what is printed, and goes without --print-{shown[0]}"
-        raise typer.BadParameter(text, param_hint="--format")
+        raise UsageError(
+            f"--print-{shown[0]} cannot be combined with --json or --format: the format names what is printed."
+        )
     if shown:
         return parts_formatter(shown, separator)
     try:
@@ -184,14 +210,39 @@ def _since(text: str) -> int:
         raise typer.BadParameter(str(error), param_hint="--from-time") from error
 
 
-def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None, timeout: float) -> list[int]:
+def _names(consumer: Consumer, wanted: list[str], timeout_s: float) -> list[str]:
+    """Return the topics that are named, and those that patterns match but for the cluster's own.
+
+    Raises:
+        TidelogError: UNKNOWN_TOPIC_OR_PARTITION: no topic matches; _INVALID_ARG: a pattern is not valid.
+    """
+    subscription = Subscription(wanted)
+    if not subscription.patterns:
+        return wanted
+    existing = set(consumer.list_topics(timeout=timeout_s).topics) - {*internal_topics()}
+    found = sorted(subscription.resolve(existing))
+    if not found:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {' or '.join(subscription.patterns)}")
+    return found
+
+
+def _note(group: str | None, is_from_beginning: bool) -> str | None:
+    """Return what to say where nothing comes for a while, None where that says enough."""
+    if is_from_beginning:
+        return None
+    who = "the consumer" if group is None else f"group {group} has no committed offsets, so it"
+    return f"waiting for new records: {who} starts at the end; --from-beginning starts with the first record"
+
+
+def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None, timeout: float) -> list[TopicPartition]:
+    """Return the partitions of a topic, or the wanted ones of them."""
     known = consumer.list_topics(topic, timeout=timeout).topics[topic]
     if known.error is not None:
         raise error_for(known.error.error_code(), known.error.str())
     for index in wanted or ():
         if index not in known.partitions:
             raise unknown_partition(topic, index, len(known.partitions))
-    return sorted(set(wanted)) if wanted else sorted(known.partitions)
+    return [TopicPartition(topic, index) for index in sorted((wanted and set(wanted)) or known.partitions)]
 
 
 def _at_time(
@@ -233,10 +284,13 @@ class _Copy:
         self._next: dict[TopicPartition, int] = {}
         self._written = 0
 
-    def run(self) -> None:
-        """Copy until the limit, the ends of all partitions, or the silence that ends it."""
+    def run(self, note: str | None = None) -> None:
+        """Copy until the limit, the ends of all partitions, or the silence that ends it.
+
+        ``note`` is printed when no record comes for a moment and nothing says where else to start.
+        """
         out = sys.stdout.buffer
-        last_s = time.monotonic()
+        started_s = last_s = time.monotonic()
         while not self._is_over:
             room = _BATCH if self._limit is None else min(_BATCH, self._limit - self._written)
             lines = self._read(room)
@@ -248,6 +302,10 @@ class _Copy:
             self._store()
             now_s = time.monotonic()
             last_s = now_s if lines else last_s
+            if note is not None and now_s - started_s >= _NOTE_AFTER_S and self._consumer.assignment():
+                if self._written == 0 and self._starts_at_end():
+                    typer.echo(note, err=True)
+                note = None
             if self._idle_s is not None and now_s - last_s >= self._idle_s:
                 break
         out.flush()
@@ -260,6 +318,11 @@ class _Copy:
             return False
         owned = self._consumer.assignment()
         return bool(owned) and self._ended.issuperset(owned)
+
+    def _starts_at_end(self) -> bool:
+        """Tell whether no partition has a committed offset that says where to start."""
+        owned = self._consumer.assignment()
+        return not self._stores or all(p.offset < 0 for p in self._consumer.committed(owned, _WAIT_S))
 
     def _read(self, room: int) -> list[bytes]:
         wait_s = _WAIT_S if self._idle_s is None else min(_WAIT_S, self._idle_s)

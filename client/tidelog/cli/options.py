@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.output import print_json, print_records
+from tidelog.cli.log_lines import Verbose, show_log_lines
+from tidelog.cli.output import UsageError, print_json, print_records
 from tidelog.cli.profiles import Profile, read_profiles
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def _shared(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; messages go to the standard error.")
     ] = False,
+    verbose: Verbose = 0,
 ) -> Session:
+    show_log_lines(verbose)
     return Session(find_cluster(bootstrap_servers, profile), parse_pairs(settings, "--set"), timeout, as_json)
 
 
@@ -125,8 +128,7 @@ class Session:
         from tidelog.admin import QuorumAdmin
 
         if controllers and self.cluster.is_asked_for:
-            text = "it and --bootstrap-servers exclude each other"
-            raise typer.BadParameter(text, param_hint="--bootstrap-controllers")
+            raise UsageError("--bootstrap-controllers and --bootstrap-servers exclude each other.")
         profile = self.cluster.profile
         # A profile has settings of all clients; this one knows fewer.
         settings = {"client.id": _CLIENT_ID} | {k: v for k, v in profile.client.items() if k in _QUORUM_SETTINGS}
@@ -201,6 +203,6 @@ def parse_pairs(pairs: Iterable[str] | None, option: str) -> dict[str, str]:
     for pair in pairs or ():
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise typer.BadParameter(f'"{pair}" is not KEY=VALUE', param_hint=option)
+            raise typer.BadParameter(f'"{pair}" is not KEY=VALUE.', param_hint=option)
         parsed[key.strip()] = value.strip()
     return parsed

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import Result
 
+from tidelog import Producer
 from tidelog.cli.line_format import InvalidLineError, LineFormat, ProducedRecord
 from tidelog.cli.message_format import message_formatter, parts_formatter
 from tidelog.cli.pacing import Pace
@@ -117,7 +118,7 @@ def test_produce_keeps_to_its_rate_and_reports_as_json(run_json: Callable[..., A
 def test_produce_names_the_line_that_is_no_record(run: Callable[..., Result], cluster: FakeCluster) -> None:
     result = run("produce", "t", "-p", "0", "-f", "json", stdin='{"value": "a"}\nnonsense\n')
     assert result.exit_code == 1
-    assert "error: _INVALID_ARG: line 2: it is not JSON: " in result.stderr
+    assert "tidelog: error: line 2: it is not JSON: " in result.stderr
     assert [record.value for record in cluster.records("t", 0)] == [b"a"]
 
 
@@ -138,13 +139,13 @@ def test_consume_starts_at_a_time_or_with_the_last_records(run: Callable[..., Re
     ("args", "problem"),
     [
         (("produce", "t", "-f", "xml"), '"xml" is neither lines nor json'),
-        (("produce", "t", "-f", "json", "-K", ":"), "JSON has keys and headers of its own"),
-        (("produce", "t", "--key", "k", "-K", ":"), "it and --key-separator exclude each other"),
+        (("produce", "t", "-f", "json", "-K", ":"), "--format json cannot be combined with --key-separator"),
+        (("produce", "t", "--key", "k", "-K", ":"), "--key and --key-separator exclude each other"),
         (("produce", "t", "-H", "nothing"), '"nothing" is not NAME=VALUE'),
         (("consume", "t", "--from-time", "soon"), '"soon" is no time'),
         (("consume", "t", "--from-time", "-5x"), '"5x" is no length of time'),
         (("consume", "t", "--from-beginning", "--from-time", "0"), "exclude each other"),
-        (("consume", "t", "--print-key", "--json"), "goes without --print-key"),
+        (("consume", "t", "--print-key", "--json"), "--print-key cannot be combined with"),
     ],
 )
 def test_options_that_do_not_go_together_are_a_usage_error(
@@ -152,3 +153,50 @@ def test_options_that_do_not_go_together_are_a_usage_error(
 ) -> None:
     result = run(*args, stdin="")
     assert (result.exit_code, problem in result.stderr) == (2, True), result.output
+
+
+@pytest.fixture(scope="module")
+def many_topics(cluster: FakeCluster) -> None:
+    for name in ("orders.eu", "orders.us", "preorders.eu"):
+        cluster.create_topic(name)
+        with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+            producer.produce(name, b"v")
+
+
+@pytest.mark.usefixtures("many_topics")
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        (("orders.eu", "preorders.eu"), ["orders.eu", "preorders.eu"]),
+        (("^orders", "preorders.eu"), ["orders.eu", "orders.us", "preorders.eu"]),
+        (("--regex", ".*[.]eu"), ["orders.eu", "preorders.eu"]),
+        (("--regex", "orders"), []),
+    ],
+)
+@pytest.mark.parametrize("group", [(), ("--group", "several")])
+def test_consume_reads_several_topics_and_patterns(
+    run: Callable[..., Result], topics: tuple[str, ...], expected: list[str], group: tuple[str, ...]
+) -> None:
+    group_of_this = (*group[:1], *(f"{name} {topics}" for name in group[1:]))
+    result = run("consume", *topics, "--from-beginning", "--exit-at-end", "--format", r"%t\n", *group_of_this)
+    assert sorted(result.stdout.split()) == expected
+    if not expected:
+        assert "no topic matches ^(?:orders)$" in result.stderr
+
+
+def test_consume_of_a_pattern_leaves_the_topics_of_the_cluster_out(
+    run: Callable[..., Result], cluster: FakeCluster
+) -> None:
+    cluster.create_topic("__consumer_offsets")
+    assert "no topic matches" in run("consume", "^__", "--from-beginning", "-e").stderr
+
+
+def test_consume_says_that_a_group_without_offsets_waits_at_the_end(run: Callable[..., Result]) -> None:
+    run("topic", "create", "waited-for")
+    result = run("consume", "waited-for", "--group", "new", "--idle-timeout", "3")
+    assert result.stderr == (
+        "waiting for new records: group new has no committed offsets, so it starts at the end; "
+        "--from-beginning starts with the first record\n"
+    )
+    alone = run("consume", "waited-for", "--idle-timeout", "1.5")
+    assert alone.stderr.startswith("waiting for new records: the consumer starts at the end")

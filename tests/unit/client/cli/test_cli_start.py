@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
 
+import pytest
+from typer.testing import Result
+
+from tidelog import AdminClient
 from tidelog.testing import FakeCluster
 
 HEAVY = (
@@ -46,3 +54,28 @@ def test_topic_list_loads_no_module_that_it_does_not_need(cluster: FakeCluster) 
     loaded = done.stderr.split()
     assert "tidelog.admin" in loaded
     assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_version_is_that_of_the_package(run: Callable[..., Result]) -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"tidelog {version('tidelog')}\n")
+
+
+@pytest.mark.parametrize("args", [("-vv", "topic", "list"), ("topic", "list", "--verbose", "-v")])
+def test_verbose_shows_log_lines_on_the_standard_error(
+    run: Callable[..., Result], args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_topics = AdminClient.list_topics
+
+    def logging_list_topics(*given: Any, **named: Any) -> Any:
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            logging.getLogger("tidelog.test").log(level, "a line")
+        return list_topics(*given, **named)
+
+    monkeypatch.setattr(AdminClient, "list_topics", logging_list_topics)
+    assert run("topic", "list").stderr == "tidelog: warning: a line\n"
+    assert run(*args).stderr.splitlines()[-3:] == [
+        "tidelog: debug: tidelog.test: a line",
+        "tidelog: info: tidelog.test: a line",
+        "tidelog: warning: a line",
+    ]
