@@ -1,11 +1,11 @@
-"""One group of members that come through Kafka's protocol and through gRPC: both doors lead to the same coordinator."""
+"""One group of members that differ: in the listener that they use, and in the protocol of groups."""
 
 import time
 
 import confluent_kafka
 import pytest
 
-from tidelog import Consumer, TopicPartition
+from tidelog import Consumer, Producer, TopicPartition
 from tidelog.admin import AdminClient, NewTopic
 from tidelog.testing import LocalCluster
 
@@ -69,3 +69,72 @@ def test_members_of_both_doors_share_a_group_and_its_offsets(cluster, protocol):
     kafka.close()
     poll_until([sdk], lambda: owned(sdk) == ALL)
     sdk.close()
+
+
+class Rolling:
+    """A group of librdkafka's consumers that are replaced one by one; ``read`` has each record as often as it came."""
+
+    def __init__(self, cluster, group, assignor):
+        self.cluster = cluster
+        self.settings = {
+            "bootstrap.servers": cluster.kafka_bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+        }
+        self.classic = {"partition.assignment.strategy": assignor, "heartbeat.interval.ms": 200}
+        self.members = []
+        self.read = []
+        self.written = []
+
+    def start(self, protocol):
+        settings = self.settings | {"group.protocol": protocol} | (self.classic if protocol == "classic" else {})
+        consumer = confluent_kafka.Consumer(settings)
+        consumer.subscribe(["rolled"])
+        self.members.append(consumer)
+
+    def stop_oldest(self):
+        self.members.pop(0).close()
+
+    def poll_until(self, holds):
+        deadline = time.monotonic() + DEADLINE_S
+        while not holds():
+            assert time.monotonic() < deadline, [sorted(owned(member)) for member in self.members]
+            for member in self.members:
+                message = member.poll(0.02)
+                if message is not None:
+                    assert message.error() is None, message.error()
+                    self.read.append(message.value())
+            shares = [owned(member) for member in self.members]
+            assert sum(map(len, shares)) == len(set().union(*shares)), shares
+
+    def write_and_read(self, count):
+        """Write records once all partitions are owned, and read every record that there is."""
+        self.poll_until(lambda: set().union(*map(owned, self.members)) == ALL and all(map(owned, self.members)))
+        begin = len(self.written)
+        self.written += [b"%d" % number for number in range(begin, begin + count)]
+        with Producer({"bootstrap.servers": self.cluster.bootstrap_servers}) as producer:
+            for number, value in enumerate(self.written[begin:]):
+                producer.produce("rolled", value, partition=number % PARTITIONS)
+        self.poll_until(lambda: len(self.read) >= len(self.written))
+        assert sorted(self.read) == sorted(self.written)
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_group_changes_its_protocol_while_its_members_are_replaced_one_by_one(cluster, assignor):
+    """Each step reads every record once, and no partition has two owners (KIP-848, online migration)."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic("rolled", PARTITIONS, 1)])["rolled"].result()
+    group = Rolling(cluster, f"rolled-{assignor}", assignor)
+    for _ in range(3):
+        group.start("classic")
+    group.write_and_read(40)
+    for protocol in ("consumer", "classic"):
+        for _ in range(3):
+            group.stop_oldest()
+            group.start(protocol)
+            group.write_and_read(40)
+        (listing,) = [g for g in admin.list_consumer_groups().result().valid if g.group_id == f"rolled-{assignor}"]
+        assert listing.type.name == protocol.upper()
+    for member in group.members:
+        member.close()
+    admin.delete_topics(["rolled"])["rolled"].result()

@@ -125,8 +125,12 @@ class GroupHarness:
         end_ms = self.now_ms + elapsed_ms
         while (deadline_ms := self.group.next_deadline_ms) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            self.write(self.group.expire(self.now_ms))
+            self.write(self.expire(self.now_ms))
         self.now_ms = end_ms
+
+    def expire(self, now_ms: int) -> Result[None]:
+        """Return what is to be written of the members whose deadlines are over."""
+        return self.group.remove(self.group.expired(now_ms), now_ms)
 
     def owned_by(self, member_id: str) -> Assignment:
         """Return what the coordinator has given a member."""

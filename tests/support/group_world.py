@@ -221,11 +221,11 @@ class World:
         for member in self.members:
             self.later(self.latency(), member.tell_topics)
 
-    def join(self, topics: Iterable[str], instance_id: str | None = None) -> SimMember:
-        """Start a consumer that subscribes."""
+    def join(self, topics: Iterable[str], instance_id: str | None = None, protocol: str | None = None) -> SimMember:
+        """Start a consumer that subscribes, by the world's protocol or another."""
         settings = MembershipSettings(
             group_id=GROUP,
-            group_protocol=self.protocol,
+            group_protocol=protocol or self.protocol,
             group_instance_id=instance_id,
             assignors=self.assignors,
             session_timeout_ms=SESSION_MS,
@@ -335,14 +335,15 @@ class World:
     def _same_generation(self, one: SimMember, other: SimMember) -> bool:
         if self.is_strict:
             return True
-        if self.protocol == "classic":
+        epochs = self.epochs()
+        if epochs is None:
             return one.identity.generation_id == other.identity.generation_id
-        return self._is_current(one) and self._is_current(other)
+        return all(epochs.get(member.identity.member_id) == member.identity.generation_id for member in (one, other))
 
-    def _is_current(self, member: SimMember) -> bool:
-        """Whether the coordinator holds the member for one of the group, in its epoch."""
+    def epochs(self) -> dict[str, int] | None:
+        """The epochs of the group's members; None while it is a classic group or has no coordinator."""
         if self.shard is None:
-            return False
+            return None
         self._ids += 1
         responses = [
             command.response
@@ -354,8 +355,9 @@ class World:
         ]
         (response,) = responses
         assert isinstance(response, pb.ConsumerGroupDescribeResponse)
-        said = {each.member_id: each.member_epoch for group in response.groups for each in group.members}
-        return said.get(member.identity.member_id) == member.identity.generation_id
+        if response.groups[0].HasField("error"):
+            return None
+        return {each.member_id: each.member_epoch for each in response.groups[0].members}
 
     # The clock.
 

@@ -1381,6 +1381,7 @@ class DescribedConsumerGroupMember(_message.Message):
     SUBSCRIBED_TOPIC_REGEX_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     TARGET_ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    USES_CLASSIC_PROTOCOL_FIELD_NUMBER: _builtins.int
     member_id: _builtins.str
     group_instance_id: _builtins.str
     rack_id: _builtins.str
@@ -1388,6 +1389,8 @@ class DescribedConsumerGroupMember(_message.Message):
     client_id: _builtins.str
     client_host: _builtins.str
     subscribed_topic_regex: _builtins.str
+    uses_classic_protocol: _builtins.bool
+    """Whether the member is served by JoinGroup, SyncGroup and Heartbeat (KIP-848)."""
     @_builtins.property
     def subscribed_topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -1407,10 +1410,11 @@ class DescribedConsumerGroupMember(_message.Message):
         subscribed_topic_regex: _builtins.str = ...,
         assignment: Global___MemberTopics | None = ...,
         target_assignment: Global___MemberTopics | None = ...,
+        uses_classic_protocol: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "assignment", b"assignment", "group_instance_id", b"group_instance_id", "target_assignment", b"target_assignment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "rack_id", b"rack_id", "subscribed_topic_names", b"subscribed_topic_names", "subscribed_topic_regex", b"subscribed_topic_regex", "target_assignment", b"target_assignment"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "rack_id", b"rack_id", "subscribed_topic_names", b"subscribed_topic_names", "subscribed_topic_regex", b"subscribed_topic_regex", "target_assignment", b"target_assignment", "uses_classic_protocol", b"uses_classic_protocol"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015

@@ -8,8 +8,8 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.groups.answers import error_message, write_error
 from tidelog_node.groups.classic import ClassicGroup, ClassicMember, ClassicState
-from tidelog_node.groups.classic.subscriptions import CONSUMER_PROTOCOL_TYPE
 from tidelog_node.groups.consumer import ConsumerGroup
+from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.group_requests import group_tombstones
 from tidelog_node.groups.held import HeldGroup, not_found

@@ -11,6 +11,7 @@ from tidelog_node.groups.value_formats import NO_TIMESTAMP
 from tidelog_node.groups.wire import Reader, Writer
 
 _VERSION = 0
+_CLASSIC_TAG = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,28 @@ class ConsumerGroupPartitionMetadataValue:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicMemberMetadata:
+    """The classic protocol's part of a member: its session timeout, and its protocols by preference with metadata."""
+
+    session_timeout_ms: int
+    supported_protocols: tuple[tuple[str, bytes], ...]
+
+    def encode(self) -> bytes:
+        """Return the bytes of a nullable struct, as the tagged field has them."""
+        writer = Writer()
+        writer.unsigned_varint(1)
+        writer.int32(self.session_timeout_ms)
+        writer.compact_array(self.supported_protocols, lambda protocol: _write_protocol(writer, *protocol))
+        writer.tags()
+        return bytes(writer)
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberMetadataValue:
-    """What a member of KIP-848's protocol says of itself; the names are ascending."""
+    """What a member of a consumer group says of itself; the names are ascending.
+
+    ``classic`` is None unless the member uses the classic protocol.
+    """
 
     instance_id: str | None
     rack_id: str | None
@@ -68,6 +89,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None
     rebalance_timeout_ms: int
     server_assignor: str | None
+    classic: ClassicMemberMetadata | None = None
 
     def encode(self) -> bytes:
         """Return the bytes."""
@@ -78,7 +100,7 @@ class ConsumerGroupMemberMetadataValue:
         writer.compact_string(self.subscribed_topic_regex)
         writer.int32(self.rebalance_timeout_ms)
         writer.compact_string(self.server_assignor)
-        writer.tags()
+        writer.tags({} if self.classic is None else {_CLASSIC_TAG: self.classic.encode()})
         return bytes(writer)
 
 
@@ -167,7 +189,7 @@ def read_partition_metadata(reader: Reader) -> ConsumerGroupPartitionMetadataVal
 
 
 def read_member_metadata(reader: Reader) -> ConsumerGroupMemberMetadataValue | None:
-    """Read version 0; what it says of members that use the classic protocol is passed over."""
+    """Read version 0."""
     if reader.int16() != _VERSION:
         return None
     return ConsumerGroupMemberMetadataValue(
@@ -179,7 +201,15 @@ def read_member_metadata(reader: Reader) -> ConsumerGroupMemberMetadataValue | N
         subscribed_topic_regex=reader.nullable_compact_string(),
         rebalance_timeout_ms=reader.int32(),
         server_assignor=reader.nullable_compact_string(),
+        classic=_read_classic(reader.tags().get(_CLASSIC_TAG)),
     )
+
+
+def _read_classic(data: bytes | None) -> ClassicMemberMetadata | None:
+    reader = Reader(data or b"\0")
+    if reader.unsigned_varint() == 0:
+        return None
+    return ClassicMemberMetadata(reader.int32(), reader.compact_array(lambda: _read_protocol(reader)))
 
 
 def read_target_assignment_metadata(reader: Reader) -> ConsumerGroupTargetAssignmentMetadataValue | None:
@@ -223,6 +253,18 @@ def _flexible() -> Writer:
     writer = Writer()
     writer.int16(_VERSION)
     return writer
+
+
+def _write_protocol(writer: Writer, name: str, metadata: bytes) -> None:
+    writer.compact_string(name)
+    writer.compact_bytes(metadata)
+    writer.tags()
+
+
+def _read_protocol(reader: Reader) -> tuple[str, bytes]:
+    protocol = reader.compact_string(), reader.compact_bytes()
+    reader.tags()
+    return protocol
 
 
 def _int64(number: int) -> bytes:

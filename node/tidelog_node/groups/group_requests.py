@@ -1,24 +1,22 @@
 """What the requests of members do to a group, whichever protocol it has, and how an empty group changes its protocol.
 
-Members of one protocol are refused by a non-empty group of the other: what Kafka does with
-``group.consumer.migration.policy=disabled``.
+Groups that have members change it by the rules of :mod:`.migration`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups import mixed_requests
 from tidelog_node.groups.answers import refuse, write_error
 from tidelog_node.groups.classic import ClassicGroup, joining, membership, syncing
 from tidelog_node.groups.classic.persistence import group_record
 from tidelog_node.groups.classic.persistence import tombstone as classic_tombstone
-from tidelog_node.groups.consumer import ConsumerGroup, Record
+from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.consumer.requests import check_request
 from tidelog_node.groups.events import GroupRecord, RequestReceived
 from tidelog_node.groups.held import HeldGroup
-from tidelog_node.groups.records import encode
+from tidelog_node.groups.mixed_requests import encoded, known_topics
 from tidelog_node.groups.turn import Turn
 
 _JOINING_EPOCH = 0
@@ -28,15 +26,15 @@ def join(held: HeldGroup, call: RequestReceived, request: pb.JoinGroupRequest, t
     """Handle JoinGroup.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and those of :func:`.classic.joining.join`.
+        TidelogError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and those of :func:`.classic.joining.join` or
+            :func:`.mixed_requests.join`.
     """
     _check_group_id(request.group_id)
     _check_session_timeout(request.session_timeout_ms, turn)
     group = held.group
     if isinstance(group, ConsumerGroup) and not group.is_empty:
-        raise error_for(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {held.group_id} has members with group.protocol=consumer"
-        )
+        mixed_requests.join(held, group, call, request, turn)
+        return
     if request.member_id and (isinstance(group, ConsumerGroup) or not held.exists):
         raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"group {held.group_id} has no member {request.member_id!r}")
     if isinstance(group, ClassicGroup):
@@ -49,78 +47,61 @@ def sync(held: HeldGroup, call: RequestReceived, request: pb.SyncGroupRequest, t
     """Handle SyncGroup.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, and those of :func:`.classic.syncing.sync`.
+        TidelogError: INVALID_GROUP_ID, and those of :func:`.classic.syncing.sync` or :func:`.mixed_requests.sync`.
     """
-    syncing.sync(_with_members(held), call, request, turn)
+    group = _with_members(held)
+    if isinstance(group, ConsumerGroup):
+        mixed_requests.sync(held, group, call, request, turn)
+    else:
+        syncing.sync(group, call, request, turn)
 
 
 def heartbeat(held: HeldGroup, call: RequestReceived, request: pb.HeartbeatRequest, turn: Turn) -> None:
     """Handle Heartbeat.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, and those of :func:`.classic.membership.heartbeat`.
+        TidelogError: INVALID_GROUP_ID, and those of :func:`.classic.membership.heartbeat` or
+            :func:`.mixed_requests.heartbeat`.
     """
-    membership.heartbeat(_with_members(held), call, request, turn)
+    group = _with_members(held)
+    if isinstance(group, ConsumerGroup):
+        mixed_requests.heartbeat(held, group, call, request, turn)
+    else:
+        membership.heartbeat(group, call, request, turn)
 
 
 def leave(held: HeldGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn) -> None:
     """Handle LeaveGroup.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID when there is no such group of the classic protocol.
+        TidelogError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID when there is no such group.
     """
-    membership.leave(_with_members(held), call, request, turn)
+    group = _with_members(held)
+    if isinstance(group, ConsumerGroup):
+        mixed_requests.leave(held, group, call, request, turn)
+    else:
+        membership.leave(group, call, request, turn)
 
 
 def consumer_heartbeat(
     held: HeldGroup, call: RequestReceived, request: pb.ConsumerGroupHeartbeatRequest, turn: Turn
 ) -> None:
-    """Handle ConsumerGroupHeartbeat; its answer comes when all that was written of the group is committed.
+    """Handle ConsumerGroupHeartbeat.
 
     Raises:
-        TidelogError: GROUP_ID_NOT_FOUND when the group is not one of this protocol, COORDINATOR_LOAD_IN_PROGRESS as
-            long as the topics are not known, and those of :meth:`.consumer.ConsumerGroup.heartbeat`.
+        TidelogError: GROUP_ID_NOT_FOUND when the group is not one of this protocol and cannot become one,
+            COORDINATOR_LOAD_IN_PROGRESS as long as the topics are not known, and those of
+            :meth:`.consumer.ConsumerGroup.heartbeat`.
     """
-    if turn.topics is None:
-        # Without them all would count as deleted.
-        raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the topics of the cluster are not known yet")
+    known_topics(turn)
     group, before = _consumer_group(held, request, turn)
-    result = group.heartbeat(request, call.client, turn.topics, turn.now_ms, turn.wall_ms)
-
-    def answer(turn: Turn, error: TidelogError | None) -> None:
-        response = result.response if error is None else refuse(request, write_error(error))
-        turn.respond(call.call_id, response)
-
-    if not result.records:
-        held.after_writes(turn, answer)
-        return
-
-    def written(_: Turn) -> None:
-        held.group = group
-        _replay(group, result.records)
-
-    turn.write(
-        held.group_id,
-        (*before, *_encoded(result.records)),
-        on_written=written,
-        on_committed=lambda turn: answer(turn, None),
-        on_failed=answer,
-    )
-
-
-def expire_consumers(held: HeldGroup, turn: Turn) -> None:
-    """Do what is due in a group of KIP-848's protocol."""
-    group = held.group
-    assert isinstance(group, ConsumerGroup)
-    records = group.expire(turn.now_ms, turn.wall_ms).records
-    if records:
-        turn.write(held.group_id, _encoded(records), on_written=lambda _: _replay(group, records))
+    mixed_requests.consumer_heartbeat(held, group, call, request, turn, before)
 
 
 def group_tombstones(held: HeldGroup) -> list[GroupRecord]:
     """Return the records that delete a group, its offsets not included."""
     if isinstance(held.group, ConsumerGroup):
-        return _encoded(held.group.tombstones())
+        return encoded(held.group.tombstones())
     return [classic_tombstone(held.group_id)] if held.is_recorded or held.open_writes else []
 
 
@@ -140,7 +121,7 @@ def _join_converted(
         if held.group is group:
             turn.respond(call.call_id, refuse(request, write_error(error)))
 
-    records = (*_encoded(group.tombstones()), group_record(classic, {}))
+    records = (*encoded(group.tombstones()), group_record(classic, {}))
     turn.write(held.group_id, records, on_written=written, on_failed=failed)
 
 
@@ -152,16 +133,19 @@ def _consumer_group(
         return held.group, []
     # A request that cannot be is refused as such, also where there is no group.
     check_request(request, turn.settings.consumer_assignors)
-    if request.member_epoch != _JOINING_EPOCH or held.is_used:
+    if request.member_epoch != _JOINING_EPOCH:
         raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {held.group_id} is not a consumer group")
+    if not held.group.is_empty:
+        return mixed_requests.upgrade(held.group, turn)
     return ConsumerGroup(held.group_id, turn.settings), group_tombstones(held)
 
 
-def _with_members(held: HeldGroup) -> ClassicGroup:
+def _with_members(held: HeldGroup) -> ClassicGroup | ConsumerGroup:
     _check_group_id(held.group_id)
-    if isinstance(held.group, ClassicGroup) and held.exists:
-        return held.group
-    raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {held.group_id} of the classic protocol")
+    group = held.group
+    if held.exists if isinstance(group, ClassicGroup) else not group.is_empty:
+        return group
+    raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {held.group_id} with members")
 
 
 def _check_group_id(group_id: str) -> None:
@@ -177,12 +161,3 @@ def _check_session_timeout(timeout_ms: int, turn: Turn) -> None:
             f"session.timeout.ms {timeout_ms} must be from group.min.session.timeout.ms {least_ms} to "
             f"group.max.session.timeout.ms {greatest_ms}",
         )
-
-
-def _encoded(records: Iterable[Record]) -> list[GroupRecord]:
-    return [encode(key, value) for key, value in records]
-
-
-def _replay(group: ConsumerGroup, records: Iterable[Record]) -> None:
-    for key, value in records:
-        group.replay(key, value)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog_node.groups.consumer_value_formats import (
+    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,
@@ -39,6 +40,7 @@ from tidelog_node.groups.value_formats import (
 from tidelog_node.groups.wire import Reader, Writer
 
 __all__ = [
+    "ClassicMemberMetadata",
     "ConsumerGroupCurrentMemberAssignmentKey",
     "ConsumerGroupCurrentMemberAssignmentValue",
     "ConsumerGroupMemberMetadataKey",

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS
 DEFAULT_OFFSETS_RETENTION_MS = 7 * _DAY_MS
 DEFAULT_ASSIGNORS = ("uniform", "range")
+
+
+class MigrationPolicy(StrEnum):
+    """Which conversions of groups that have members are allowed: ``group.consumer.migration.policy``."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Whether a classic group becomes a consumer group when such a member joins."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Whether a consumer group becomes a classic group when only classic members are left."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +63,7 @@ class GroupSettings:
     """``group.consumer.assignors``; the first is that of groups whose members ask for none."""
     consumer_regex_refresh_interval_ms: int = 10 * _MINUTE_MS
     """``group.consumer.regex.refresh.interval.ms``"""
+    consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     def __post_init__(self) -> None:
         _check_order(

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
-from tidelog_node.groups import admin_requests, group_requests, offset_requests
+from tidelog_node.groups import admin_requests, group_requests, mixed_requests, offset_requests
 from tidelog_node.groups.agenda import Agenda
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.classic import ClassicGroup
@@ -235,7 +235,7 @@ class GroupShard:
             if isinstance(held.group, ClassicGroup):
                 expire(held.group, turn)
             else:
-                group_requests.expire_consumers(held, turn)
+                mixed_requests.expire(held, held.group, turn)
         for group_id in self._sweep.next_slice(turn.now_ms, self._groups.ids, self._settings):
             clean_up(self._held(group_id, turn), self._sweep, turn)
             self._swept.append(group_id)

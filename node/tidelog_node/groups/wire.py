@@ -93,6 +93,11 @@ class Writer:
         self.unsigned_varint(len(data) + 1)
         self._data += data
 
+    def compact_bytes(self, data: bytes) -> None:
+        """Write bytes of a flexible version."""
+        self.unsigned_varint(len(data) + 1)
+        self._data += data
+
     def compact_array(self, items: Iterable[T], write: Callable[[T], None]) -> None:
         """Write an array of a flexible version."""
         items = tuple(items)
@@ -162,6 +167,11 @@ class Reader:
     def bytes_(self) -> bytes:
         """Read bytes behind their length."""
         return self._take(self.int32())
+
+    def nullable_bytes(self) -> bytes | None:
+        """Read bytes or null."""
+        length = self.int32()
+        return None if length < 0 else self._take(length)
 
     def array(self, read: Callable[[], T]) -> tuple[T, ...]:
         """Read the number of items, and each by ``read``."""

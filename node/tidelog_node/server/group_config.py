@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.config import at_least, between, each_of, setting
+from tidelog.config import at_least, between, each_of, one_of, setting
 from tidelog.config.broker import DynamicBrokerConfig
 from tidelog_node.coordination import OffsetsTopicSettings
-from tidelog_node.groups.settings import DEFAULT_ASSIGNORS, GroupSettings
+from tidelog_node.groups.settings import DEFAULT_ASSIGNORS, GroupSettings, MigrationPolicy
 
 _MINUTE_MS = 60_000
 _DAY_MINUTES = 24 * 60
 _INT32_MAX = 2**31 - 1
+
+
+def _check_policy(value: str) -> None:
+    # As Kafka does, in any case.
+    one_of(*MigrationPolicy)(value.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,13 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
         config_type="INT",
         doc="How often the topics of a regular expression are looked up again although no topic has changed.",
     )
+    group_consumer_migration_policy: str = setting(
+        str(MigrationPolicy.BIDIRECTIONAL),
+        check=_check_policy,
+        doc="Which conversions of groups with members are allowed: upgrade, of a classic group when a member of the "
+        "consumer protocol joins; downgrade, of a consumer group when only classic members are left; bidirectional: "
+        "both; disabled: neither.",
+    )
 
     @property
     def offsets_topic(self) -> OffsetsTopicSettings:
@@ -145,4 +157,5 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
             consumer_max_size=self.group_consumer_max_size,
             consumer_assignors=self.group_consumer_assignors,
             consumer_regex_refresh_interval_ms=self.group_consumer_regex_refresh_interval_ms,
+            consumer_migration_policy=MigrationPolicy(self.group_consumer_migration_policy.lower()),
         )

@@ -15,6 +15,7 @@ def test_defaults_are_kafkas() -> None:
     assert settings.offsets_retention_ms == 7 * 24 * 60 * 60 * 1_000
     assert (settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms) == (6_000, 1_800_000)
     assert (settings.consumer_session_timeout_ms, settings.consumer_heartbeat_interval_ms) == (45_000, 5_000)
+    assert settings.consumer_migration_policy == "bidirectional"
 
 
 @pytest.mark.parametrize(

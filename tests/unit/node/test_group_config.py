@@ -7,7 +7,7 @@ import pytest
 from tidelog.config import parse_config
 from tidelog.errors import ConfigError
 from tidelog_node.coordination import OffsetsTopicSettings
-from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.settings import GroupSettings, MigrationPolicy
 from tidelog_node.server.config import NodeConfig
 
 REQUIRED = {
@@ -34,6 +34,7 @@ OTHERS = {
     "group.consumer.max.size": 11,
     "group.consumer.assignors": "range",
     "group.consumer.regex.refresh.interval.ms": 12_000,
+    "group.consumer.migration.policy": "upgrade",
 }
 
 
@@ -72,3 +73,11 @@ def test_defaults_are_those_of_the_groups_and_of_kafkas_offsets_topic():
 def test_settings_that_cannot_hold_are_refused(given, text):
     with pytest.raises(ConfigError, match=text):
         parse_config(NodeConfig, REQUIRED | given)
+
+
+def test_migration_policy_is_taken_in_any_case_and_another_word_is_refused():
+    key = "group.consumer.migration.policy"
+    settings = parse_config(NodeConfig, REQUIRED | {key: "Downgrade"}).group_settings()
+    assert settings.consumer_migration_policy is MigrationPolicy.DOWNGRADE
+    with pytest.raises(ConfigError, match="must be one of disabled, upgrade, downgrade, bidirectional"):
+        parse_config(NodeConfig, REQUIRED | {key: "both"})

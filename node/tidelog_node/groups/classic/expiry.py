@@ -15,10 +15,13 @@ from tidelog_node.groups.turn import Turn
 
 
 def begin_loaded(group: ClassicGroup, turn: Turn) -> None:
-    """Give the members of a group that was loaded their sessions; it rebalances when it has become too large."""
+    """Give the members of a group that was loaded their sessions.
+
+    The group rebalances when it has become too large, or when the rebalance after its downgrade was lost.
+    """
     for member in group.members.values():
         reset_session(group, member, turn)
-    if len(group.members) > turn.settings.group_max_size:
+    if group.must_rebalance or len(group.members) > turn.settings.group_max_size:
         prepare_rebalance(group, turn)
 
 

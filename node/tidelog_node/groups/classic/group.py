@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidelog.errors import ErrorCode, error_for
-from tidelog_node.groups.classic.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from tidelog_node.groups.classic.subscriptions import subscribed_topics
 from tidelog_node.groups.classic.timers import Timers
+from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 
 class ClassicState(StrEnum):
@@ -77,6 +78,7 @@ class ClassicGroup:
         "group_id",
         "leader",
         "members",
+        "must_rebalance",
         "new_member_added",
         "pending_joins",
         "pending_syncs",
@@ -111,6 +113,8 @@ class ClassicGroup:
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
         """None when it is not known."""
+        self.must_rebalance = False
+        """Whether the group was a consumer group and no generation has begun since."""
         self.timers = Timers()
         self._supported: Counter[str] = Counter()
 
@@ -202,9 +206,13 @@ class ClassicGroup:
         is_shared = any(self._supported[name] == len(self.members) for name in names)
         return self.protocol_type == protocol_type and is_shared
 
+    def shared_protocols(self) -> set[str]:
+        """Return the protocols that all members can use."""
+        return {name for name, count in self._supported.items() if count == len(self.members)}
+
     def select_protocol(self) -> str:
         """Return the protocol that most members prefer, of those that all can use; on equal votes the first voted."""
-        candidates = {name for name, count in self._supported.items() if count == len(self.members)}
+        candidates = self.shared_protocols()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
@@ -222,6 +230,7 @@ class ClassicGroup:
     def begin_generation(self, wall_ms: int) -> None:
         """Begin the next generation with the members there are; without any the group is empty."""
         self.generation += 1
+        self.must_rebalance = False
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.find_subscribed_topics()
         self.pending_syncs.clear()

@@ -11,12 +11,16 @@ from tidelog_node.groups.value_formats import NO_TIMESTAMP
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
-    """Return the record of a group whose members have these assignments, by member id."""
+    """Return the record of a group whose members have these assignments, by member id.
+
+    Members without a leader say that the group was a consumer group and has to rebalance. Kafka makes the first of them
+    the leader when it reads such a record.
+    """
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=group.protocol_name,
-        leader=group.leader,
+        leader=None if group.must_rebalance else group.leader,
         current_state_timestamp=NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms,
         members=tuple(
             GroupMetadataMember(
@@ -48,6 +52,7 @@ def loaded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     known = value.current_state_timestamp != NO_TIMESTAMP
     group.state_timestamp_ms = value.current_state_timestamp if known else None
     group.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
+    group.must_rebalance = value.leader is None and bool(value.members)
     group.leader = value.leader if any(m.member_id == value.leader for m in value.members) else None
     for member in value.members:
         group.add(_loaded_member(member, value.protocol or ""), value.protocol_type)

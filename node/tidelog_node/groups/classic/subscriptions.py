@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.groups.wire import Reader
 
-CONSUMER_PROTOCOL_TYPE = "consumer"
-
 
 def protocols_of(request: pb.JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
     """Return the protocols of a request; a name that comes twice counts once, as in Kafka's collection."""

@@ -54,6 +54,7 @@ def _describe_member(
         subscribed_topic_regex=metadata.subscribed_topic_regex or "",
         assignment=_named_topics(member.assigned, names),
         target_assignment=_named_topics(target, names),
+        uses_classic_protocol=member.uses_classic,
     )
 
 

@@ -2,17 +2,19 @@
 
 A member's heartbeat says what it subscribes to and owns; the answer says what it is to own. A change of the members,
 their subscriptions or the topics begins a group epoch; the first heartbeat after it makes the target assignment of
-that epoch; then each member comes to its part of it in its own time (see :mod:`.reconciliation`).
+that epoch; then each member comes to its part of it in its own time (see :mod:`.reconciliation`). Members of the
+classic protocol do all this by JoinGroup, SyncGroup and Heartbeat (see :mod:`.classic_members`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import group_service_pb2 as pb
-from tidelog_node.groups.consumer.deadlines import Deadlines
+from tidelog_node.groups.consumer import classic_members
+from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.description import describe_group, member_topics
 from tidelog_node.groups.consumer.draft import Draft
 from tidelog_node.groups.consumer.member import (
@@ -25,6 +27,7 @@ from tidelog_node.groups.consumer.members import (
     check_instance,
     described_metadata,
     heartbeating_member,
+    joining_classic_member,
     known_member,
     unknown_member,
 )
@@ -33,16 +36,16 @@ from tidelog_node.groups.consumer.reconciliation import reconcile
 from tidelog_node.groups.consumer.requests import check_request, is_full, owned_partitions
 from tidelog_node.groups.consumer.result import Record, Result
 from tidelog_node.groups.consumer.state import GroupState
+from tidelog_node.groups.consumer.timeouts import Timeouts
 from tidelog_node.groups.events import ClientIdentity, TopicInfo
 from tidelog_node.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
     Key,
     Value,
 )
 from tidelog_node.groups.settings import GroupSettings
-
-_NOTHING: Result[None] = Result((), None)
 
 
 class ConsumerGroup:
@@ -55,11 +58,7 @@ class ConsumerGroup:
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
         self._settings = settings
         self._state = GroupState(group_id)
-        self._sessions = Deadlines()
-        self._rebalances = Deadlines()
-        self._rebalance_epochs: dict[str, int] = {}
-        # Members that have come by records and have no session yet.
-        self._without_session: set[str] = set()
+        self._timeouts = Timeouts(settings)
         self._topics: Mapping[str, TopicInfo] | None = None
         # The topics that the group's epoch accounts for, and when they were looked at.
         self._accounted: Mapping[str, TopicInfo] | None = None
@@ -104,10 +103,10 @@ class ConsumerGroup:
         self._state.replay(key, value)
         if not isinstance(key, ConsumerGroupMemberMetadataKey | ConsumerGroupCurrentMemberAssignmentKey):
             return
-        if key.member_id not in self._state.members:
-            self._end_timeouts(key.member_id)
-        elif key.member_id not in self._sessions:
-            self._without_session.add(key.member_id)
+        if key.member_id in self._state.members:
+            self._timeouts.note_member(key.member_id)
+        else:
+            self._timeouts.end(key.member_id)
 
     def heartbeat(
         self,
@@ -131,35 +130,103 @@ class ConsumerGroup:
         if request.member_epoch in (LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH):
             return self._leave(draft, request)
         member = heartbeating_member(self._state, draft, request, self._settings.consumer_max_size)
-        updated = self._update(draft, member, request, client, topics, now_ms)
-        if draft.metadata.epoch > draft.assignment_epoch:
-            update_target(draft, topics, self._settings.consumer_assignors)
-        reconciled = reconcile(
-            updated,
-            draft.assignment_epoch,
-            draft.target_of(updated.member_id),
-            draft.owner_of,
-            owned_partitions(request),
-        )
-        if reconciled != updated:
-            draft.put_current(reconciled)
-        self._begin_timeouts(updated, reconciled, now_ms)
+        described = described_metadata(member, request, client)
+        reconciled = self._advance(draft, member, described, owned_partitions(request), now_ms)
         response = self._response(reconciled)
         if is_full(request) or reconciled.assigned != member.assigned:
             response.assignment.CopyFrom(member_topics(reconciled.assigned))
         return Result(tuple(draft.records), response)
 
+    def join(
+        self,
+        request: pb.JoinGroupRequest,
+        client: ClientIdentity,
+        topics: Mapping[str, TopicInfo],
+        new_member_id: str,
+        now_ms: int,
+        wall_ms: int | None = None,
+    ) -> Result[pb.JoinGroupResponse]:
+        """Handle JoinGroup of a classic member: it joins, or takes its next step towards its target assignment.
+
+        ``new_member_id`` is for a member that has none; ``wall_ms`` is as for :meth:`heartbeat`.
+
+        Raises:
+            TidelogError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, INVALID_REQUEST, UNKNOWN_MEMBER_ID,
+                FENCED_INSTANCE_ID.
+        """
+        classic_members.check_join(self._state, request, self._settings.consumer_max_size)
+        subscription = classic_members.subscription_of(request)
+        if classic_members.must_ask_for_id(request):
+            return Result((), classic_members.member_id_required(new_member_id))
+        self._topics = topics
+        draft = Draft(self._state, now_ms if wall_ms is None else wall_ms)
+        member = joining_classic_member(self._state, draft, request, request.member_id or new_member_id)
+        described = classic_members.joined_metadata(member, request, subscription, client)
+        owned = classic_members.with_ids(subscription.owned, topics)
+        reconciled = self._advance(draft, member, described, owned, now_ms)
+        self._timeouts.await_sync(reconciled, now_ms)
+        return Result(tuple(draft.records), classic_members.join_response(reconciled))
+
+    def sync(self, request: pb.SyncGroupRequest, topics: Mapping[str, TopicInfo], now_ms: int) -> pb.SyncGroupResponse:
+        """Handle SyncGroup of a classic member: return its assignment.
+
+        Raises:
+            TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL;
+                REBALANCE_IN_PROGRESS, a new epoch has begun and the member is to join again.
+        """
+        member = classic_members.classic_member(self._state, request)
+        classic_members.check_protocol(member, request)
+        # A member that has to give partitions up has joined in this epoch already, and learns of them here.
+        if self._state.group_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._timeouts.await_join(member, now_ms)
+            raise classic_members.rebalance_in_progress(self._state)
+        self._timeouts.end_sync(member.member_id)
+        self._timeouts.begin(member, member, now_ms)
+        return classic_members.sync_response(member, topics)
+
+    def classic_heartbeat(self, request: pb.HeartbeatRequest, now_ms: int) -> None:
+        """Handle Heartbeat of a classic member.
+
+        Raises:
+            TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS, which keeps
+                the member alive too, when it is to join again.
+        """
+        member = classic_members.classic_member(self._state, request)
+        self._timeouts.begin(member, member, now_ms)
+        if classic_members.must_rejoin(self._state, member):
+            self._timeouts.await_join(member, now_ms)
+            raise classic_members.rebalance_in_progress(self._state)
+
+    def _advance(
+        self,
+        draft: Draft,
+        member: ConsumerGroupMember,
+        described: ConsumerGroupMemberMetadataValue,
+        owned: Assignment | None,
+        now_ms: int,
+    ) -> ConsumerGroupMember:
+        """Take over what a member says, and return it after its next step towards its target assignment."""
+        assert self._topics is not None
+        updated = self._update(draft, member, described, self._topics, now_ms)
+        if draft.metadata.epoch > draft.assignment_epoch:
+            update_target(draft, self._topics, self._settings.consumer_assignors)
+        target = draft.target_of(updated.member_id)
+        reconciled = reconcile(updated, draft.assignment_epoch, target, draft.owner_of, owned)
+        if reconciled != updated:
+            draft.put_current(reconciled)
+        self._timeouts.begin(updated, reconciled, now_ms)
+        return reconciled
+
     def _update(
         self,
         draft: Draft,
         member: ConsumerGroupMember,
-        request: pb.ConsumerGroupHeartbeatRequest,
-        client: ClientIdentity,
+        now: ConsumerGroupMemberMetadataValue,
         topics: Mapping[str, TopicInfo],
         now_ms: int,
     ) -> ConsumerGroupMember:
         """Take over what a member says of itself; begin a group epoch when that, or the topics, are not as before."""
-        before, now = member.metadata, described_metadata(member, request, client)
+        before = member.metadata
         updated = replace(member, metadata=now)
         if updated != member or draft.member(member.member_id) is None:
             draft.put_metadata(updated)
@@ -183,12 +250,12 @@ class ConsumerGroup:
         member = known_member(self._state, request)
         response = pb.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.member_epoch == LEAVE_GROUP_EPOCH:
-            self._remove(draft, [member.member_id])
+            self._remove(draft, (member.member_id,))
         elif member.member_epoch != LEAVE_GROUP_STATIC_EPOCH:
             draft.put_current(replace(member, member_epoch=LEAVE_GROUP_STATIC_EPOCH, pending_revocation=frozenset()))
         return Result(tuple(draft.records), response)
 
-    def _remove(self, draft: Draft, member_ids: list[str]) -> None:
+    def _remove(self, draft: Draft, member_ids: Collection[str]) -> None:
         """Remove members and begin a group epoch, the assignment's too when nobody is left (KAFKA-20442)."""
         for member_id in member_ids:
             draft.remove(member_id)
@@ -208,66 +275,19 @@ class ConsumerGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When :meth:`expire` is to be called; None while there is nothing to wait for."""
-        if self._without_session:
-            return 0
-        deadlines = [ms for ms in (self._sessions.next_ms(), self._rebalances.next_ms()) if ms is not None]
-        return min(deadlines, default=None)
+        """When to ask for :meth:`expired` members; None while there is nothing to wait for."""
+        return self._timeouts.next_ms()
 
-    def expire(self, now_ms: int, wall_ms: int | None = None) -> Result[None]:
-        """Remove who was silent for the session timeout, or did not give partitions up within its rebalance timeout.
+    def expired(self, now_ms: int) -> list[str]:
+        """Return the members to remove: silent for the session timeout, or late in a rebalance."""
+        return self._timeouts.expired(self._state, now_ms)
 
-        ``wall_ms`` is as for :meth:`heartbeat`.
-        """
-        for member in [self._state.members[member_id] for member_id in self._without_session]:
-            self._begin_timeouts(member, member, now_ms)
-        late = [member_id for member_id in self._rebalances.due(now_ms) if self._is_late(member_id)]
-        silent = [member_id for member_id in self._sessions.due(now_ms) if self._is_member(member_id)]
-        expired = sorted({*silent, *late})
-        if not expired:
-            return _NOTHING
-        for member_id in expired:
-            # They end when the records are replayed. If these cannot be written there will be another time.
-            self._sessions.set(member_id, now_ms + self._settings.consumer_session_timeout_ms)
-            self._rebalances.cancel(member_id)
-        draft = Draft(self._state, now_ms if wall_ms is None else wall_ms)
-        self._remove(draft, expired)
+    def remove(self, member_ids: Collection[str], wall_ms: int) -> Result[None]:
+        """Remove members and begin a group epoch; records have the time of day, ``wall_ms``."""
+        draft = Draft(self._state, wall_ms)
+        if member_ids:
+            self._remove(draft, member_ids)
         return Result(tuple(draft.records), None)
-
-    def _is_member(self, member_id: str) -> bool:
-        """Return whether there is such a member; of one that could not be written the session ends."""
-        if member_id not in self._state.members:
-            self._sessions.cancel(member_id)
-        return member_id in self._state.members
-
-    def _is_late(self, member_id: str) -> bool:
-        """Return whether a member still is where its rebalance timeout began; else the timeout ends."""
-        member = self._state.members.get(member_id)
-        is_late = (
-            member is not None
-            and member.state is MemberState.UNREVOKED_PARTITIONS
-            and member.member_epoch == self._rebalance_epochs.get(member_id)
-        )
-        if not is_late:
-            self._rebalances.cancel(member_id)
-        return is_late
-
-    def _begin_timeouts(self, before: ConsumerGroupMember, member: ConsumerGroupMember, now_ms: int) -> None:
-        """Begin the session anew, and the rebalance timeout when the member has partitions to give up now."""
-        member_id = member.member_id
-        self._without_session.discard(member_id)
-        self._sessions.set(member_id, now_ms + self._settings.consumer_session_timeout_ms)
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._rebalances.cancel(member_id)
-        elif member != before or member_id not in self._rebalances:
-            self._rebalances.set(member_id, now_ms + member.metadata.rebalance_timeout_ms)
-            self._rebalance_epochs[member_id] = member.member_epoch
-
-    def _end_timeouts(self, member_id: str) -> None:
-        self._without_session.discard(member_id)
-        self._sessions.cancel(member_id)
-        self._rebalances.cancel(member_id)
-        self._rebalance_epochs.pop(member_id, None)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether a member subscribes to a topic, by name or regular expression."""
@@ -281,34 +301,40 @@ class ConsumerGroup:
         No member may do so, with a negative epoch, while the group is empty.
 
         Raises:
-            TidelogError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID.
+            TidelogError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, FENCED_INSTANCE_ID; STALE_MEMBER_EPOCH, for a classic
+                member ILLEGAL_GENERATION.
         """
         if member_epoch < 0 and self.is_empty:
             return
         if instance_id is not None:
             check_instance(self._state, instance_id, member_id)
-        if not knows_epochs and member_id in self._state.members:
+        member = self._known(member_id)
+        if not knows_epochs and not member.uses_classic:
             text = f"group {self.group_id} has group.protocol=consumer: its members commit with OffsetCommit 9 or above"
             raise error_for(ErrorCode.UNSUPPORTED_VERSION, text)
-        self._check_epoch(member_id, member_epoch)
+        self._check_epoch(member, member_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raise when committed offsets may not be asked for; without a member id and with a negative epoch all may.
 
         Raises:
-            TidelogError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+            TidelogError: UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, ILLEGAL_GENERATION as in :meth:`check_commit`.
         """
         if member_id is not None or member_epoch >= 0:
-            self._check_epoch(member_id or "", member_epoch)
+            self._check_epoch(self._known(member_id or ""), member_epoch)
 
-    def _check_epoch(self, member_id: str, member_epoch: int) -> None:
+    def _known(self, member_id: str) -> ConsumerGroupMember:
         if (member := self._state.members.get(member_id)) is None:
             raise unknown_member(self._state, member_id)
-        if member.member_epoch != member_epoch:
-            raise error_for(
-                ErrorCode.STALE_MEMBER_EPOCH,
-                f"member {member_id} of group {self.group_id} has epoch {member.member_epoch}, not {member_epoch}",
-            )
+        return member
+
+    def _check_epoch(self, member: ConsumerGroupMember, member_epoch: int) -> None:
+        if member.member_epoch == member_epoch:
+            return
+        if member.uses_classic:
+            raise classic_members.illegal_generation(self._state, member, member_epoch)
+        text = f"member {member.member_id} of group {self.group_id} has epoch {member.member_epoch}, not {member_epoch}"
+        raise error_for(ErrorCode.STALE_MEMBER_EPOCH, text)
 
     def check_delete(self) -> None:
         """Raise when the group may not be deleted.
@@ -337,4 +363,4 @@ class ConsumerGroup:
         """Assert what must hold between two requests."""
         self._state.check_invariants()
         for member_id in self._state.members:
-            assert member_id in self._sessions or member_id in self._without_session, member_id
+            assert member_id in self._timeouts, member_id

@@ -53,6 +53,11 @@ class ConsumerGroupMember:
     assigned: Assignment = frozenset()
     pending_revocation: Assignment = frozenset()
 
+    @property
+    def uses_classic(self) -> bool:
+        """Whether the member is served by JoinGroup, SyncGroup and Heartbeat."""
+        return self.metadata.classic is not None
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Return whether the member owns all that it is to own as of an epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch

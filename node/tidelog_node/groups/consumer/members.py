@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
@@ -13,6 +14,14 @@ from tidelog_node.groups.consumer.requests import owned_partitions
 from tidelog_node.groups.consumer.state import GroupState
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.records import ConsumerGroupMemberMetadataValue
+
+_WithInstance: TypeAlias = (
+    pb.ConsumerGroupHeartbeatRequest
+    | pb.JoinGroupRequest
+    | pb.SyncGroupRequest
+    | pb.HeartbeatRequest
+    | pb.LeavingMember
+)
 
 
 def heartbeating_member(
@@ -37,13 +46,26 @@ def known_member(state: GroupState, request: pb.ConsumerGroupHeartbeatRequest) -
     """Return the member that a request is of, by its instance id where it gives one.
 
     Raises:
+        TidelogError: as :func:`member_of`.
+    """
+    return member_of(state, request.member_id, instance_of(request))
+
+
+def instance_of(request: _WithInstance) -> str | None:
+    """Return the instance id of a request, None where it has none."""
+    return request.group_instance_id if request.HasField("group_instance_id") else None
+
+
+def member_of(state: GroupState, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
+    """Return a member by its id, and by its instance id where there is one.
+
+    Raises:
         TidelogError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, the instance id is another member's.
     """
-    member_id = request.member_id
-    if request.HasField("group_instance_id"):
-        check_instance(state, request.group_instance_id, member_id)
-        if request.group_instance_id not in state.static_members:
-            raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {request.group_instance_id} is not known")
+    if instance_id is not None:
+        check_instance(state, instance_id, member_id)
+        if instance_id not in state.static_members:
+            raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {instance_id} is not known")
     if (member := state.members.get(member_id)) is None:
         raise unknown_member(state, member_id)
     return member
@@ -73,9 +95,15 @@ def _joining_member(
 ) -> ConsumerGroupMember:
     member_id = request.member_id
     known = state.members.get(member_id)
-    former_id = state.static_members.get(request.group_instance_id) if request.HasField("group_instance_id") else None
-    if former_id is not None and former_id != member_id:
-        return _replace(state, draft, state.members[former_id], request)
+    former = _former(state, member_id, instance_of(request))
+    if former is not None:
+        if former.member_epoch != LEAVE_GROUP_STATIC_EPOCH and not former.uses_classic:
+            raise error_for(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"member {member_id} cannot join with the instance id {request.group_instance_id}: "
+                f"member {former.member_id} has it",
+            )
+        return _replace(state, draft, former, member_id)
     if known is not None:
         # It joins again, under the id that it keeps for its life, and has given up all that it owned (KAFKA-19233).
         was_away = known.member_epoch == LEAVE_GROUP_STATIC_EPOCH
@@ -88,20 +116,38 @@ def _joining_member(
     return ConsumerGroupMember(member_id)
 
 
-def _replace(
-    state: GroupState, draft: Draft, former: ConsumerGroupMember, request: pb.ConsumerGroupHeartbeatRequest
+def joining_classic_member(
+    state: GroupState, draft: Draft, request: pb.JoinGroupRequest, member_id: str
 ) -> ConsumerGroupMember:
+    """Return the member that JoinGroup is of, a new one where there is none; a static one takes the place of a former.
+
+    ``member_id`` is the request's, or a new one where it has none. Unlike a member of the consumer protocol a static
+    one need not have left: JoinGroup without a member id fences who has the instance id (KIP-345).
+
+    Raises:
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    instance_id = instance_of(request)
+    if instance_id is None:
+        return state.members.get(member_id) or ConsumerGroupMember(member_id)
+    if request.member_id:
+        return member_of(state, member_id, instance_id)
+    former = _former(state, member_id, instance_id)
+    return ConsumerGroupMember(member_id) if former is None else _replace(state, draft, former, member_id)
+
+
+def _former(state: GroupState, member_id: str, instance_id: str | None) -> ConsumerGroupMember | None:
+    """Return another member that has the instance id."""
+    former_id = state.static_members.get(instance_id or "")
+    return None if former_id is None or former_id == member_id else state.members[former_id]
+
+
+def _replace(state: GroupState, draft: Draft, former: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
     """Put a static member that has come back in the place of its former self, with all that this owned."""
-    member_id, instance_id = request.member_id, request.group_instance_id
-    if former.member_epoch != LEAVE_GROUP_STATIC_EPOCH:
-        raise error_for(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"member {member_id} cannot join with the instance id {instance_id}: member {former.member_id} has it",
-        )
     if member_id in state.members:
         raise error_for(
             ErrorCode.INVALID_REQUEST,
-            f"member {member_id} is in the group already, and cannot take the instance id {instance_id}",
+            f"member {member_id} is in the group already, and cannot take the instance id of {former.member_id}",
         )
     target = draft.target_of(former.member_id)
     draft.remove(former.member_id)

@@ -40,6 +40,7 @@ from tidelog_node.partitions.time_slices import TimeSlices
 _SEVERAL_KEYS = 4
 _SAYS_NOT_FOUND = 6
 _NO_NODE = -1
+_CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 _GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that Kafka has for groups, since all may all."""
@@ -188,7 +189,7 @@ def _described_consumer(member: pb.DescribedConsumerGroupMember) -> DescribedCon
         subscribed_topic_regex=member.subscribed_topic_regex or None,
         assignment=_described_assignment(member.assignment),
         target_assignment=_described_assignment(member.target_assignment),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CLASSIC_MEMBER if member.uses_classic_protocol else _CONSUMER_MEMBER,
     )
 
 

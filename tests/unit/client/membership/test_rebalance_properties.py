@@ -2,7 +2,8 @@
 
 While they go on no partition has two owners in one generation; in the end every partition that a member can own is
 owned by exactly one. Where nothing fails no partition has two owners at any time, sticky assignors move as few as any
-could, and members that cooperate are never asked for a partition that stays theirs.
+could, and members that cooperate are never asked for a partition that stays theirs. In mixed groups members of both
+protocols come and go, so that the group is upgraded and downgraded while it works (KIP-848).
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ PROTOCOLS = {
     "mixed": ("classic", ("cooperative-sticky", "range")),
     "consumer": ("consumer", ()),
 }
+BOTH = {
+    "range and consumer": ("range",),
+    "cooperative-sticky and consumer": ("cooperative-sticky",),
+    "sticky and consumer": ("sticky",),
+}
+"""Groups that have classic members with these assignors and members of the consumer protocol."""
 subscriptions = st.sets(st.sampled_from(TOPICS), min_size=1)
 indexes = st.integers(0, 7)
 pauses = st.sampled_from((10, 300, 2_000, 15_000))
@@ -36,6 +43,10 @@ pauses = st.sampled_from((10, 300, 2_000, 15_000))
 def nth_alive(world: World, index: int) -> SimMember | None:
     live = [member for member in world.members if member.is_alive]
     return live[index % len(live)] if live else None
+
+
+def _other(protocol: str) -> str:
+    return "classic" if protocol == "consumer" else "consumer"
 
 
 class Operator:
@@ -48,6 +59,18 @@ class Operator:
     def join(self, topics: set[str]) -> None:
         if len([member for member in self.world.members if member.is_alive]) < 5:
             self.world.join(topics)
+
+    def join_other(self, topics: set[str]) -> None:
+        """A member of the protocol that the world does not begin with joins."""
+        if len([member for member in self.world.members if member.is_alive]) < 5:
+            self.world.join(topics, protocol=_other(self.world.protocol))
+
+    def roll(self, index: int) -> None:
+        """A member restarts with the other protocol, as in a rolling upgrade."""
+        if member := nth_alive(self.world, index):
+            topics = member.topics
+            member.close()
+            self.world.join(topics or {"a"}, protocol=_other(member.settings.group_protocol))
 
     def join_static(self, topics: set[str]) -> None:
         self.restarts += 1
@@ -67,11 +90,12 @@ class Operator:
         if static:
             member = static[index % len(static)]
             topics = member.topics
-            if self.world.protocol == "consumer":
+            if member.settings.group_protocol == "consumer":
                 member.close()
                 self.world.run(10_000)
             self.world.crash(member)
-            self.world.join(topics or {"a"}, member.settings.group_instance_id)
+            instance_id, protocol = member.settings.group_instance_id, member.settings.group_protocol
+            self.world.join(topics or {"a"}, instance_id, protocol)
 
     def subscribe(self, index: int, topics: set[str]) -> None:
         self._resubscribe(index, topics)
@@ -85,7 +109,7 @@ class Operator:
         member = nth_alive(self.world, index)
         if member is None or member.is_closing:
             return
-        if self.world.protocol == "consumer" or member.settings.group_instance_id is None:
+        if member.settings.group_protocol == "consumer" or member.settings.group_instance_id is None:
             member.subscribe(topics)
 
     def stall(self, index: int, ms: int) -> None:
@@ -132,6 +156,9 @@ rough = (
 )
 
 
+mixing = (action("join_other", subscriptions), action("roll", indexes))
+
+
 def perform(world: World, actions: Actions) -> None:
     operator = Operator(world)
     for name, arguments in actions:
@@ -146,6 +173,15 @@ def new_world(seed: int, assignor: str) -> World:
     world.create_topic("b", 3)
     for topics in (("a",), ("a", "b"), ("a", "b", "c")):
         world.join(topics)
+    return world
+
+
+def new_mixed_world(seed: int, assignors: tuple[str, ...]) -> World:
+    world = World(seed, protocol="consumer" if seed % 2 else "classic", assignors=assignors)
+    world.create_topic("a", 5)
+    world.create_topic("b", 3)
+    for topics, protocol in ((("a",), "classic"), (("a", "b"), "consumer"), (("a", "b", "c"), None)):
+        world.join(topics, protocol=protocol)
     return world
 
 
@@ -171,6 +207,54 @@ def test_rebalances_without_faults_never_have_two_owners(assignor: str, seed: in
     world.settle()
     assert not [revoke for member in world.members for revoke in member.revoked if revoke.lost]
     assert not [error for member in world.members for error in member.errors]
+
+
+@pytest.mark.parametrize("assignors", BOTH.values(), ids=BOTH)
+@settings(max_examples=EXAMPLES, derandomize="TIDELOG_SIM_SEEDS" not in os.environ)
+@given(
+    seed=st.integers(0, 2**32),
+    actions=st.lists(st.one_of(*calm, *rough, *calm[-1:], *mixing, *mixing), min_size=4, max_size=30),
+)
+def test_mixed_group_under_faults_ends_with_one_owner_per_partition(
+    assignors: tuple[str, ...], seed: int, actions: Actions
+) -> None:
+    world = new_mixed_world(seed, assignors)
+    perform(world, actions)
+    world.settle()
+
+
+@pytest.mark.parametrize("assignors", BOTH.values(), ids=BOTH)
+@settings(max_examples=EXAMPLES, derandomize="TIDELOG_SIM_SEEDS" not in os.environ)
+@given(
+    seed=st.integers(0, 2**32),
+    actions=st.lists(st.one_of(*calm, *calm[-1:], *mixing, *mixing), min_size=2, max_size=20),
+)
+def test_mixed_group_without_faults_never_has_two_owners(
+    assignors: tuple[str, ...], seed: int, actions: Actions
+) -> None:
+    world = new_mixed_world(seed, assignors)
+    world.is_strict = True
+    perform(world, actions)
+    world.settle()
+    assert not [error for member in world.members for error in member.errors]
+
+
+@pytest.mark.parametrize("assignors", BOTH.values(), ids=BOTH)
+def test_group_is_upgraded_and_downgraded_while_its_members_are_replaced_one_by_one(
+    assignors: tuple[str, ...],
+) -> None:
+    world = World(1, assignors=assignors, is_strict=True)
+    world.create_topic("a", 6)
+    for _ in range(3):
+        world.join("a")
+    world.settle()
+    assert world.epochs() is None
+    for protocol in ("consumer", "classic"):
+        for member in [member for member in world.members if member.is_alive]:
+            member.close()
+            world.join("a", protocol=protocol)
+            world.settle()
+        assert (world.epochs() is None) == (protocol == "classic")
 
 
 @pytest.mark.parametrize("assignor", ["cooperative-sticky", "consumer"])

@@ -93,7 +93,7 @@ def test_removal_before_the_first_heartbeat_leaves_one_epoch_to_come(harness: Gr
     harness.join("m2", "a")
     harness.group = harness.load()
     harness.pass_time(1)
-    harness.write(harness.group.expire(harness.now_ms + SESSION_MS))
+    harness.write(harness.expire(harness.now_ms + SESSION_MS))
     assert harness.group.is_empty
     assert harness.group.state.group_epoch == 3
     harness.join("m3", "a")
@@ -103,15 +103,15 @@ def test_removal_before_the_first_heartbeat_leaves_one_epoch_to_come(harness: Gr
 def test_removal_that_could_not_be_written_is_tried_again_after_a_session(harness: GroupHarness) -> None:
     harness.join("m1", "a")
     harness.now_ms += SESSION_MS
-    assert harness.group.expire(harness.now_ms).records
-    assert not harness.group.expire(harness.now_ms).records
+    assert harness.expire(harness.now_ms).records
+    assert not harness.expire(harness.now_ms).records
     harness.pass_time(SESSION_MS)
     assert harness.group.is_empty
 
 
 def test_member_that_could_not_be_written_has_no_session(harness: GroupHarness) -> None:
     assert harness.group.heartbeat(join_request("m1", "a"), CLIENT, harness.topics, harness.now_ms).records
-    assert not harness.group.expire(harness.now_ms + SESSION_MS).records
+    assert not harness.expire(harness.now_ms + SESSION_MS).records
     assert harness.group.next_deadline_ms is None
 
 

@@ -1,0 +1,80 @@
+"""The bytes that consumers of the classic protocol exchange, as far as a coordinator reads or writes them.
+
+They are Kafka's ``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, versions 0 to 3; a later version
+begins with the fields of version 3. The coordinator needs them where a group changes its protocol and where a consumer
+group serves classic members; otherwise it passes them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog_node.groups.wire import Reader, Writer
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+_NO_GENERATION = -1
+_HIGHEST_VERSION = 3
+NamedPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A member's subscription; ``owned`` are the partitions that it keeps while the group rebalances (KIP-429)."""
+
+    version: int
+    topics: tuple[str, ...]
+    owned: frozenset[NamedPartition] = frozenset()
+    generation: int = _NO_GENERATION
+    rack_id: str | None = None
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """Return a member's subscription.
+
+    Raises:
+        ValueError: the bytes end too early or hold an impossible length.
+    """
+    reader = Reader(data)
+    version = reader.int16()
+    topics = tuple(sorted(set(reader.array(reader.string))))
+    reader.nullable_bytes()
+    owned = _read_partitions(reader) if version >= 1 else frozenset()
+    generation = reader.int32() if version >= 2 else _NO_GENERATION
+    rack_id = reader.nullable_string() if version >= 3 else None
+    return Subscription(version, topics, owned, generation, rack_id or None)
+
+
+def read_assignment(data: bytes) -> tuple[frozenset[NamedPartition], bytes]:
+    """Return a member's partitions and the user data of its assignor; no bytes at all are neither.
+
+    Raises:
+        ValueError: the bytes end too early or hold an impossible length.
+    """
+    if not data:
+        return frozenset(), b""
+    reader = Reader(data)
+    reader.int16()
+    return _read_partitions(reader), reader.nullable_bytes() or b""
+
+
+def encode_assignment(partitions: Iterable[NamedPartition], version: int) -> bytes:
+    """Return a member's assignment, without user data; ``version`` is that of its subscription."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        by_topic.setdefault(topic, []).append(index)
+    writer = Writer()
+    writer.int16(max(0, min(version, _HIGHEST_VERSION)))
+    writer.array(by_topic, lambda topic: _write_topic(writer, topic, by_topic[topic]))
+    writer.int32(-1)
+    return bytes(writer)
+
+
+def _write_topic(writer: Writer, topic: str, indexes: Iterable[int]) -> None:
+    writer.string(topic)
+    writer.array(indexes, writer.int32)
+
+
+def _read_partitions(reader: Reader) -> frozenset[NamedPartition]:
+    topics = reader.array(lambda: (reader.string(), reader.array(reader.int32)))
+    return frozenset((topic, index) for topic, indexes in topics for index in indexes)

@@ -1,0 +1,245 @@
+"""What members do to consumer groups, and the writes that convert a group (see :mod:`.migration` for the rules)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.answers import error_message, refuse, write_error
+from tidelog_node.groups.classic import ClassicGroup, ClassicState
+from tidelog_node.groups.classic.persistence import group_record
+from tidelog_node.groups.classic.persistence import tombstone as classic_tombstone
+from tidelog_node.groups.classic.rebalance import prepare_rebalance, refuse_join, refuse_sync, reset_session
+from tidelog_node.groups.consumer import ConsumerGroup, Record
+from tidelog_node.groups.consumer.classic_members import leaving_member
+from tidelog_node.groups.events import GroupRecord, RequestReceived, TopicInfo
+from tidelog_node.groups.held import HeldGroup
+from tidelog_node.groups.migration import downgraded, upgraded
+from tidelog_node.groups.records import encode
+from tidelog_node.groups.turn import Turn
+
+Answer: TypeAlias = Callable[[Turn, TidelogError | None], None]
+_LEAVE_GROUP_EPOCH = -1
+
+
+def join(
+    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn
+) -> None:
+    """Handle JoinGroup of a consumer group with members; it is answered when its records are committed.
+
+    Raises:
+        TidelogError: COORDINATOR_LOAD_IN_PROGRESS as long as the topics are not known, and those of
+            :meth:`.consumer.ConsumerGroup.join`.
+    """
+    instance_id = request.group_instance_id if request.HasField("group_instance_id") else call.client.client_id
+    new_id = turn.new_member_id(instance_id)
+    result = group.join(request, call.client, known_topics(turn), new_id, turn.now_ms, turn.wall_ms)
+
+    def answer(turn: Turn, error: TidelogError | None) -> None:
+        turn.respond(call.call_id, result.response if error is None else refuse(request, write_error(error)))
+
+    def written(turn: Turn) -> None:
+        replay(group, result.records)
+        # It may have taken the place of the last member of the consumer protocol.
+        classic = _downgraded(group, (), turn)
+        if classic is not None:
+            _write_downgrade(held, group, classic, turn)
+
+    if result.records:
+        _write(held, encoded(result.records), written, answer, turn)
+    else:
+        held.after_writes(turn, answer)
+
+
+def sync(
+    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.SyncGroupRequest, turn: Turn
+) -> None:
+    """Handle SyncGroup of a consumer group with members.
+
+    Raises:
+        TidelogError: COORDINATOR_LOAD_IN_PROGRESS as long as the topics are not known, and those of
+            :meth:`.consumer.ConsumerGroup.sync`.
+    """
+    response = group.sync(request, known_topics(turn), turn.now_ms)
+
+    def answer(turn: Turn, error: TidelogError | None) -> None:
+        turn.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
+
+    held.after_writes(turn, answer)
+
+
+def heartbeat(
+    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.HeartbeatRequest, turn: Turn
+) -> None:
+    """Handle Heartbeat of a consumer group with members.
+
+    Raises:
+        TidelogError: those of :meth:`.consumer.ConsumerGroup.classic_heartbeat`.
+    """
+    group.classic_heartbeat(request, turn.now_ms)
+
+    def answer(turn: Turn, error: TidelogError | None) -> None:
+        response = pb.HeartbeatResponse() if error is None else refuse(request, write_error(error))
+        turn.respond(call.call_id, response)
+
+    held.after_writes(turn, answer)
+
+
+def leave(
+    held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn
+) -> None:
+    """Handle LeaveGroup of a consumer group with members; each member is answered for itself (KIP-345)."""
+    leaving: set[str] = set()
+    response = pb.LeaveGroupResponse()
+    for each in request.members:
+        instance_id = each.group_instance_id if each.HasField("group_instance_id") else None
+        result = response.members.add(member_id=each.member_id, group_instance_id=instance_id)
+        try:
+            leaving.add(leaving_member(group.state, each).member_id)
+        except TidelogError as error:
+            result.error.CopyFrom(error_message(error))
+
+    def answer(turn: Turn, error: TidelogError | None) -> None:
+        turn.respond(call.call_id, response if error is None else refuse(request, write_error(error)))
+
+    if leaving:
+        _remove(held, group, leaving, group.remove(leaving, turn.wall_ms).records, answer, turn)
+    else:
+        held.after_writes(turn, answer)
+
+
+def consumer_heartbeat(
+    held: HeldGroup,
+    group: ConsumerGroup,
+    call: RequestReceived,
+    request: pb.ConsumerGroupHeartbeatRequest,
+    turn: Turn,
+    before: Sequence[GroupRecord] = (),
+) -> None:
+    """Handle ConsumerGroupHeartbeat; its answer comes when all that was written of the group is committed.
+
+    ``group`` may be new; ``before`` are the records that it takes to make it of what was there.
+
+    Raises:
+        TidelogError: those of :meth:`.consumer.ConsumerGroup.heartbeat`.
+    """
+    result = group.heartbeat(request, call.client, known_topics(turn), turn.now_ms, turn.wall_ms)
+
+    def answer(turn: Turn, error: TidelogError | None) -> None:
+        turn.respond(call.call_id, result.response if error is None else refuse(request, write_error(error)))
+
+    def written(turn: Turn) -> None:
+        if isinstance(held.group, ClassicGroup):
+            _end(held.group, turn)
+        held.group = group
+        replay(group, result.records)
+
+    if not result.records:
+        held.after_writes(turn, answer)
+    elif request.member_epoch == _LEAVE_GROUP_EPOCH:
+        _remove(held, group, (request.member_id,), result.records, answer, turn)
+    else:
+        _write(held, (*before, *encoded(result.records)), written, answer, turn)
+
+
+def upgrade(group: ClassicGroup, turn: Turn) -> tuple[ConsumerGroup, list[GroupRecord]]:
+    """Return a classic group with members as a consumer group, and the records that make it one.
+
+    Raises:
+        TidelogError: GROUP_ID_NOT_FOUND: it cannot be one.
+    """
+    records = upgraded(group, known_topics(turn), turn.settings, turn.wall_ms)
+    consumer = ConsumerGroup(group.group_id, turn.settings)
+    replay(consumer, records)
+    return consumer, [classic_tombstone(group.group_id), *encoded(records)]
+
+
+def expire(held: HeldGroup, group: ConsumerGroup, turn: Turn) -> None:
+    """Remove the members whose deadlines are over."""
+    expired = group.expired(turn.now_ms)
+    if expired:
+        _remove(held, group, expired, group.remove(expired, turn.wall_ms).records, None, turn)
+
+
+def known_topics(turn: Turn) -> Mapping[str, TopicInfo]:
+    """Return the topics of the cluster; without them all would count as deleted.
+
+    Raises:
+        TidelogError: COORDINATOR_LOAD_IN_PROGRESS.
+    """
+    if turn.topics is None:
+        raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the topics of the cluster are not known yet")
+    return turn.topics
+
+
+def encoded(records: Iterable[Record]) -> list[GroupRecord]:
+    """Return records as they are written."""
+    return [encode(key, value) for key, value in records]
+
+
+def replay(group: ConsumerGroup, records: Iterable[Record]) -> None:
+    """Let a group take over records."""
+    for key, value in records:
+        group.replay(key, value)
+
+
+def _remove(
+    held: HeldGroup,
+    group: ConsumerGroup,
+    member_ids: Collection[str],
+    records: Sequence[Record],
+    answer: Answer | None,
+    turn: Turn,
+) -> None:
+    """Write that members have gone; without the last one of the consumer protocol the group is a classic one."""
+    classic = _downgraded(group, member_ids, turn)
+    if classic is None:
+        _write(held, encoded(records), lambda _: replay(group, records), answer, turn)
+    else:
+        _write_downgrade(held, group, classic, turn, answer)
+
+
+def _downgraded(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -> ClassicGroup | None:
+    if turn.topics is None:
+        return None
+    return downgraded(group.state, leaving, turn.topics, turn.settings, turn.wall_ms)
+
+
+def _write_downgrade(
+    held: HeldGroup, group: ConsumerGroup, classic: ClassicGroup, turn: Turn, answer: Answer | None = None
+) -> None:
+    def written(turn: Turn) -> None:
+        held.group = classic
+        for member in classic.members.values():
+            reset_session(classic, member, turn)
+        prepare_rebalance(classic, turn)
+
+    assignments = {member.member_id: member.assignment for member in classic.members.values()}
+    records = (*encoded(group.tombstones()), group_record(classic, assignments))
+    _write(held, records, written, answer, turn)
+
+
+def _write(
+    held: HeldGroup,
+    records: Iterable[GroupRecord],
+    written: Callable[[Turn], None],
+    answer: Answer | None,
+    turn: Turn,
+) -> None:
+    turn.write(
+        held.group_id,
+        records,
+        on_written=written,
+        on_committed=None if answer is None else lambda turn: answer(turn, None),
+        on_failed=answer,
+    )
+
+
+def _end(group: ClassicGroup, turn: Turn) -> None:
+    """End a classic group that is a consumer group now: who waits in it joins again."""
+    for member in group.members.values():
+        refuse_join(member, turn, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+        refuse_sync(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.transition_to(ClassicState.DEAD, turn.wall_ms)
