@@ -24,21 +24,23 @@ group that is downgraded becomes the generation. Members that wait for JoinGroup
 REBALANCE_IN_PROGRESS, so that they join the consumer group.
 
 Sources: Kafka's ``validateOnlineUpgrade``, ``ConsumerGroup.fromClassicGroup``,
-``validateOnlineDowngradeWithFencedMembers`` and ``ClassicGroup.fromConsumerGroup``. Two things are safer here. Members
-without an assignment own, at an upgrade, what their subscription says that they own; Kafka takes them to own nothing.
-And a downgraded group is written without a leader, so that a coordinator that loads it knows of the rebalance.
+``validateOnlineDowngradeWithFencedMembers`` and ``ClassicGroup.fromConsumerGroup``. Two things are safer here. At an
+upgrade a member that cooperates owns, besides its assignment, what it said that it owned when it joined, until it joins
+again; Kafka goes by the assignment alone. And a downgraded group is written without a leader, so that a coordinator
+that loads it knows of the rebalance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.consumer import Record
 from tidelog_node.groups.consumer.assignors import Assignment, TopicPartition
 from tidelog_node.groups.consumer.classic_members import with_ids, with_names
-from tidelog_node.groups.consumer.member import ConsumerGroupMember, by_topic
+from tidelog_node.groups.consumer.member import ConsumerGroupMember, MemberState, by_topic
 from tidelog_node.groups.consumer.state import GroupState
 from tidelog_node.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -75,14 +77,15 @@ def upgraded(
     classic = group.members.values()
     try:
         subscriptions = {member.member_id: read_subscription(_metadata(group, member)) for member in classic}
-        claims = {member.member_id: _claim(group, member, subscriptions[member.member_id]) for member in classic}
+        claims = {m.member_id: _claim(group, m, subscriptions[m.member_id], topics) for m in classic}
     except ValueError as error:
         raise _not_upgraded(group, f"what its members say cannot be read: {error}") from error
-    owned = _without_conflicts(
-        {member_id: (rank, with_ids(partitions, topics)) for member_id, (rank, partitions) in claims.items()}
-    )
+    assigned = _without_conflicts({member_id: claim.assigned for member_id, claim in claims.items()})
+    taken = frozenset[TopicPartition]().union(*assigned.values())
+    unrevoked = _without_conflicts({m: (generation, owned - taken) for m, (_, (generation, owned)) in claims.items()})
     members = [
-        _consumer_member(group, member, subscriptions[member.member_id], owned[member.member_id]) for member in classic
+        _consumer_member(group, m, subscriptions[m.member_id], assigned[m.member_id], unrevoked[m.member_id])
+        for m in classic
     ]
     return _records(group, members, wall_ms)
 
@@ -140,19 +143,28 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
     return member.protocols[0][1] if group.protocol_name is None else member.metadata(group.protocol_name)
 
 
-def _claim(
-    group: ClassicGroup, member: ClassicMember, subscription: Subscription
-) -> tuple[int, frozenset[tuple[str, int]]]:
-    """Return what a member owns, and the generation of that.
+class _Claim(NamedTuple):
+    """A member's assignment, and what it said that it owned when it joined, each with its generation."""
 
-    While the group rebalances a member may have lost its assignment, and own what it said when it joined.
+    assigned: tuple[int, Assignment]
+    owned: tuple[int, Assignment]
+
+
+def _claim(
+    group: ClassicGroup, member: ClassicMember, subscription: Subscription, topics: Mapping[str, TopicInfo]
+) -> _Claim:
+    """Return what a member may own.
+
+    A member that cooperates may not have given up yet what its assignment does not have. While the group rebalances its
+    assignment may have been taken back, and it goes on with what it had.
     """
     partitions, user_data = read_assignment(member.assignment)
     if user_data:
         raise _not_upgraded(group, f"the assignor {group.protocol_name} gives its members data of its own")
+    owned = subscription.generation, with_ids(subscription.owned, topics)
     if member.assignment or group.state is ClassicState.STABLE:
-        return group.generation, partitions
-    return subscription.generation, subscription.owned
+        return _Claim((group.generation, with_ids(partitions, topics)), owned)
+    return _Claim(owned, owned)
 
 
 def _without_conflicts(claims: Mapping[str, tuple[int, Assignment]]) -> dict[str, Assignment]:
@@ -170,7 +182,11 @@ def _without_conflicts(claims: Mapping[str, tuple[int, Assignment]]) -> dict[str
 
 
 def _consumer_member(
-    group: ClassicGroup, member: ClassicMember, subscription: Subscription, owned: Assignment
+    group: ClassicGroup,
+    member: ClassicMember,
+    subscription: Subscription,
+    assigned: Assignment,
+    unrevoked: Assignment,
 ) -> ConsumerGroupMember:
     metadata = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -183,7 +199,9 @@ def _consumer_member(
         server_assignor=None,
         classic=ClassicMemberMetadata(member.session_timeout_ms, member.protocols),
     )
-    return ConsumerGroupMember(member.member_id, metadata, group.generation, group.generation, assigned=owned)
+    state = MemberState.UNREVOKED_PARTITIONS if unrevoked else MemberState.STABLE
+    epoch = group.generation
+    return ConsumerGroupMember(member.member_id, metadata, epoch, epoch, state, assigned, unrevoked)
 
 
 def _records(group: ClassicGroup, members: Collection[ConsumerGroupMember], wall_ms: int) -> list[Record]:

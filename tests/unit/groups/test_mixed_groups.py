@@ -255,6 +255,18 @@ def test_cooperative_members_own_at_an_upgrade_what_they_had_before_the_rebalanc
     assert not owned_in(harness.call(heartbeat("m", answer.member_epoch)))
 
 
+def test_cooperative_members_own_at_an_upgrade_what_they_have_not_given_up_yet(harness: ShardHarness) -> None:
+    generation, (member,) = classic_group(harness)
+    harness.call(join_request(member, protocols=protocols(ALL, generation)))
+    kept: Partitions = frozenset({("t", 0)})
+    harness.call(sync_request(member, generation + 1, {member: encode_assignment(kept, 2)}))
+    assert not owned_in(harness.call(heartbeat("m")))
+    assert not owned_in(harness.call(heartbeat("m", generation + 2)))
+    _, owned = rejoin(harness, member, kept)
+    assert kept <= owned
+    assert owned_in(harness.call(heartbeat("m", generation + 2))) == ALL - owned
+
+
 @pytest.mark.parametrize(
     ("policy", "allowed"),
     [
