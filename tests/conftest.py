@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Generator
 
@@ -16,6 +17,8 @@ os.environ.pop("COLUMNS", None)
 # Some hundred processes import the same modules: each would compile all of them where an image asks for no byte code.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A script's background ignores SIGINT, and so would all that the tests start, some of them to interrupt it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,6 +14,7 @@ import typer
 
 from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, parse_pairs
 from tidelog.cli.output import counted, print_json
+from tidelog.config.process import stop_signals
 from tidelog.errors import ErrorCode, error_for
 
 _HOST = "127.0.0.1"
@@ -145,7 +146,7 @@ def _stop_on_signal() -> Iterator[threading.Event]:
     def on_signal(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, on_signal) for number in stop_signals()}
     try:
         yield stop
     finally:

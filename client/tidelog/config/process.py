@@ -25,6 +25,16 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _LAST_STEPS_S = 2.0
 
 
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end a server: SIGTERM, and SIGINT unless the process was started with it ignored.
+
+    A shell script ignores SIGINT for what it starts in the background, as nohup ignores SIGHUP: Ctrl-C is then for what
+    runs in the foreground. Kafka's servers and tools keep to it as well.
+    """
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGINT)
+
+
 def run_process(
     main: Callable[[dict[str, str]], Coroutine[None, None, None]],
     argv: Sequence[str] | None = None,

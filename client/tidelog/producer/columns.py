@@ -1,6 +1,6 @@
-"""What ``produce_batch()`` may be given, brought into columns: Arrow tables, batches and arrays, lists of bytes.
+"""What ``produce_batch()`` may be given, brought into columns: frames and series, lists of bytes or text.
 
-pyarrow is imported only where something of Arrow's was given.
+pyarrow is imported only where something of Arrow's was given, or is made Arrow's (:mod:`tidelog.producer.frames`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from tidelog.cluster.config import MAX_INT32
 from tidelog.errors import ErrorCode, error_for
 from tidelog.message import Headers
+from tidelog.producer.frames import to_arrow
 from tidelog.records.columns import BinaryColumn
 from tidelog.records.sources import ContentSource, content_source, rows_of, timestamp_source
 
@@ -46,15 +47,13 @@ def read_columns(data: Any, key: Any, partition: Any, timestamp: Any, headers: A
         ValueError: columns of different lengths.
         TidelogError: INVALID_TIMESTAMP, _UNKNOWN_PARTITION.
     """
-    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "chunks") and not hasattr(data, "column_names"):
-        import pyarrow
-
-        data = pyarrow.table(data)
+    data = to_arrow(data)
     if hasattr(data, "column_names"):
         return [_columns(*_named(part, key, partition, timestamp, headers)) for part in _parts(data)]
     if isinstance(data, str | bytes | dict) or (isinstance(data, Sequence) and data and isinstance(data[0], dict)):
         raise TypeError(
-            "data must be an Arrow table, record batch or array, or a list of bytes; dicts are for produce()"
+            "data must be a frame or series of pandas, polars or Arrow, or a list of bytes or text; "
+            "dicts are for produce()"
         )
     return [_columns(data, key, partition, timestamp, headers)]
 
@@ -76,9 +75,10 @@ def _parts(table: Any) -> Iterator[Any]:
 
 def _named(part: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> tuple[Any, ...]:
     found = dict(zip(part.column_names, part.columns, strict=True))
-    for name in found:
-        if name not in COLUMNS:
-            raise TypeError(f'column "{name}" is not known: a table of records has {", ".join(COLUMNS)}')
+    unknown = [f'"{name}"' for name in found if name not in COLUMNS]
+    if unknown:
+        columns = "column" if len(unknown) == 1 else "columns"
+        raise TypeError(f"unknown {columns} {', '.join(unknown)}: a table of records has {', '.join(COLUMNS)}")
     given = {"key": key, "partition": None if _is_any(partition) else partition, "timestamp": timestamp}
     for name, argument in {**given, "headers": headers}.items():
         if argument is None:
@@ -109,11 +109,23 @@ def _columns(values: Any, key: Any, partition: Any, timestamp: Any, headers: Any
 
 def _contents(column: Any, name: str) -> ContentSource:
     source = content_source(_plain(column), name)
+    if isinstance(source, BinaryColumn):
+        return source
+    if any(issubclass(kind, str) for kind in set(map(type, source))):
+        return tuple(_encoded(content, row, name) for row, content in enumerate(source))
     # Callbacks run while rows wait for room: what they do to the application's list changes nothing here.
     return tuple(source) if source is column and isinstance(source, list) else source
 
 
+def _encoded(content: Any, row: int, name: str) -> Any:
+    try:
+        return content.encode() if isinstance(content, str) else content
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} {row} is no text that UTF-8 has: {error}") from error
+
+
 def _plain(column: Any) -> Any:
+    column = to_arrow(column)
     if hasattr(column, "combine_chunks"):
         column = column.combine_chunks()
         if hasattr(column, "chunks"):
@@ -123,7 +135,10 @@ def _plain(column: Any) -> Any:
     if hasattr(column, "buffers") and str(column.type) not in _PLAIN:
         if str(column.type).startswith("fixed_size_binary"):
             return column
-        if str(column.type) in ("binary_view", "string_view", "null") or str(column.type).startswith("dictionary"):
+        if str(column.type).startswith("dictionary"):
+            # Not cast: Arrow cannot where the dictionary has views, as polars' has.
+            return column.dictionary.cast("large_binary").take(column.indices)
+        if str(column.type) in ("binary_view", "string_view", "null"):
             return column.cast("large_binary")
     return column
 

@@ -182,12 +182,12 @@ class Producer(ProduceCalls):
     ) -> WrittenRows:
         """Send many records by one call, without a Python object for each, and wait until they are acknowledged.
 
-        ``data`` is an Arrow table or record batch with a column ``value`` and, where wanted, ``key``, ``timestamp`` (ms
-        or an Arrow timestamp), ``partition`` and ``headers``; or the values alone: an Arrow array of binary or string,
-        or a list of bytes and None. Then ``key``, ``timestamp``, ``partition`` and ``headers`` may be columns of the
-        same length; ``partition`` and ``timestamp`` may always be one number for all rows. Keys choose partitions as
-        in :meth:`produce`; rows without one go to the sticky partition of their batch. Rows with headers (lists of
-        pairs) are taken one by one, and are slower.
+        ``data`` is a frame (of pandas or polars, an Arrow table or record batch) with a column ``value`` and, where
+        wanted, ``key``, ``timestamp`` (ms or a timestamp), ``partition`` and ``headers``; or the values alone: a series
+        or an Arrow array of binary or string, or a list of bytes, text (as UTF-8) and None. Then ``key``,
+        ``timestamp``, ``partition`` and ``headers`` may be columns of the same length; ``partition`` and ``timestamp``
+        may always be one number for all rows. Keys choose partitions as in :meth:`produce`; rows without one go to the
+        sticky partition of their batch. Rows with headers (lists of pairs) are taken one by one, and are slower.
 
         Rows that are bound for one partition are stored in their order, behind what was produced before; so are the
         sticky ones that come into one partition, which may stand before or behind the others. All count against

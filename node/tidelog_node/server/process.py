@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import uuid
 from collections.abc import Coroutine
 
@@ -18,7 +17,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from tidelog.config.endpoints import GRPC
-from tidelog.config.process import ungrouped
+from tidelog.config.process import stop_signals, ungrouped
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.transport import server_options
@@ -93,7 +92,7 @@ async def serve(properties: dict[str, str]) -> None:
     settings = DynamicNodeConfig(properties)
     config = settings.current
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     raise_open_files_limit()
     server = grpc.aio.server(options=server_options())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import tempfile
 import time
 import uuid
@@ -15,7 +14,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 
 from tidelog.config.endpoints import format_address
-from tidelog.config.process import ungrouped
+from tidelog.config.process import stop_signals, ungrouped
 from tidelog.errors import ConfigError
 from tidelog.ids import TopicId
 from tidelog.transport import server_options
@@ -47,7 +46,7 @@ async def serve(config: QuorumConfig) -> None:
         TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; or the metadata log is damaged.
     """
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     server = grpc.aio.server(options=server_options())
     host, port = config.listener

@@ -239,6 +239,23 @@ def test_cli_consume_ends_quietly_at_ctrl_c(cluster: FakeCluster) -> None:
         assert consumer.stderr.read() == b""
 
 
+def test_cli_that_was_started_with_ctrl_c_ignored_goes_on_at_ctrl_c(cluster: FakeCluster) -> None:
+    cluster.create_topic("t", 1)
+    run(cluster, "produce", "t", stdin="one\n")
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        consuming = process(cluster, "consume", "t", "--from-beginning")
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    with consuming as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline() == b"one\n"
+        consumer.send_signal(signal.SIGINT)
+        run(cluster, "produce", "t", stdin="two\n")
+        assert consumer.stdout.readline() == b"two\n"
+        consumer.terminate()
+
+
 def test_cli_produce_ends_soon_at_ctrl_c_and_says_what_was_acknowledged(cluster: FakeCluster) -> None:
     cluster.create_topic("t", 1)
     with process(cluster, "produce", "t", stdin=subprocess.PIPE) as producer:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy
+import pandas
 import pyarrow
 import pytest
 
@@ -58,11 +61,39 @@ def check(cluster: FakeCluster, topic: str, written: WrittenRows, values: list[A
             assert offsets == sorted(offsets)
 
 
+TEXTS = [value.decode() for value in VALUES]
+
+
+def polars() -> Any:
+    return pytest.importorskip("polars")
+
+
+class Foreign:
+    """Another library's array or batch."""
+
+    def __init__(self, held: Any) -> None:
+        self._held = held
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._held.__arrow_c_array__(requested_schema)
+
+
 FORMS = {
     "lists": lambda: (VALUES, KEYS),
     "arrays": lambda: (pyarrow.array(VALUES), pyarrow.array(KEYS)),
     "strings": lambda: (pyarrow.array([v.decode() for v in VALUES]), pyarrow.array([k and k.decode() for k in KEYS])),
     "chunked": lambda: (pyarrow.chunked_array([VALUES[:50], VALUES[50:]]), KEYS),
+    "texts": lambda: ([v.decode() for v in VALUES], [k and k.decode() for k in KEYS]),
+    "bytes and texts": lambda: ([v if n % 2 else v.decode() for n, v in enumerate(VALUES)], KEYS),
+    "pandas frame": lambda: (pandas.DataFrame({"value": TEXTS, "key": KEYS}, index=range(7, 207)), None),
+    "pandas series": lambda: (pandas.Series(VALUES), pandas.Series(KEYS, dtype="category")),
+    "pandas text": lambda: (pandas.Series(TEXTS, dtype="string"), pandas.Series(KEYS)),
+    "arrays of others": lambda: (Foreign(pyarrow.array(VALUES)), Foreign(pyarrow.array(KEYS))),
+    "batch of others": lambda: (Foreign(pyarrow.record_batch({"value": VALUES, "key": KEYS})), None),
+    "polars frame": lambda: (polars().DataFrame({"value": VALUES, "key": KEYS}), None),
+    "polars text": lambda: (polars().DataFrame({"value": TEXTS, "key": KEYS}), None),
+    "polars series": lambda: (polars().Series(TEXTS), polars().Series(KEYS)),
+    "polars categories": lambda: (TEXTS, polars().Series([k and k.decode() for k in KEYS], dtype=polars().Categorical)),
     "dictionary": lambda: (VALUES, pyarrow.array(KEYS).dictionary_encode()),
     "table": lambda: (pyarrow.table({"value": VALUES, "key": KEYS}), None),
     "batch": lambda: (pyarrow.record_batch({"key": pyarrow.array(KEYS), "value": pyarrow.array(VALUES)}), None),
@@ -150,13 +181,18 @@ def test_columns_give_partition_timestamp_and_headers(cluster: FakeCluster, topi
         (({"value": [b"a"]},), TypeError, "data must be"),
         (([{"value": b"a"}],), TypeError, "dicts are for produce"),
         ((b"abc",), TypeError, "data must be"),
-        (([b"a", "b"],), TypeError, "value 1: expected bytes or None, got str"),
+        (([b"a", 5],), TypeError, "value 1: expected bytes or None, got int"),
+        ((["a", "\ud800"],), ValueError, "value 1 is no text that UTF-8 has"),
         (([b"a"], [b"k", b"l"]), ValueError, "2 keys for 1 values"),
         (([b"a"], None, [0, 1]), ValueError, "2 partitions for 1 values"),
         (([b"a"], None, -1, [1, 2]), ValueError, "2 timestamps for 1 values"),
         (([b"a"], None, -1, None, []), ValueError, "0 headers for 1 values"),
         (([b"a"], None, -1, None, [[("h", 5)]]), TypeError, "a header must be"),
-        ((pyarrow.table({"val": [b"a"]}),), TypeError, 'column "val" is not known'),
+        ((pyarrow.table({"val": [b"a"]}),), TypeError, 'unknown column "val": a table of'),
+        ((pyarrow.table({"a": [1], "value": [b"a"], "b": [2]}),), TypeError, 'unknown columns "a", "b": a table of'),
+        ((pandas.DataFrame({"value": ["a"], "when": [1]}),), TypeError, 'unknown column "when": a table of'),
+        ((pandas.DataFrame({"value": ["a", b"a", 1]}),), TypeError, "Arrow cannot take together"),
+        ((pandas.Series([1, 2]),), TypeError, "expected an Arrow array of binary or string, got int64"),
         ((pyarrow.table({"key": [b"a"]}),), TypeError, 'has a column "value"'),
         ((pyarrow.table({"value": [b"a"], "key": [b"a"]}), [b"k"]), TypeError, '"key" is given twice'),
         ((pyarrow.table({"value": [b"a"]}), [b"k"]), TypeError, '"key" of a table must be a column'),
@@ -226,3 +262,38 @@ def test_produce_batch_asks_the_partitioner(cluster: FakeCluster, topic: str, pa
 def test_produce_batch_without_acknowledgements_knows_no_offsets(cluster: FakeCluster, topic: str) -> None:
     with make(cluster, acks="0") as producer:
         assert producer.produce_batch(topic, VALUES[:3], partition=0) == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_give_partition_and_timestamp(cluster: FakeCluster, topic: str, library: str) -> None:
+    moment = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
+    columns = {"value": ["a", "b"], "partition": [2, None], "timestamp": [moment, None]}
+    with make(cluster) as producer:
+        written = producer.produce_batch(topic, pytest.importorskip(library).DataFrame(columns))
+        producer.produce_batch(
+            topic,
+            pandas.Series(["c", "d"]),
+            partition=pandas.Series([1, 1]),
+            timestamp=pandas.Series([5, 6]),
+            headers=pandas.Series([None, [("x", b"y")]]),
+        )
+    assert written.partitions[0] == 2
+    [record] = [r for r in cluster.records(topic, 2) if r.value == b"a"]
+    assert record.timestamp_ms == int(moment.timestamp() * 1000)
+    found = [(r.value, r.timestamp_ms, r.headers) for r in cluster.records(topic, 1) if r.value in (b"c", b"d")]
+    assert found == [(b"c", 5, ()), (b"d", 6, (("x", b"y"),))]
+
+
+def test_frame_of_polars_that_is_not_computed_is_refused(cluster: FakeCluster, refused: str) -> None:
+    with make(cluster) as producer, pytest.raises(TypeError, match=r"give collect\(\) of it"):
+        producer.produce_batch(refused, polars().LazyFrame({"value": ["a"]}))
+    assert cluster.end_offset(refused, 0) == 0
+
+
+def test_lists_need_neither_pandas_nor_polars_nor_pyarrow() -> None:
+    code = (
+        "import sys; from tidelog.producer.columns import read_columns; read_columns(['a'], None, -1, None, None);"
+        "print([m for m in ('pandas', 'polars', 'pyarrow') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == "[]"

@@ -127,9 +127,10 @@ def in_background(work: Callable[[], Any]) -> threading.Thread:
 def test_calls_that_no_broker_answers_say_so(lines: Callable[[], list[str]]) -> None:
     with AdminClient({"bootstrap.servers": _NOBODY}) as admin:
         thread = in_background(lambda: admin.list_topics(timeout=2))
-        until(lines)
+        until(lambda: any(_NOBODY in line for line in lines()))
         thread.join()
-    assert lines()[0].endswith(f"for a broker to answer: {_NOBODY}: Connection refused")
+    said = "".join(lines())
+    assert f"for a broker to answer: {_NOBODY}: Connection refused" in said
 
 
 def test_producer_says_what_its_records_wait_for(cluster: FakeCluster, lines: Callable[[], list[str]]) -> None:

@@ -1,0 +1,71 @@
+"""Frames and series of pandas, polars and others as Arrow's tables and arrays.
+
+No library is imported that is not loaded, but for pyarrow where something has to become Arrow's.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_IS_ARROWS = ("column_names", "chunks", "buffers")
+"""What a table or batch, a chunked array and an array of pyarrow's have."""
+
+
+def to_arrow(data: Any) -> Any:
+    """Return a frame as an Arrow table and a series as an Arrow array; anything else as it is.
+
+    Frames and series are those of pandas, without their index, and all with Arrow's PyCapsule interface, as polars'.
+
+    Raises:
+        TypeError: a column holds what Arrow has no type for; or a frame that is not computed yet.
+        ModuleNotFoundError: pyarrow is not installed.
+    """
+    if any(hasattr(data, name) for name in _IS_ARROWS):
+        return data
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(data, pandas.DataFrame | pandas.Series):
+        return _from_pandas(data, is_frame=isinstance(data, pandas.DataFrame))
+    if hasattr(data, "__arrow_c_stream__"):
+        return _from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return _from_array(data)
+    if hasattr(data, "collect") and hasattr(data, "collect_schema"):
+        raise TypeError("data is a query that has not run: give collect() of it")
+    return data
+
+
+def _from_pandas(data: Any, *, is_frame: bool) -> Any:
+    pyarrow = _pyarrow()
+    try:
+        if is_frame:
+            return pyarrow.Table.from_pandas(data, preserve_index=False)
+        return pyarrow.array(data, from_pandas=True)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+        raise TypeError(
+            f"a column has values that Arrow cannot take together: {'; '.join(map(str, error.args))}"
+        ) from error
+
+
+def _from_stream(data: Any) -> Any:
+    pyarrow = _pyarrow()
+    try:
+        return pyarrow.table(data)
+    except pyarrow.ArrowInvalid:
+        # Only a stream of structs is a table.
+        return pyarrow.chunked_array(data)
+
+
+def _from_array(data: Any) -> Any:
+    pyarrow = _pyarrow()
+    array = pyarrow.array(data)
+    return pyarrow.RecordBatch.from_struct_array(array) if pyarrow.types.is_struct(array.type) else array
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        text = "frames and series are read by pyarrow, which is not installed: pip install 'tidelog[spark]'"
+        raise ModuleNotFoundError(text) from error
+    return pyarrow
