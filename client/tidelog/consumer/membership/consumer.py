@@ -207,6 +207,9 @@ class ConsumerMembership:
             return
         if response.HasField("assignment"):
             self._reconciliation.assign(response.assignment)
+            if self._reconciliation.has_all:
+                # Nothing changes here, but the coordinator may wait to hear that an earlier assignment was not taken.
+                self._state.forget_owned()
         if self._reconciliation.has_unresolved:
             self._emit(AskTopics(self._subscription.topics))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.consumer.membership.reconciliation import TopicIdPartition, member_topics
 from tidelog.consumer.membership.settings import MembershipSettings
@@ -15,11 +15,11 @@ LEAVE_STATIC_EPOCH = -2
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a member says of itself."""
+    """What a member says of itself; ``owned`` is None where that has to be said again."""
 
     topics: frozenset[str]
     pattern: str
-    owned: frozenset[TopicIdPartition]
+    owned: frozenset[TopicIdPartition] | None
 
 
 class HeartbeatState:
@@ -38,6 +38,11 @@ class HeartbeatState:
         """Tell everything the next time: the coordinator may not know, or may have forgotten."""
         self._said = None
 
+    def forget_owned(self) -> None:
+        """Tell what the member owns the next time, also when it is what was told before."""
+        if self._said is not None:
+            self._said = replace(self._said, owned=None)
+
     def request(self, epoch: int, said: Said) -> pb.ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat; it counts as told."""
         before, self._said = self._said, said
@@ -53,7 +58,7 @@ class HeartbeatState:
         if before.pattern != said.pattern if before is not None else said.pattern:
             request.subscribed_topic_regex = said.pattern
         if before is None or before.owned != said.owned:
-            request.topic_partitions.CopyFrom(member_topics(said.owned))
+            request.topic_partitions.CopyFrom(member_topics(said.owned or ()))
         return request
 
     def leave(self) -> pb.ConsumerGroupHeartbeatRequest:

@@ -45,6 +45,14 @@ class Reconciliation:
         """Whether partitions are assigned of topics whose names are not known."""
         return any(topic_id not in self._names for topic_id, _ in self._assigned or ())
 
+    @property
+    def has_all(self) -> bool:
+        """Whether the application has what is assigned and no more.
+
+        Partitions of topics whose names are not known are missing: the application will be given them.
+        """
+        return self.current == self._assigned
+
     def learn(self, topics: Mapping[str, KnownTopic]) -> None:
         """Take the names of topics; those of topics that the application has stay, whatever the metadata says."""
         kept = {topic_id for topic_id, _ in self.current}

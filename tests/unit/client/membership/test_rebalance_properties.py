@@ -368,3 +368,18 @@ def test_partition_that_a_returning_static_member_was_to_give_up_gets_an_owner(r
         world.crash(static)
         world.join("a", "i-1")
     world.settle()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("pause_ms", [2, 6, 10, 14, 18])
+def test_partitions_that_a_member_never_took_are_free_at_once(seed: int, pause_ms: int) -> None:
+    """The subscription changes while the first assignment is on its way, and the next one takes all of it back."""
+    world = World(seed, protocol="consumer")
+    world.create_topic("a", 4)
+    world.create_topic("b", 1)
+    first = world.join("a")
+    world.run(pause_ms)
+    first.subscribe("b")
+    world.join("a")
+    world.run(5_000)
+    assert world.is_complete(), world.describe()
