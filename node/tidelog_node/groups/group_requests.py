@@ -16,6 +16,7 @@ from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.consumer.requests import check_request
 from tidelog_node.groups.events import GroupRecord, RequestReceived
 from tidelog_node.groups.held import HeldGroup
+from tidelog_node.groups.migration import may_upgrade
 from tidelog_node.groups.mixed_requests import encoded, known_topics
 from tidelog_node.groups.turn import Turn
 
@@ -134,6 +135,10 @@ def _consumer_group(
     # A request that cannot be is refused as such, also where there is no group.
     check_request(request, turn.settings.consumer_assignors)
     if request.member_epoch != _JOINING_EPOCH:
+        if request.member_epoch > _JOINING_EPOCH and may_upgrade(held.group, turn.settings):
+            # The group was downgraded without it. GROUP_ID_NOT_FOUND, as Kafka says, would end the consumer for good.
+            text = f"group {held.group_id} has become a classic group, and has no member {request.member_id!r}"
+            raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, text)
         raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {held.group_id} is not a consumer group")
     if not held.group.is_empty:
         return mixed_requests.upgrade(held.group, turn)

@@ -123,6 +123,15 @@ def downgraded(
     return group
 
 
+def may_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:
+    """Return whether a classic group with members is one that such a member could join, as far as settings go."""
+    try:
+        _check_upgrade(group, settings)
+    except TidelogError:
+        return False
+    return not group.is_empty
+
+
 def _check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
     if not settings.consumer_migration_policy.allows_upgrade:
         policy = settings.consumer_migration_policy

@@ -230,6 +230,19 @@ def test_member_of_the_consumer_protocol_that_is_silent_leaves_a_classic_group_b
     assert group_type(harness) == "classic"
 
 
+def test_member_that_was_removed_from_a_downgraded_group_can_join_again(harness: ShardHarness) -> None:
+    """GROUP_ID_NOT_FOUND would be fatal to it."""
+    generation, _ = classic_group(harness)
+    epoch = harness.call(heartbeat("m")).member_epoch
+    harness.call(leave_request("m"))
+    assert group_type(harness) == "classic"
+    assert code_of(harness.call(heartbeat("m", epoch))) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.call(heartbeat("m")).member_epoch > generation
+    harness = shard(consumer_migration_policy=MigrationPolicy.DISABLED)
+    classic_group(harness)
+    assert code_of(harness.call(heartbeat("m", epoch))) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
 @pytest.mark.parametrize("waiting_for", ["join", "sync"])
 def test_members_that_wait_in_a_classic_group_join_the_consumer_group(harness: ShardHarness, waiting_for: str) -> None:
     generation, (leader, follower) = classic_group(harness, 2)

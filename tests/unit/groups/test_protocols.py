@@ -177,9 +177,6 @@ def test_members_of_the_consumer_protocol_are_unknown_to_the_calls_of_the_classi
     assert code_of(harness.call(heartbeat_request("m", 1))) is ErrorCode.UNKNOWN_MEMBER_ID
     (group,) = harness.call(pb.DescribeGroupsRequest(group_ids=["g"])).groups
     assert code_of(group) is ErrorCode.GROUP_ID_NOT_FOUND
-    harness.call(heartbeat("m", -1))
-    stable_group(harness)
-    assert code_of(harness.call(heartbeat("m", 1))) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_member_with_an_epoch_is_refused_where_there_is_no_group(harness: ShardHarness) -> None:
