@@ -1,6 +1,6 @@
-"""Writes docs/configuration.md, the reference of all settings, from the classes that declare them.
+"""Writes docs/configuration.md and docs/librdkafka.md, the references of all settings, from what declares them.
 
-``python docs/generate_configuration.py`` exits with 1 when the committed page is stale; ``--write`` replaces it.
+``python docs/generate_configuration.py`` exits with 1 when a committed page is stale; ``--write`` replaces them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.config import describe
+from tidelog.config.librdkafka import PROPERTIES, Effect, Property
 from tidelog.config.settings import SettingInfo
 
-PAGE = Path(__file__).resolve().parent / "configuration.md"
+DOCS = Path(__file__).resolve().parent
+PAGE = DOCS / "configuration.md"
+PROPERTIES_PAGE = DOCS / "librdkafka.md"
 
 SECTIONS = (
     ("Controllers", "The properties file of `tidelog-quorum`.", "tidelog_quorum.server.config:QuorumConfig"),
@@ -46,22 +49,56 @@ ends the start with one line that says so. This page is generated: change the cl
 """
 
 
+_LIBRDKAFKA_HEAD = """# librdkafka's properties
+
+Programs that were written for confluent-kafka bring the properties of librdkafka along. This page says what each one
+does in Tidelog's clients:
+
+- **works**: as in librdkafka, unless [configuration.md](configuration.md) says otherwise;
+- **no effect**: it tunes what Tidelog does not have, and nothing that a program can observe depends on it. The client
+  logs a warning once per process, or nothing where the value is what Tidelog does anyway;
+- **refused**: ignoring it would take something away from the program, such as encryption. Values in parentheses are
+  accepted.
+
+A producer's property given to a consumer has no effect, and a consumer's given to a producer; an admin client reads
+those of neither. With `security.protocol=plaintext`, other settings of TLS and SASL have no effect. A value of `None`
+counts as not given, and `default.topic.config` may hold a dict of further settings. This page is generated from
+`tidelog.config.librdkafka`: run `make docs`.
+
+| property | for | effect | why |
+|---|---|---|---|
+"""
+_CLIENTS = {"*": "all", "P": "producers", "C": "consumers"}
+
+
 def main() -> int:
-    """Compare the page with the classes, or write it."""
-    fresh = render()
-    if "--write" in sys.argv[1:]:
-        PAGE.write_text(fresh, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == fresh:
-        return 0
-    print(f"stale: docs/{PAGE.name}; run `make docs`", file=sys.stderr)
-    return 1
+    """Compare the pages with the classes, or write them."""
+    is_stale = False
+    for path, fresh in ((PAGE, render()), (PROPERTIES_PAGE, render_librdkafka())):
+        if "--write" in sys.argv[1:]:
+            path.write_text(fresh, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != fresh:
+            print(f"stale: docs/{path.name}; run `make docs`", file=sys.stderr)
+            is_stale = True
+    return int(is_stale)
 
 
 def render() -> str:
-    """Return the page as Markdown."""
+    """Return the page of settings as Markdown."""
     sections = [f"\n## {title}\n\n{text}\n\n{_table(_load(path))}" for title, text, path in SECTIONS]
     return _HEAD + "".join(sections)
+
+
+def render_librdkafka() -> str:
+    """Return the page of librdkafka's properties as Markdown."""
+    return _LIBRDKAFKA_HEAD + "".join(map(_property_row, sorted(PROPERTIES.values(), key=lambda p: p.name)))
+
+
+def _property_row(known: Property) -> str:
+    effect = known.effect.value
+    if known.effect is Effect.REFUSED and known.accepted:
+        effect += f" (`{'`, `'.join(known.accepted)}`)"
+    return f"| `{known.name}` | {_CLIENTS[known.scope]} | {effect} | {known.reason} |\n"
 
 
 def _load(path: str) -> type[Any]:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from tidelog.producer import Producer, SerializingProducer
+    from tidelog.producer.partitions import consistent, fnv1a, murmur2
+    from tidelog.release import libversion, version
     from tidelog.serialization import (
         DoubleDeserializer,
         DoubleSerializer,
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
         StringDeserializer,
         StringSerializer,
     )
+    from tidelog.throttle import ThrottleEvent
+    from tidelog.uuid import Uuid
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -88,10 +92,17 @@ __all__ = [
     "SerializingProducer",
     "StringDeserializer",
     "StringSerializer",
+    "ThrottleEvent",
     "TidelogError",
     "TopicCollection",
     "TopicPartition",
     "TopicPartitionInfo",
+    "Uuid",
+    "consistent",
+    "fnv1a",
+    "libversion",
+    "murmur2",
+    "version",
 ]
 
 _MODULES = {
@@ -120,13 +131,26 @@ _MODULES = {
     "SerializationError": "tidelog.serialization",
     "StringDeserializer": "tidelog.serialization",
     "StringSerializer": "tidelog.serialization",
+    "ThrottleEvent": "tidelog.throttle",
+    "Uuid": "tidelog.uuid",
+    "consistent": "tidelog.producer.partitions",
+    "fnv1a": "tidelog.producer.partitions",
+    "murmur2": "tidelog.producer.partitions",
+    "libversion": "tidelog.release",
+    "version": "tidelog.release",
 }
+_SUBMODULES = frozenset(("admin", "aio", "cimpl", "deserializing_consumer", "error", "serializing_producer"))
+"""Submodules that are attributes of the package as soon as it is imported, as in confluent-kafka."""
 
 
 def __getattr__(name: str) -> object:
     # As gRPC documents its default: some versions tell applications of connections that end as they should. It is read
     # when gRPC is first imported; servers and the command line are quieter still, and have set it before.
     _environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    if name == "__version__":
+        return importlib.import_module("tidelog.release").version()
+    if name in _SUBMODULES:
+        return importlib.import_module(f"tidelog.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULES.get(name, "tidelog.message")), name)

@@ -45,33 +45,59 @@ class ErrorCode(enum.Enum):
 
     # The client's own side (librdkafka's names and codes, which confluent-kafka shows).
     _BAD_MSG = _Row(-199, "Bad message format")
+    _BAD_COMPRESSION = _Row(-198, "Compressed data is invalid")
     _DESTROY = _Row(-197, "The client is closed")
     _FAIL = _Row(-196, "Communication failure")
+    _CRIT_SYS_RESOURCE = _Row(-194, "The system lacks a resource")
     _TRANSPORT = _Row(-195, "Broker transport failure", retriable=True, refresh_metadata=True)
     _RESOLVE = _Row(-193, "Host resolution failure", retriable=True)
     _MSG_TIMED_OUT = _Row(-192, "Message timed out")
     _PARTITION_EOF = _Row(-191, "No more messages")
     _UNKNOWN_PARTITION = _Row(-190, "Unknown partition")
+    _FS = _Row(-189, "A file cannot be used")
     _UNKNOWN_TOPIC = _Row(-188, "Unknown topic")
     _ALL_BROKERS_DOWN = _Row(-187, "All broker connections are down")
     _INVALID_ARG = _Row(-186, "Invalid argument or configuration")
     _TIMED_OUT = _Row(-185, "Timed out")
     _QUEUE_FULL = _Row(-184, "Queue full")
+    _ISR_INSUFF = _Row(-183, "Too few in-sync replicas")
+    _NODE_UPDATE = _Row(-182, "A node has changed")
+    _SSL = _Row(-181, "TLS error")
     _WAIT_COORD = _Row(-180, "Waiting for the group's coordinator")
     _UNKNOWN_GROUP = _Row(-179, "The group is not known")
+    _IN_PROGRESS = _Row(-178, "The operation is in progress")
+    _PREV_IN_PROGRESS = _Row(-177, "An earlier operation is in progress")
+    _EXISTING_SUBSCRIPTION = _Row(-176, "A subscription conflicts")
+    _ASSIGN_PARTITIONS = _Row(-175, "Partitions are assigned")
+    _REVOKE_PARTITIONS = _Row(-174, "Partitions are revoked")
     _CONFLICT = _Row(-173, "Conflicting use")
     _STATE = _Row(-172, "Erroneous state")
+    _UNKNOWN_PROTOCOL = _Row(-171, "Unknown protocol")
     _NOT_IMPLEMENTED = _Row(-170, "Not implemented")
+    _AUTHENTICATION = _Row(-169, "Authentication failed")
     _NO_OFFSET = _Row(-168, "No offset stored")
     _OUTDATED = _Row(-167, "Outdated")
+    _TIMED_OUT_QUEUE = _Row(-166, "Timed out in a queue")
+    _UNSUPPORTED_FEATURE = _Row(-165, "The node lacks a feature")
+    _WAIT_CACHE = _Row(-164, "Waiting for metadata")
+    _INTR = _Row(-163, "Interrupted")
     _KEY_SERIALIZATION = _Row(-162, "Key serialization error")
     _VALUE_SERIALIZATION = _Row(-161, "Value serialization error")
     _KEY_DESERIALIZATION = _Row(-160, "Key deserialization error")
     _VALUE_DESERIALIZATION = _Row(-159, "Value deserialization error")
+    _PARTIAL = _Row(-158, "A part of the answer is missing")
+    _READ_ONLY = _Row(-157, "The value is read-only")
+    _NOENT = _Row(-156, "There is no such entry")
+    _UNDERFLOW = _Row(-155, "The data ends too early")
+    _INVALID_TYPE = _Row(-154, "The type is invalid")
+    _RETRY = _Row(-153, "Try again")
     _PURGE_QUEUE = _Row(-152, "Purged in queue")
     _PURGE_INFLIGHT = _Row(-151, "Purged in flight")
     _FATAL = _Row(-150, "Fatal error")
+    _INCONSISTENT = _Row(-149, "The state is inconsistent")
+    _GAPLESS_GUARANTEE = _Row(-148, "Going on would leave a gap")
     _MAX_POLL_EXCEEDED = _Row(-147, "max.poll.interval.ms passed without a poll()")
+    _UNKNOWN_BROKER = _Row(-146, "Unknown node")
     _NOT_CONFIGURED = _Row(-145, "Not configured")
     _FENCED = _Row(-144, "Another client has taken this one's place")
     _APPLICATION = _Row(-143, "The application's own code failed")
@@ -79,6 +105,8 @@ class ErrorCode(enum.Enum):
     _NOOP = _Row(-141, "There was nothing to do")
     _AUTO_OFFSET_RESET = _Row(-140, "No offset to reset to")
     _LOG_TRUNCATION = _Row(-139, "The log was truncated below the position")
+    _INVALID_DIFFERENT_RECORD = _Row(-138, "Another record of the batch is invalid")
+    _DESTROY_BROKER = _Row(-137, "The connection to a node was given up")
     # The protocol's.
     UNKNOWN_SERVER_ERROR = _Row(-1, "The server met an error that it has no name for", grpc_status="INTERNAL")
     NONE = _Row(0, "Success", grpc_status="OK")
@@ -137,10 +165,22 @@ class ErrorCode(enum.Enum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = _Row(
         53, "Not authorized for the transactional id", grpc_status="PERMISSION_DENIED"
     )
+    SECURITY_DISABLED = _Row(54, "Security is disabled", grpc_status="UNIMPLEMENTED")
+    OPERATION_NOT_ATTEMPTED = _Row(55, "The operation was not attempted")
     KAFKA_STORAGE_ERROR = _refresh(56, "A disk error while accessing the log")
     LOG_DIR_NOT_FOUND = _Row(57, "The log directory does not exist", grpc_status="NOT_FOUND")
+    SASL_AUTHENTICATION_FAILED = _Row(58, "SASL authentication failed", grpc_status="UNAUTHENTICATED")
     UNKNOWN_PRODUCER_ID = _Row(59, "The node knows nothing of the producer id")
     REASSIGNMENT_IN_PROGRESS = _Row(60, "A reassignment is in progress")
+    DELEGATION_TOKEN_AUTH_DISABLED = _Row(61, "There are no delegation tokens", grpc_status="UNIMPLEMENTED")
+    DELEGATION_TOKEN_NOT_FOUND = _Row(62, "There is no such delegation token", grpc_status="NOT_FOUND")
+    DELEGATION_TOKEN_OWNER_MISMATCH = _Row(63, "The delegation token is another principal's")
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = _Row(64, "Delegation tokens cannot be asked for on this connection")
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = _Row(
+        65, "Not authorized for the delegation token", grpc_status="PERMISSION_DENIED"
+    )
+    DELEGATION_TOKEN_EXPIRED = _Row(66, "The delegation token has expired")
+    INVALID_PRINCIPAL_TYPE = _bad(67, "The type of the principal is not supported")
     NON_EMPTY_GROUP = _Row(68, "The group is not empty")
     GROUP_ID_NOT_FOUND = _Row(69, "There is no such group", grpc_status="NOT_FOUND")
     FETCH_SESSION_ID_NOT_FOUND = _retry(70, "There is no such fetch session")
@@ -166,9 +206,11 @@ class ErrorCode(enum.Enum):
     PRODUCER_FENCED = _Row(90, "A newer producer has the same transactional id")
     RESOURCE_NOT_FOUND = _Row(91, "There is no such resource", grpc_status="NOT_FOUND")
     DUPLICATE_RESOURCE = _bad(92, "The resource is named twice")
+    UNACCEPTABLE_CREDENTIAL = _bad(93, "The credential is not acceptable")
     INCONSISTENT_VOTER_SET = _Row(94, "The receiver is not the voter that was meant")
     INVALID_UPDATE_VERSION = _Row(95, "The partition's epoch is another")
     FEATURE_UPDATE_FAILED = _Row(96, "The feature was not updated")
+    PRINCIPAL_DESERIALIZATION_FAILURE = _Row(97, "The forwarded principal cannot be read")
     SNAPSHOT_NOT_FOUND = _Row(98, "There is no such snapshot", grpc_status="NOT_FOUND")
     UNKNOWN_TOPIC_ID = _refresh(100, "There is no topic of that id", "NOT_FOUND")
     DUPLICATE_BROKER_REGISTRATION = _Row(101, "Another live node has that broker id", grpc_status="ALREADY_EXISTS")
@@ -186,11 +228,23 @@ class ErrorCode(enum.Enum):
     MISMATCHED_ENDPOINT_TYPE = _Row(114, "The request is for an endpoint of another type")
     UNSUPPORTED_ENDPOINT_TYPE = _Row(115, "There is no endpoint of that type")
     UNKNOWN_CONTROLLER_ID = _Row(116, "The controller id is not known")
+    UNKNOWN_SUBSCRIPTION_ID = _Row(117, "The telemetry subscription is unknown or old")
+    TELEMETRY_TOO_LARGE = _bad(118, "The telemetry is too large")
     INVALID_REGISTRATION = _bad(119, "The registration is invalid")
+    TRANSACTION_ABORTABLE = _Row(120, "The transaction failed and can be aborted")
+    INVALID_RECORD_STATE = _Row(121, "The record's state does not allow the acknowledgement")
+    SHARE_SESSION_NOT_FOUND = _retry(122, "There is no such share session")
+    INVALID_SHARE_SESSION_EPOCH = _retry(123, "The share session's epoch is another")
+    FENCED_STATE_EPOCH = _Row(124, "The share group's state epoch is another")
     INVALID_VOTER_KEY = _bad(125, "The voter's id or directory id is not the receiver's")
     DUPLICATE_VOTER = _Row(126, "The voter is in the voter set", grpc_status="ALREADY_EXISTS")
     VOTER_NOT_FOUND = _Row(127, "The voter is not in the voter set", grpc_status="NOT_FOUND")
     INVALID_REGULAR_EXPRESSION = _bad(128, "The regular expression is invalid")
+    REBOOTSTRAP_REQUIRED = _Row(129, "The client's metadata is stale: bootstrap again")
+    STREAMS_INVALID_TOPOLOGY = _bad(130, "The topology is invalid")
+    STREAMS_INVALID_TOPOLOGY_EPOCH = _bad(131, "The topology's epoch is invalid")
+    STREAMS_TOPOLOGY_FENCED = _Row(132, "The topology's epoch is old")
+    SHARE_SESSION_LIMIT_REACHED = _retry(133, "There are too many share sessions", "RESOURCE_EXHAUSTED")
 
     @property
     def code(self) -> int:
@@ -228,6 +282,7 @@ OUTAGES = frozenset((ErrorCode._ALL_BROKERS_DOWN, ErrorCode._TIMED_OUT, ErrorCod
 """What a client says when no node has answered it in time: a single call fails, and a later one may not."""
 
 _LIBRDKAFKA_NAMES = {
+    "STALE_CTRL_EPOCH": ErrorCode.STALE_CONTROLLER_EPOCH,
     "UNKNOWN": ErrorCode.UNKNOWN_SERVER_ERROR,
     "NO_ERROR": ErrorCode.NONE,
     "INVALID_MSG": ErrorCode.CORRUPT_MESSAGE,
@@ -274,6 +329,10 @@ class KafkaError:
     def fatal(self) -> bool:
         """Return whether the client cannot be used any more."""
         return self._fatal
+
+    def txn_requires_abort(self) -> bool:
+        """Return whether the transaction must be aborted: never, there are no transactional producers yet."""
+        return False
 
     def error_code(self) -> ErrorCode:
         """Return the row of the table."""

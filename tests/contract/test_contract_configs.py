@@ -41,9 +41,9 @@ def test_describe_configs_names_every_setting_of_a_topic_with_its_source(cluster
     assert list(found) == [info.key for info in describe(TopicConfig)]
     retention, segment = found["retention.ms"], found["segment.bytes"]
     assert (retention.value, retention.source, retention.is_default) == ("5000", DYNAMIC, False)
-    assert (retention.synonyms[0].name, retention.synonyms[0].value) == ("retention.ms", "5000")
+    assert (retention.synonym_chain[0].name, retention.synonym_chain[0].value) == ("retention.ms", "5000")
     assert (segment.value, segment.source, segment.is_default) == ("1073741824", DEFAULT, True)
-    assert [(s.name, s.source) for s in segment.synonyms] == [("log.segment.bytes", DEFAULT)]
+    assert [(s.name, s.source) for s in segment.synonym_chain] == [("log.segment.bytes", DEFAULT)]
     assert [len(found[key].synonyms) for key in ("flush.ms", "segment.ms", "segment.jitter.ms")] == [0, 0, 0]
     assert len(retention.synonyms) == 1
     assert {e.config_type for e in found.values()} == {"BOOLEAN", "STRING", "INT", "LONG", "DOUBLE", "LIST"}

@@ -101,7 +101,7 @@ def test_largest_batch_of_all_nodes_and_of_one(running: LocalCluster, admin: Adm
     wait_for(lambda: not send(running, "sized", 1, 1_500), "the node's own limit in force")
     entry = describe(admin, nodes(str(leader)))["message.max.bytes"]
     assert (entry.value, entry.source) == ("1800", ConfigSource.DYNAMIC_BROKER_CONFIG)
-    assert [(s.value, s.source.name) for s in entry.synonyms] == [
+    assert [(s.value, s.source.name) for s in entry.synonym_chain] == [
         ("1800", "DYNAMIC_BROKER_CONFIG"),
         ("1000", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
         ("1048588", "DEFAULT_CONFIG"),

@@ -14,7 +14,7 @@ from tidelog.errors import (
     error_for,
 )
 
-NEWER_THAN_KAFKA_PYTHON = {128}
+NEWER_THAN_KAFKA_PYTHON = {128, 129, 130, 131, 132, 133}
 PROTOCOL_ROWS = [row for row in ErrorCode if row.code >= 0 and row.code not in NEWER_THAN_KAFKA_PYTHON]
 RENAMED_SINCE = {0, 6, 10, 17, 39}
 """kafka-python keeps older names for these."""

@@ -1,7 +1,7 @@
 """The admin client, with confluent-kafka's API."""
 
 from tidelog.admin.admin_client import AdminClient
-from tidelog.admin.configs import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from tidelog.admin.configs import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
 from tidelog.admin.elections import ElectionType
 from tidelog.admin.features import FeatureMetadata, FeatureUpdate, SupportedVersionRange, UpgradeType
 from tidelog.admin.groups import (
@@ -20,12 +20,43 @@ from tidelog.admin.groups import (
 )
 from tidelog.admin.log_dirs import LogDirDescription, ReplicaInfo, TopicPartitionReplica
 from tidelog.admin.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
+from tidelog.admin.numbers import (
+    CONFIG_SOURCE_DEFAULT_CONFIG,
+    CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG,
+    CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG,
+    CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG,
+    CONFIG_SOURCE_GROUP_CONFIG,
+    CONFIG_SOURCE_STATIC_BROKER_CONFIG,
+    CONFIG_SOURCE_UNKNOWN_CONFIG,
+    RESOURCE_ANY,
+    RESOURCE_BROKER,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    RESOURCE_TRANSACTIONAL_ID,
+    RESOURCE_UNKNOWN,
+)
 from tidelog.admin.offsets import IsolationLevel, ListOffsetsResultInfo, OffsetSpec
 from tidelog.admin.partitions import NewPartitions
 from tidelog.admin.quorum import QuorumAdmin
 from tidelog.admin.quorum_calls import QuorumInfo, QuorumReplicaState, SnapshotInfo
 from tidelog.admin.reassignments import NewPartitionReassignment, PartitionReassignment
 from tidelog.admin.records import DeletedRecords
+from tidelog.admin.resources import (
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramMechanism,
+)
+from tidelog.admin.security import (
+    AclBinding,
+    AclBindingFilter,
+    ScramCredentialInfo,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialsDescription,
+    UserScramCredentialUpsertion,
+)
 from tidelog.admin.topics import (
     DescribeClusterResult,
     NewTopic,
@@ -34,8 +65,28 @@ from tidelog.admin.topics import (
     TopicDescription,
     TopicPartitionInfo,
 )
+from tidelog.errors import KafkaError, KafkaException
+from tidelog.message import OFFSET_INVALID
 
 __all__ = [
+    "CONFIG_SOURCE_DEFAULT_CONFIG",
+    "CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG",
+    "CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG",
+    "CONFIG_SOURCE_GROUP_CONFIG",
+    "CONFIG_SOURCE_STATIC_BROKER_CONFIG",
+    "CONFIG_SOURCE_UNKNOWN_CONFIG",
+    "OFFSET_INVALID",
+    "RESOURCE_ANY",
+    "RESOURCE_BROKER",
+    "RESOURCE_GROUP",
+    "RESOURCE_TOPIC",
+    "RESOURCE_TRANSACTIONAL_ID",
+    "RESOURCE_UNKNOWN",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
     "AdminClient",
     "AlterConfigOpType",
     "BrokerMetadata",
@@ -56,6 +107,8 @@ __all__ = [
     "GroupMember",
     "GroupMetadata",
     "IsolationLevel",
+    "KafkaError",
+    "KafkaException",
     "ListConsumerGroupsResult",
     "ListOffsetsResultInfo",
     "LogDirDescription",
@@ -74,7 +127,10 @@ __all__ = [
     "QuorumInfo",
     "QuorumReplicaState",
     "ReplicaInfo",
+    "ResourcePatternType",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "SnapshotInfo",
     "SupportedVersionRange",
     "TopicCollection",
@@ -83,4 +139,8 @@ __all__ = [
     "TopicPartitionInfo",
     "TopicPartitionReplica",
     "UpgradeType",
+    "UserScramCredentialAlteration",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+    "UserScramCredentialsDescription",
 ]

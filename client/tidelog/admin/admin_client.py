@@ -17,6 +17,7 @@ from tidelog.admin.partitions import PartitionAdmin
 from tidelog.admin.quorum import QuorumOperations
 from tidelog.admin.reassignments import ReassignmentAdmin
 from tidelog.admin.records import RecordAdmin
+from tidelog.admin.security import SecurityAdmin
 from tidelog.admin.topic_admin import TopicAdmin
 from tidelog.transport import run_sync
 
@@ -33,6 +34,7 @@ class AdminOperations(
     QuorumOperations,
     ReassignmentAdmin,
     RecordAdmin,
+    SecurityAdmin,
     TopicAdmin,
 ):
     """All operations that return futures, which may be waited for or awaited; none blocks."""
@@ -61,6 +63,14 @@ class AdminClient(AdminOperations):
             return
         self._lifetime.end()
         self._lifetime.stop()
+
+    def poll(self, timeout: float = -1) -> int:
+        """Call ``error_cb`` for the errors since the last call, and return how many there were.
+
+        Waits up to ``timeout`` seconds for the first (-1: without end). Futures are done without it.
+        """
+        self._lifetime.check()
+        return self._errors.serve(None if timeout < 0 else timeout)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""

@@ -7,22 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from tidelog.admin.operations import Future, Operations, Outcomes
+from tidelog.admin.resources import ResourceType
 from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
-
-
-class ResourceType(enum.Enum):
-    """What has settings. Kafka's other types are here so that their numbers have names; no node knows them."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    BROKER = 4
-    TRANSACTIONAL_ID = 5
-
-    def __lt__(self, other: object) -> bool:
-        return self.value < other.value if isinstance(other, ResourceType) else NotImplemented
 
 
 class ConfigSource(enum.Enum):
@@ -49,7 +36,8 @@ class AlterConfigOpType(enum.Enum):
 class ConfigEntry:
     """A setting: one that was described, or with ``incremental_operation`` a change of it.
 
-    ``synonyms`` are what would hold if this value were not set, by name, the value itself first.
+    ``synonym_chain`` lists the values that apply in turn when those before them are not set, this value first.
+    ``synonyms`` has them by name, as in confluent-kafka: of several with one name the last.
     """
 
     def __init__(
@@ -61,7 +49,7 @@ class ConfigEntry:
         is_default: bool = False,
         is_sensitive: bool = False,
         is_synonym: bool = False,
-        synonyms: Sequence[ConfigEntry] = (),
+        synonyms: Mapping[str, ConfigEntry] | Sequence[ConfigEntry] = (),
         incremental_operation: AlterConfigOpType | None = None,
         documentation: str = "",
         config_type: str = "",
@@ -73,7 +61,8 @@ class ConfigEntry:
         self.is_default = is_default
         self.is_sensitive = is_sensitive
         self.is_synonym = is_synonym
-        self.synonyms = list(synonyms)
+        self.synonym_chain = list(synonyms.values() if isinstance(synonyms, Mapping) else synonyms)
+        self.synonyms = {synonym.name: synonym for synonym in self.synonym_chain}
         self.incremental_operation = incremental_operation
         self.documentation = documentation
         self.config_type = config_type
@@ -119,6 +108,13 @@ class ConfigResource:
 
     def __repr__(self) -> str:
         return f"ConfigResource({self.restype.name}, {self.name!r})"
+
+    def __len__(self) -> int:
+        """Return how many settings ``set_config`` has."""
+        return len(self.set_config_dict)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __hash__(self) -> int:
         return hash((self.restype, self.name))

@@ -50,12 +50,18 @@ class TopicMetadata:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """Brokers by id and topics by name, and the node that leads the controllers (-1 when not known)."""
+    """Brokers by id and topics by name, and the node that leads the controllers (-1 when not known).
+
+    ``orig_broker_name`` is ``host:port/id`` of the node that answered.
+    """
 
     cluster_id: str = ""
     controller_id: int = -1
     brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
+    orig_broker_id: int = -1
+    """The node that answered, -1 where it is known by a bootstrap address alone."""
+    orig_broker_name: str | None = None
 
     def __str__(self) -> str:
         return self.cluster_id
@@ -70,11 +76,15 @@ async def list_topics(client: known.ClusterClient, topic: str | None, timeout_s:
     timeout_ms = None if timeout_s < 0 else timeout_s * 1000
     metadata = await client.refresh(None if topic is None else [topic], timeout_ms=timeout_ms)
     names = sorted(metadata.topics) if topic is None else [topic]
+    address = client.answered_last
+    origin = next((b.node_id for b in metadata.brokers.values() if b.address == address), -1)
     return ClusterMetadata(
         metadata.cluster_id,
         metadata.controller_id,
         {b.node_id: BrokerMetadata(b.node_id, b.host, b.port) for b in metadata.brokers.values()},
         {name: _topic(name, metadata.topics.get(name)) for name in names},
+        origin,
+        None if address is None else f"{address}/{'bootstrap' if origin < 0 else origin}",
     )
 
 

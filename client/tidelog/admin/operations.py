@@ -8,9 +8,10 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tidelog.admin.error_calls import ErrorCalls
 from tidelog.admin.quorum_calls import Quorum
 from tidelog.cluster import Connection, Coordinators, Lifetime
-from tidelog.cluster.config import ClientConfig
+from tidelog.cluster.config import ClientConfig, read_settings, take_logger
 from tidelog.config import parse_config
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport import network_loop
@@ -21,6 +22,8 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 Outcomes = Mapping[K, T | TidelogError]
 
+_CALLBACKS = ("error_cb", "throttle_cb")
+_OBJECTS = (*_CALLBACKS, "logger")
 _READ_ATTEMPT_MS = 5_000
 """One node may take so long over a question before the next is asked."""
 
@@ -38,13 +41,22 @@ class Future(concurrent.futures.Future[T]):
 class Operations:
     """A client's settings, its connections and its end; the operations are in the classes below it."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        """Read the settings (``tidelog.cluster.config.ClientConfig``).
+    def __init__(self, conf: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        """Read the settings (``tidelog.cluster.config.ClientConfig``), ``error_cb``, ``throttle_cb`` and ``logger``.
+
+        ``error_cb(KafkaError)`` is called by ``AdminClient.poll()`` after an operation that reached no node. Settings
+        may be keyword arguments too, with ``_`` for dots.
 
         Raises:
             KafkaException: INVALID_CONFIG.
+            TypeError: a callback cannot be called.
         """
-        self._config = parse_config(ClientConfig, config)
+        named = {key if key in _OBJECTS else key.replace("_", "."): value for key, value in settings.items()}
+        given = read_settings(ClientConfig, {**(conf or {}), **named}, "A", objects=_CALLBACKS)
+        callbacks = {key: _callback(key, given.pop(key, None)) for key in _CALLBACKS}
+        self._errors = ErrorCalls(callbacks["error_cb"])
+        self._log = take_logger(given, logger)
+        self._config = parse_config(ClientConfig, given)
         self._cluster = self._config.cluster_client()
         self._coordinators = Coordinators(self._cluster)
         self._quorum = Quorum(self._cluster, (), self._config.client_id)
@@ -70,7 +82,7 @@ class Operations:
         for future in futures.values():
             future.set_running_or_notify_cancel()
         # The caller may take futures out of what it is given.
-        asyncio.run_coroutine_threadsafe(_settle(dict(futures), ask), network_loop())
+        asyncio.run_coroutine_threadsafe(_settle(dict(futures), ask, self._errors, self._log), network_loop())
         return futures
 
 
@@ -79,17 +91,26 @@ def timeout_in_ms(timeout_s: float | None) -> float | None:
     return None if timeout_s is None or timeout_s < 0 else timeout_s * 1000
 
 
-async def _settle(futures: Mapping[K, Future[T]], ask: Coroutine[Any, Any, Outcomes[K, T]]) -> None:
+def _callback(key: str, callback: Any) -> Any:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{key} must be callable, not {type(callback).__name__}")
+    return callback
+
+
+async def _settle(
+    futures: Mapping[K, Future[T]], ask: Coroutine[Any, Any, Outcomes[K, T]], errors: ErrorCalls, log: logging.Logger
+) -> None:
     failure = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the node's answer leaves it out")
     outcomes: Outcomes[K, T] = {}
     try:
         outcomes = await ask
     except TidelogError as error:
         failure = error
+        errors.add(error)
     except asyncio.CancelledError:
         failure = error_for(ErrorCode._DESTROY, "the admin client was closed before the cluster answered")
     except Exception as error:
-        logger.exception("an operation of the admin client failed")
+        log.exception("an operation of the admin client failed")
         failure = error_for(ErrorCode._FAIL, f"the admin client failed: {error!r}")
     for key, future in futures.items():
         outcome = outcomes.get(key, failure)

@@ -6,7 +6,17 @@ loop that it was made in.
 """
 
 from tidelog.aio.admin_client import AdminClient
+from tidelog.aio.confluent import AIOConsumer, AIOProducer
 from tidelog.aio.consumer import Consumer
 from tidelog.aio.producer import Producer
+from tidelog.aio.serializing import AsyncDeserializingConsumer, AsyncSerializingProducer
 
-__all__ = ["AdminClient", "Consumer", "Producer"]
+__all__ = [
+    "AIOConsumer",
+    "AIOProducer",
+    "AdminClient",
+    "AsyncDeserializingConsumer",
+    "AsyncSerializingProducer",
+    "Consumer",
+    "Producer",
+]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from tidelog.admin.metadata import ClusterMetadata, list_topics
+from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
 from tidelog.aio.bell import Bell
 from tidelog.aio.callbacks import Callbacks
 from tidelog.errors import ConfigError, KafkaError, KafkaException
@@ -18,7 +18,7 @@ from tidelog.producer.calls import HeadersArgument
 from tidelog.producer.written import WrittenRows
 from tidelog.transport import run_on_network
 
-_CALLBACKS = frozenset(("error_cb", "stats_cb"))
+_CALLBACKS = frozenset(("error_cb", "stats_cb", "throttle_cb"))
 _MOST_AT_ONCE = 500
 """So many reports are served before the loop gets its turn again."""
 
@@ -162,6 +162,11 @@ class Producer:
     async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give up records: their futures fail with _PURGE_QUEUE or _PURGE_INFLIGHT. It never waits."""
         self._producer.purge(in_queue, in_flight, blocking)
+
+    async def cluster_id(self, timeout: float = -1) -> str:  # noqa: ASYNC109
+        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        self._producer._lifetime.check()
+        return await run_on_network(cluster_id(self._producer._cluster, timeout))
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
         """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""

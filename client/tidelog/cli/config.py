@@ -267,7 +267,7 @@ def _default(entry: ConfigEntry, of_topic: bool) -> str | None:
         return entry.value
     if of_topic and entry.name in _TOPIC_DEFAULTS:
         return _TOPIC_DEFAULTS[entry.name]
-    return next((s.value for s in entry.synonyms if s.source is ConfigSource.DEFAULT_CONFIG), None)
+    return next((s.value for s in entry.synonym_chain if s.source is ConfigSource.DEFAULT_CONFIG), None)
 
 
 def _print(targets: list[_Target], documents: list[dict[str, Any]]) -> None:

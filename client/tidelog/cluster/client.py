@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidelog.cluster.addresses import parse_bootstrap_servers
 from tidelog.cluster.backoff import Backoff
 from tidelog.cluster.bootstrap import PROBED, Bootstrap
-from tidelog.cluster.connections import Connection, Connections
+from tidelog.cluster.connections import Connection, Connections, ConnectTiming
 from tidelog.cluster.epochs import EpochEnd, ask_epoch_ends
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
 from tidelog.cluster.offsets import OffsetAndTimestamp, OffsetLookup, TopicPartitionKey
@@ -49,13 +49,14 @@ class ClusterClient:
         request_timeout_ms: int = 30_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1_000,
+        connect_timing: ConnectTiming | None = None,
     ) -> None:
         self._bootstrap = Bootstrap(parse_bootstrap_servers(bootstrap_servers))
         self.request_timeout_ms = request_timeout_ms
         # Its own, not the module's: an application's random numbers are its own as well.
         self._dice = random.Random()
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, self._dice.random)
-        self._connections = Connections(client_id)
+        self._connections = Connections(client_id, connect_timing)
         self._metadata = ClusterMetadata()
         self._answered_last: str | None = None
         self._doubted: str | None = None
@@ -64,6 +65,11 @@ class ClusterClient:
     def metadata(self) -> ClusterMetadata:
         """What is known now."""
         return self._metadata
+
+    @property
+    def answered_last(self) -> str | None:
+        """The address of the node that answered the last question that any node may answer."""
+        return self._answered_last
 
     def learn_leader(self, topic: str, partition: int, leader: LeaderIdAndEpoch) -> bool:
         """Take a leader that a node named with its error (KIP-951); returns whether it was news."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from tidelog.cluster.addresses import parse_bootstrap_servers
 from tidelog.cluster.client import ClusterClient
-from tidelog.config import at_least, between, setting
+from tidelog.cluster.connections import ConnectTiming
+from tidelog.config import at_least, between, config_keys, setting
+from tidelog.config.librdkafka import select_settings
 from tidelog.errors import ConfigError
+
+logger = logging.getLogger("tidelog.config")
 
 MAX_INT32 = 2**31 - 1
 
@@ -24,12 +30,26 @@ class ClientConfig:
     )
     client_id: str = setting("tidelog", doc="Names this client to the nodes, in the user agent of its connections.")
     request_timeout_ms: int = setting(
-        30_000, doc="How long one request may take before it counts as lost.", check=at_least(1)
+        30_000,
+        doc="How long one request may take before it counts as lost.",
+        check=at_least(1),
+        aliases=("socket.timeout.ms",),
     )
     retry_backoff_ms: int = setting(
         100, doc="The wait before the first retry; doubled for each further one.", check=at_least(1)
     )
     retry_backoff_max_ms: int = setting(1_000, doc="The longest wait between retries.", check=at_least(1))
+    reconnect_backoff_ms: int = setting(
+        50,
+        doc="The wait before a broken connection is opened again; doubled for each further attempt.",
+        check=between(0, 3_600_000),
+    )
+    reconnect_backoff_max_ms: int = setting(
+        200, doc="The longest wait before a broken connection is opened again.", check=between(0, 3_600_000)
+    )
+    socket_connection_setup_timeout_ms: int = setting(
+        1_000, doc="How long opening a connection to one address may take.", check=between(1, MAX_INT32)
+    )
 
     def cluster_client(self) -> ClusterClient:
         """Return a new client with these settings; it opens no connection before it is used."""
@@ -39,6 +59,9 @@ class ClientConfig:
             request_timeout_ms=self.request_timeout_ms,
             retry_backoff_ms=self.retry_backoff_ms,
             retry_backoff_max_ms=self.retry_backoff_max_ms,
+            connect_timing=ConnectTiming(
+                self.reconnect_backoff_ms, self.reconnect_backoff_max_ms, self.socket_connection_setup_timeout_ms
+            ),
         )
 
 
@@ -54,12 +77,39 @@ class TrackingConfig(ClientConfig):
     )
 
 
-def refuse_missing(settings: Mapping[str, object], missing: Mapping[str, str]) -> None:
-    """Refuse settings of confluent-kafka's that need what is not there; ``missing`` says of each what that is.
+def read_settings(
+    cls: type[ClientConfig],
+    given: Mapping[str, Any],
+    scope: Literal["P", "C", "A"],
+    *,
+    objects: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the settings for ``parse_config(cls, ...)``, without those of librdkafka's that have no effect here.
+
+    ``scope`` is the kind of client: producer, consumer or admin client. ``objects`` are keys of callbacks and the like,
+    which stay among the settings for the caller to take out. Each setting without effect is logged once per process, to
+    the setting ``logger`` where that is given.
 
     Raises:
-        ConfigError: one is among ``settings``.
+        ConfigError: Tidelog cannot do what a setting asks for.
     """
-    for key in settings:
-        if key in missing:
-            raise ConfigError(f'configuration "{key}" is not supported: {missing[key]}')
+    own = {*config_keys(cls), *objects, _LOGGER}
+    settings, ignored = select_settings(given, own, scope)
+    log = settings.get(_LOGGER) or logger
+    if not callable(getattr(log, "log", None)):
+        raise ConfigError(f'invalid value {log!r} for configuration "logger": must be a logging.Logger')
+    for key, reason in ignored.items():
+        if (key, reason) not in _warned:
+            _warned.add((key, reason))
+            log.log(logging.WARNING, 'Configuration "%s" has no effect: %s', key, reason)
+    return settings
+
+
+def take_logger(settings: dict[str, Any], default: logging.Logger) -> logging.Logger:
+    """Take ``logger`` out of the settings; without one return ``default``."""
+    log: logging.Logger | None = settings.pop(_LOGGER, None)
+    return log or default
+
+
+_LOGGER = "logger"
+_warned: set[tuple[str, str]] = set()

@@ -23,8 +23,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _RESOLVE_TEXTS = ("DNS resolution failed", "Name or service not known", "Domain name not found")
+_MIN_BACKOFF_MS = 1
 _CONNECT_TEXT = "Failed to connect to remote host: "
 """What gRPC says between the address, which it repeats, and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectTiming:
+    """How soon a broken connection is opened again, and how long opening it may take, in ms."""
+
+    backoff_ms: int = 50
+    backoff_max_ms: int = 200
+    timeout_ms: int = 1_000
+
+    def options(self) -> list[tuple[str, int | str]]:
+        """Return gRPC's options; the last has another meaning than its name: the time that one attempt may take."""
+        return [
+            ("grpc.initial_reconnect_backoff_ms", max(self.backoff_ms, _MIN_BACKOFF_MS)),
+            ("grpc.max_reconnect_backoff_ms", max(self.backoff_max_ms, self.backoff_ms, _MIN_BACKOFF_MS)),
+            ("grpc.min_reconnect_backoff_ms", self.timeout_ms),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +70,9 @@ class Connection:
 class Connections:
     """The channels of one client. Used on the network thread only."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, timing: ConnectTiming | None = None) -> None:
         self._client_id = client_id
+        self._options = (timing or ConnectTiming()).options()
         self._by_address: dict[str, Connection] = {}
         self._closed = False
 
@@ -67,7 +86,7 @@ class Connections:
             raise error_for(ErrorCode._DESTROY, "the client is closed")
         connection = self._by_address.get(address)
         if connection is None:
-            channel = open_channel(address, self._client_id)
+            channel = open_channel(address, self._client_id, self._options)
             connection = Connection(
                 address, channel, LogServiceStub(channel), AdminServiceStub(channel), GroupServiceStub(channel)
             )

@@ -6,7 +6,7 @@ The settings of topics and brokers are loaded at first use: a client has none of
 import importlib
 from typing import TYPE_CHECKING
 
-from tidelog.config.settings import config_key, describe, format_value, parse_config, setting
+from tidelog.config.settings import config_key, config_keys, describe, format_value, parse_config, setting
 from tidelog.config.validators import any_of, at_least, between, each_of, not_empty, one_of
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = [
     "at_least",
     "between",
     "config_key",
+    "config_keys",
     "describe",
     "each_of",
     "format_value",

@@ -86,6 +86,11 @@ def config_key(field: dataclasses.Field[Any]) -> str:
     return declaration.key or field.name.replace("_", ".")
 
 
+def config_keys(cls: type[Any]) -> set[str]:
+    """Return every key that ``cls`` reads, aliases included."""
+    return {key for f in dataclasses.fields(cls) for key in (config_key(f), *f.metadata[_METADATA].aliases)}
+
+
 def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
     """Build ``cls`` from dotted keys; values may be text, as in a properties file, or of the right type.
 

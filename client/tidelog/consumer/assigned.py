@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime
-from tidelog.cluster.config import refuse_missing
+from tidelog.cluster.config import read_settings, take_logger
 from tidelog.config import parse_config
-from tidelog.consumer.config import CALLBACKS, MISSING, ConsumerConfig, merge_settings
+from tidelog.consumer.config import CALLBACKS, ConsumerConfig, merge_settings
 from tidelog.consumer.core import Commits, CommitSettings, Positions, PositionSettings, Report
 from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.group import ConsumerGroup
@@ -26,6 +27,8 @@ from tidelog.transport import call_soon, network_loop, run_sync
 if TYPE_CHECKING:
     from tidelog.admin.metadata import ClusterMetadata
 
+logger = logging.getLogger("tidelog.consumer")
+
 _OVERDUE_MS = 1_000
 
 
@@ -33,17 +36,20 @@ class AssignedConsumer:
     """Base of :class:`tidelog.Consumer`: its settings and its parts, and all but reading and the group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        """Read the settings (``tidelog.consumer.config.ConsumerConfig``, and ``on_commit(error, partitions)``).
+        """Read the settings (``tidelog.consumer.config.ConsumerConfig``), and what is no plain value among them.
 
-        They may be given as keyword arguments too, which count more: ``group_id`` is ``group.id``.
+        These are ``on_commit(error, partitions)``, ``error_cb(KafkaError)``, which gets the errors of the client as a
+        whole in place of :meth:`poll`, ``stats_cb(json)``, ``throttle_cb`` and ``logger``. poll(), consume() and
+        close() call the callbacks. Settings may be keyword arguments too, which count more: ``group_id`` is
+        ``group.id``.
 
         Raises:
             KafkaException: INVALID_CONFIG.
-            TypeError: ``on_commit`` cannot be called.
+            TypeError: a callback cannot be called.
         """
-        given = merge_settings(config, settings)
+        given = read_settings(ConsumerConfig, merge_settings(config, settings), "C", objects=CALLBACKS)
         callbacks = {name: _callable(name, given.pop(name, None)) for name in CALLBACKS}
-        refuse_missing(given, MISSING)
+        log = take_logger(given, logger)
         self._config = parse_config(ConsumerConfig, given).resolve(given)
         self._cluster = self._config.cluster_client()
         self._monitor = monitor = Monitor()
@@ -53,14 +59,18 @@ class AssignedConsumer:
         self._wake: Callable[[], None] = lambda: call_soon(awake.set)
         commits = Commits(_commit_settings(self._config), self._cluster.backoff.wait_ms)
         stores = self._config.enable_auto_offset_store and self._config.group_id is not None
-        self._queue = RecordQueue(monitor, self._positions, commits if stores else None, self._wake)
+        self._queue = RecordQueue(
+            monitor, self._positions, commits if stores else None, self._wake, callbacks["error_cb"]
+        )
         self._group: ConsumerGroup | None = None
         if self._config.group_id is not None:
             self._group = ConsumerGroup(
-                self._config, self._cluster, self._queue, commits, self._lock, callbacks["on_commit"]
+                self._config, self._cluster, self._queue, commits, self._lock, callbacks["on_commit"], log
             )
         offsets = None if self._group is None else self._group.offsets
-        fetcher = Fetcher(self._config, self._cluster, self._positions, self._queue, self._lock, awake, offsets)
+        fetcher = Fetcher(self._config, self._cluster, self._positions, self._queue, self._lock, awake, offsets, log)
+        if callbacks["stats_cb"] is not None and self._config.statistics_interval_ms:
+            fetcher.tell_statistics(callbacks["stats_cb"], commits)
         # Not waited for: all that follows comes to the network thread after it.
         asyncio.run_coroutine_threadsafe(_start(fetcher, self._group), network_loop())
         self._lifetime = Lifetime(self, "consumer", functools.partial(_stop, fetcher, self._group, self._cluster))
@@ -283,6 +293,7 @@ def _callable(name: str, function: Any) -> Any:
 def _position_settings(config: ConsumerConfig) -> PositionSettings:
     return PositionSettings(
         queue_bytes=config.queued_max_messages_kbytes * 1024,
+        queue_messages=config.queued_min_messages,
         reset_timestamp_ms=config.reset_timestamp_ms,
         report_end=config.enable_partition_eof,
         overdue_ms=config.fetch_wait_max_ms + _OVERDUE_MS,

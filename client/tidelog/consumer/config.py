@@ -12,21 +12,6 @@ from tidelog.cluster.config import MAX_INT32, TrackingConfig
 from tidelog.config import at_least, between, each_of, not_empty, one_of, setting
 from tidelog.errors import ConfigError
 
-_NO_STATISTICS = "the consumer keeps no statistics"
-_BY_BYTES = "what is fetched ahead is bounded by queued.max.messages.kbytes alone"
-_AS_ALL = "retry.backoff.ms and retry.backoff.max.ms say how long to wait after any error"
-MISSING = {
-    "stats_cb": _NO_STATISTICS,
-    "statistics.interval.ms": _NO_STATISTICS,
-    "error_cb": "errors are returned by poll() and consume(), as messages whose error() is not None",
-    "queued.min.messages": _BY_BYTES,
-    "fetch.queue.backoff.ms": _BY_BYTES,
-    "fetch.error.backoff.ms": _AS_ALL,
-    "group.protocol.type": 'it is always "consumer"',
-    "offset.store.method": "offsets are committed to the group's coordinator",
-    "coordinator.query.interval.ms": "the coordinator is found anew when it answers no more, or is another",
-}
-"""Settings that users of confluent-kafka know, and why they are refused."""
 _RESETS = {
     "earliest": EARLIEST_TIMESTAMP,
     "smallest": EARLIEST_TIMESTAMP,
@@ -37,8 +22,9 @@ _RESETS = {
     "error": None,
     "none": None,
 }
-CALLBACKS = ("on_commit",)
+CALLBACKS = ("on_commit", "error_cb", "stats_cb", "throttle_cb")
 """Functions that are given among the settings."""
+_OBJECTS = (*CALLBACKS, "logger")
 _COOPERATIVE = "cooperative-sticky"
 _ASSIGNORS = ("range", "roundrobin", "sticky", _COOPERATIVE)
 _CLASSIC_ALONE = {
@@ -47,11 +33,6 @@ _CLASSIC_ALONE = {
     "partition.assignment.strategy": "the coordinator assigns: use group.remote.assignor",
 }
 _HEARTBEATS_PER_SESSION = 3
-
-
-def _must_be_true(value: bool) -> None:
-    if not value:
-        raise ValueError("must be true: the CRC of every batch is checked")
 
 
 def _strategies(values: tuple[str, ...]) -> None:
@@ -166,6 +147,12 @@ class ConsumerConfig(TrackingConfig):
     queued_max_messages_kbytes: int = setting(
         65_536, doc="Nothing more is fetched while so many KiB wait for poll().", check=between(1, 2_097_151)
     )
+    queued_min_messages: int | None = setting(
+        None,
+        doc="Nothing more of a partition is fetched while so many of its messages wait for poll(); not set: the KiB "
+        "of queued.max.messages.kbytes alone count.",
+        check=between(1, 10_000_000),
+    )
     client_rack: str = setting(
         "",
         doc="Where the consumer is, as broker.rack says it of a node: it may be told to read from a replica near by in "
@@ -174,8 +161,10 @@ class ConsumerConfig(TrackingConfig):
     allow_auto_create_topics: bool = setting(
         False, doc="Whether a topic that is not there may be created, if the nodes have auto.create.topics.enable."
     )
-    check_crcs: bool = setting(
-        True, doc="The CRC of every batch is checked; cannot be turned off.", check=_must_be_true
+    statistics_interval_ms: int = setting(
+        0,
+        doc="How often stats_cb is called with statistics; 0, or no stats_cb: never.",
+        check=between(0, 86_400_000),
     )
 
     @property
@@ -227,4 +216,4 @@ class ConsumerConfig(TrackingConfig):
 
 def merge_settings(config: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping of settings with those of keyword arguments, which count more: ``group_id`` is ``group.id``."""
-    return {**(config or {}), **{k if k in CALLBACKS else k.replace("_", "."): v for k, v in named.items()}}
+    return {**(config or {}), **{k if k in _OBJECTS else k.replace("_", "."): v for k, v in named.items()}}

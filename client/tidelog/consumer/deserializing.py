@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+import functools
+import types
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn
 
 from tidelog.consumer.consumer import Consumer
 from tidelog.message import Message
@@ -14,23 +16,40 @@ from tidelog.serialization import (
     SerializationContext,
     ValueDeserializationError,
 )
-
-DeserializerFunction = Callable[[Any, SerializationContext], Any]
+from tidelog.serialization.builders import CLUSTER_ID_TIMEOUT_S, build_serdes
 
 
 class DeserializingConsumer(Consumer):
     """confluent-kafka's class of the same name: ``key.deserializer`` and ``value.deserializer`` are among the settings.
 
-    Each is called with the bytes, or None, and a :class:`~tidelog.serialization.SerializationContext`; without one the
-    bytes stay as they are.
+    In their places ``key.deserializer.builder`` and ``value.deserializer.builder`` may stand (DeserializerBuilder);
+    what they build is closed with the consumer. Each deserializer is called with the bytes, or None, and a
+    :class:`~tidelog.serialization.SerializationContext`; without one the bytes stay as they are.
     """
 
+    __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
+
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        """Read the settings; raises as :class:`Consumer`, and TypeError for a deserializer that cannot be called."""
+        """Read the settings.
+
+        Raises:
+            KafkaException: INVALID_CONFIG, also for a deserializer that cannot be called.
+        """
         given = {**(config or {}), **{name.replace("_", ".", 1): settings.pop(name) for name in _named(settings)}}
-        self._key_deserializer = _callable(given.pop("key.deserializer", None), "key.deserializer")
-        self._value_deserializer = _callable(given.pop("value.deserializer", None), "value.deserializer")
-        super().__init__(given, **settings)
+        self._serdes, given = build_serdes(given, "deserializer")
+        try:
+            super().__init__(given, **settings)
+        except BaseException:
+            self._serdes.close()
+            raise
+        self._key_deserializer = self._serdes.key
+        self._value_deserializer = self._serdes.value
+        self._serdes.resolve_cluster_id(functools.partial(self.cluster_id, CLUSTER_ID_TIMEOUT_S))
+
+    def close(self) -> None:
+        """Close as :meth:`Consumer.close` does, then the deserializers that were built."""
+        super().close()
+        self._serdes.close()
 
     def poll(self, timeout: float | None = -1) -> Message | None:
         """Return the next message, deserialized, or None after ``timeout`` seconds (-1: wait without end).
@@ -72,10 +91,3 @@ class DeserializingConsumer(Consumer):
 
 def _named(settings: Mapping[str, Any]) -> list[str]:
     return [name for name in ("key_deserializer", "value_deserializer") if name in settings]
-
-
-def _callable(function: Any, name: str) -> DeserializerFunction | None:
-    if function is not None and not callable(function):
-        raise TypeError(f"{name} must be callable, not {type(function).__name__}")
-    found: DeserializerFunction | None = function
-    return found

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import assert_never
 
 from tidelog.cluster import ClusterClient
@@ -14,6 +14,7 @@ from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core import (
     AskMetadata,
     Command,
+    Commits,
     CommittedFailed,
     CommittedFound,
     Deliver,
@@ -39,13 +40,13 @@ from tidelog.consumer.core import (
 from tidelog.consumer.core.partition import PartitionState
 from tidelog.consumer.group_offsets import GroupOffsets
 from tidelog.consumer.node_sessions import NodeSessions
-from tidelog.consumer.records import RecordQueue
+from tidelog.consumer.records import Call, RecordQueue
+from tidelog.consumer.statistics import Statistics, Tally
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.transport import call_soon
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.waiting import watch_waits
-
-logger = logging.getLogger(__name__)
 
 _END_SESSION_MS = 200
 
@@ -65,8 +66,11 @@ class Fetcher:
         lock: threading.RLock,
         awake: asyncio.Event,
         offsets: GroupOffsets | None = None,
+        log: logging.Logger | None = None,
     ) -> None:
         """``offsets`` are asked where partitions start that are assigned in a group."""
+        self._tally = Tally()
+        self._log = log or logging.getLogger(__name__)
         self._config = config
         self._cluster = cluster
         self._positions = positions
@@ -82,18 +86,40 @@ class Fetcher:
         self._main: asyncio.Task[None] | None = None
         self._ager: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._statistician: asyncio.Task[None] | None = None
+        self._statistics: tuple[Callable[[str], object], Statistics] | None = None
         self._stopping = False
 
+    def tell_statistics(self, callback: Callable[[str], object], commits: Commits) -> None:
+        """Have ``callback`` called with statistics every ``statistics.interval.ms``; before :meth:`start`."""
+        statistics = Statistics(
+            self._config,
+            self._tally,
+            self._positions,
+            commits,
+            lambda: self._cluster.metadata,
+            lambda: self._queue.waiting,
+        )
+        self._statistics = (callback, statistics)
+
     async def start(self) -> None:
-        """Start the fetcher's task."""
+        """Start the fetcher's tasks."""
         self._main = asyncio.create_task(self._run(), name="consumer-fetcher")
         self._ager = asyncio.create_task(self._refresh_old(), name="consumer-metadata-age")
         self._watch = asyncio.create_task(watch_waits("records to read", self._hindrances), name="consumer-waits")
+        if self._statistics is not None:
+            self._statistician = asyncio.create_task(
+                self._keep_statistics(*self._statistics), name="consumer-statistics"
+            )
 
     async def stop(self) -> None:
         """End all tasks."""
         self._stopping = True
-        owned = (self._main, self._ager, self._watch, self._refresher, *self._polls.values(), *self._tasks)
+        owned = (
+            *(self._main, self._ager, self._watch, self._statistician, self._refresher),
+            *self._polls.values(),
+            *self._tasks,
+        )
         tasks = [t for t in owned if t is not None]
         for task in tasks:
             task.cancel()
@@ -171,6 +197,15 @@ class Fetcher:
         task.add_done_callback(lambda done: self._poll_done(fetch, done))
 
     async def _poll_node(self, fetch: Fetch) -> Fetched | FetchFailed:
+        began_s, fetched = self._tally.begin(fetch.node_id), None
+        try:
+            found = await self._ask_node(fetch)
+            fetched = found if isinstance(found, Fetched) else None
+            return found
+        finally:
+            self._tally.end(fetch.node_id, began_s, fetched)
+
+    async def _ask_node(self, fetch: Fetch) -> Fetched | FetchFailed:
         session = self._sessions.of(fetch.node_id)
         try:
             response = await self._cluster.fetch(fetch.node_id, session.request(fetch.specs))
@@ -197,7 +232,7 @@ class Fetcher:
         if error is None:
             self._handle([task.result()])
             return
-        logger.error("a fetch from node %d failed", fetch.node_id, exc_info=error)
+        self._log.error("a fetch from node %d failed", fetch.node_id, exc_info=error)
         failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
         self._handle([FetchFailed(fetch.node_id, fetch.specs, failure)])
 
@@ -242,8 +277,8 @@ class Fetcher:
         except TidelogError as error:
             self._handle([ValidationFailed(spec, error) for spec in command.specs])
             return
-        except Exception as error:
-            logger.exception("validating positions at node %d failed", command.node_id)
+        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+            self._log.exception("validating positions at node %d failed", command.node_id)
             failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
             self._handle([ValidationFailed(spec, failure) for spec in command.specs])
             return
@@ -264,8 +299,8 @@ class Fetcher:
         except TidelogError as error:
             self._handle([CommittedFailed(spec, error) for spec in command.specs])
             return
-        except Exception as error:
-            logger.exception("asking for committed offsets failed")
+        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+            self._log.exception("asking for committed offsets failed")
             failure = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
             self._handle([CommittedFailed(spec, failure) for spec in command.specs])
             return
@@ -291,8 +326,8 @@ class Fetcher:
             )
         except TidelogError as error:
             return LookUpFailed(spec, error)
-        except Exception as error:
-            logger.exception("looking up an offset of %s-%d failed", spec.topic, spec.partition)
+        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+            self._log.exception("looking up an offset of %s-%d failed", spec.topic, spec.partition)
             return LookUpFailed(spec, error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}"))
         return LookedUp(spec, found[key].offset, found[key].leader_epoch)
 
@@ -306,6 +341,19 @@ class Fetcher:
         self._wanted_topics |= topics
         if self._refresher is None or self._refresher.done():
             self._refresher = asyncio.create_task(self._refresh_wanted(), name="consumer-metadata")
+
+    async def _keep_statistics(self, callback: Callable[[str], object], statistics: Statistics) -> None:
+        is_served = asyncio.Event()
+        is_served.set()
+        while True:
+            await asyncio.sleep(self._config.statistics_interval_ms / 1000)
+            # An application that does not poll gets one text later, and not a queue of them.
+            await is_served.wait()
+            is_served.clear()
+            with self._lock:
+                self._queue.settle()
+                text = statistics.text()
+            self._queue.post(_telling(callback, text, is_served))
 
     async def _refresh_old(self) -> None:
         while True:
@@ -322,11 +370,11 @@ class Fetcher:
             try:
                 await self._cluster.refresh(topics, allow_auto_topic_creation=self._config.allow_auto_create_topics)
             except TidelogError as error:
-                logger.warning("the consumer cannot get metadata: %s", error)
+                self._log.warning("the consumer cannot get metadata: %s", error)
                 self._wanted_topics |= topics
                 self._handle(self._refusals(topics, error))
-            except Exception:
-                logger.exception("the consumer's request for metadata failed; it goes on")
+            except Exception:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+                self._log.exception("the consumer's request for metadata failed; it goes on")
                 self._wanted_topics |= topics
             else:
                 self._handle(self._refusals(topics, None))
@@ -336,3 +384,11 @@ class Fetcher:
 
 def _key(state: PartitionState) -> tuple[str, int, int]:
     return state.topic, state.partition, state.generation
+
+
+def _telling(callback: Callable[[str], object], text: str, is_told: asyncio.Event) -> Call:
+    def call(_: object) -> None:
+        call_soon(is_told.set)
+        callback(text)
+
+    return call

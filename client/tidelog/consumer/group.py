@@ -145,7 +145,9 @@ class ConsumerGroup:
         commits: Commits,
         lock: threading.RLock,
         on_commit: OnCommit | None,
+        log: logging.Logger | None = None,
     ) -> None:
+        self._log = log or logger
         self._config = config
         self._queue = queue
         self._commits = commits
@@ -153,8 +155,8 @@ class ConsumerGroup:
         self._on_commit = on_commit
         coordinators = Coordinators(cluster)
         decides = membership(_settings(config), _new_member_id, cluster.backoff.wait_ms)
-        self.offsets = GroupOffsets(config, coordinators, commits, lock, queue.settle, self._committed)
-        self.member = GroupMember(config, cluster, coordinators, decides, self)
+        self.offsets = GroupOffsets(config, coordinators, commits, lock, queue.settle, self._committed, self._log)
+        self.member = GroupMember(config, cluster, coordinators, decides, self, self._log)
         self._callbacks = _Callbacks()
         self._is_subscribed = False
         self._has_left = False
@@ -339,19 +341,19 @@ class ConsumerGroup:
     def _call(self, call: Call, consumer: Assignable) -> None:
         try:
             call(consumer)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
             # The group is left first: close() is not called again.
             if self._failure is None:
                 self._failure = error
             else:
-                logger.exception("another callback of close() failed too")
+                self._log.exception("another callback of close() failed too")
 
     def _committed(self, done: CommitDone) -> None:
         partitions, failure = outcome(done.offsets, done.errors)
         if self._on_commit is None:
             for partition in partitions:
                 if partition.error is not None:
-                    logger.warning("offset %d of %s-%d was not committed: %s", *_details(partition))
+                    self._log.warning("offset %d of %s-%d was not committed: %s", *_details(partition))
         self._post(None if failure is None else failure.error, partitions)
 
     def _report(self, future: concurrent.futures.Future[CommitDone]) -> None:

@@ -76,7 +76,9 @@ class GroupMember:
         coordinators: Coordinators,
         membership: Membership,
         application: Application,
+        log: logging.Logger | None = None,
     ) -> None:
+        self._log = log or logger
         assert config.group_id is not None
         self._group_id = config.group_id
         self._config = config
@@ -209,8 +211,8 @@ class GroupMember:
         except TidelogError as error:
             self._tell_once(error)
             self._handle(CallFailed(call.call_id, error))
-        except Exception as error:
-            logger.exception("a request of a member of group %s failed", self._group_id)
+        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+            self._log.exception("a request of a member of group %s failed", self._group_id)
             self._handle(CallFailed(call.call_id, error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")))
         else:
             self._told = None
@@ -229,8 +231,8 @@ class GroupMember:
             self._refresh.clear()
             try:
                 is_known = self._subscription is None or await self._learn_topics()
-            except Exception:
-                logger.exception("learning the topics of group %s failed; it goes on", self._group_id)
+            except Exception:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+                self._log.exception("learning the topics of group %s failed; it goes on", self._group_id)
                 is_known = False
             attempt = 0 if is_known else attempt + 1
             wait_ms = self._config.metadata_max_age_ms if is_known else self._cluster.backoff.wait_ms(attempt)
@@ -251,7 +253,7 @@ class GroupMember:
             creates = self._config.allow_auto_create_topics
             await self._cluster.refresh(names, allow_auto_topic_creation=creates and not subscription.patterns)
         except TidelogError as error:
-            logger.warning("the consumer cannot get metadata: %s", error)
+            self._log.warning("the consumer cannot get metadata: %s", error)
             if error.code in OUTAGES and not self._is_outage_told:
                 self._is_outage_told = True
                 self._application.on_error(error)

@@ -44,7 +44,9 @@ class GroupOffsets:
         lock: threading.RLock,
         settle: Callable[[], None],
         on_auto_commit: Callable[[CommitDone], None],
+        log: logging.Logger | None = None,
     ) -> None:
+        self._log = log or logger
         assert config.group_id is not None
         self._group_id = config.group_id
         self._config = config
@@ -179,8 +181,8 @@ class GroupOffsets:
             outcome = _outcomes(response, command.offsets)
         except TidelogError as error:
             outcome = error
-        except Exception as error:
-            logger.exception("a commit of group %s failed", self._group_id)
+        except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
+            self._log.exception("a commit of group %s failed", self._group_id)
             outcome = error_for(ErrorCode._FAIL, f"the consumer failed: {error!r}")
         with self._lock:
             failures = outcome.values() if isinstance(outcome, Mapping) else [outcome]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelog.consumer.core import Commits, Deliver, OffsetAndMetadata, Positions, Report
 from tidelog.consumer.reading import Reading
-from tidelog.errors import TidelogError
+from tidelog.errors import OUTAGES, KafkaError, TidelogError
 from tidelog.message import Message
 from tidelog.monitor import Monitor
 
@@ -27,12 +27,21 @@ class RecordQueue:
     """Filled on the network thread, emptied by one application thread at a time; ``lock`` guards both ends."""
 
     def __init__(
-        self, monitor: Monitor, positions: Positions, commits: Commits | None, on_room: Callable[[], None]
+        self,
+        monitor: Monitor,
+        positions: Positions,
+        commits: Commits | None,
+        on_room: Callable[[], None],
+        on_error: Callable[[KafkaError], object] | None = None,
     ) -> None:
         """``on_room`` is called when a delivery is used up while the queue counts as full.
 
-        The offsets behind what is returned are stored in ``commits``, unless that is None.
+        The offsets behind what is returned are stored in ``commits``, unless that is None. ``on_error``, the
+        application's ``error_cb``, gets the errors of the client as a whole: that no node answers. Without it these are
+        returned as messages.
         """
+        self._on_error = on_error
+        self._is_error_posted = False
         self._lock = monitor.lock
         self._news = monitor.changed
         self._on_room = on_room
@@ -51,6 +60,10 @@ class RecordQueue:
     def put(self, item: _Item) -> None:
         """Add what was fetched, or an event. The caller holds the lock."""
         if self._closed:
+            return
+        error = _error_of(item)
+        if error is not None and self._on_error is not None and error.error_code() in OUTAGES:
+            self._post_error(self._on_error, error)
             return
         self._items.append(item)
         self._news.notify_all()
@@ -204,6 +217,22 @@ class RecordQueue:
         return None
 
     @property
+    def waiting(self) -> int:
+        """How many deliveries, events and calls wait. The caller holds the lock."""
+        return len(self._items) + len(self._calls)
+
+    def _post_error(self, on_error: Callable[[KafkaError], object], error: KafkaError) -> None:
+        # Every partition reports an outage: one call tells of all that came before it.
+        if not self._is_error_posted:
+            self._is_error_posted = True
+            self.post(lambda _: self._call_error(on_error, error))
+
+    def _call_error(self, on_error: Callable[[KafkaError], object], error: KafkaError) -> None:
+        with self._lock:
+            self._is_error_posted = False
+        on_error(error)
+
+    @property
     def _has_news(self) -> bool:
         return bool(self._items or self._calls or self._ready)
 
@@ -301,6 +330,12 @@ class RecordQueue:
     def _release(self, item: _Item) -> None:
         if isinstance(item, Deliver):
             self._positions.released(len(item.records))
+
+
+def _error_of(item: _Item) -> KafkaError | None:
+    if isinstance(item, Report):
+        return item.error.error
+    return item.error() if isinstance(item, Message) else None
 
 
 def _event(report: Report) -> Message:

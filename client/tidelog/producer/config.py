@@ -11,26 +11,6 @@ from tidelog.errors import ConfigError
 from tidelog.producer.core.partitioner import PARTITIONERS
 from tidelog.records.compression import check_level
 
-_NO_TRANSACTIONS = "there are no transactional producers yet"
-_ONE_STICKY = "records without a key go to another partition with each batch"
-MISSING = {
-    "transactional.id": _NO_TRANSACTIONS,
-    "transaction.timeout.ms": _NO_TRANSACTIONS,
-    "sticky.partitioning.linger.ms": _ONE_STICKY,
-    "enable.gapless.guarantee": "a record that fails does not end the producer",
-    "queue.buffering.backpressure.threshold": "batches wait for linger.ms and for room in flight alone",
-    "queuing.strategy": "the records of a partition are sent in the order of produce()",
-    "produce.offset.report": "offsets are always reported",
-    "dr_cb": "give on_delivery instead",
-    "dr_msg_cb": "give on_delivery instead",
-    "throttle_cb": "nodes do not throttle clients",
-    "background_event_cb": "callbacks are called by poll(), flush() and close()",
-    "partitioner.class": "give partitioner: a name, or a callable (topic, key, partition_count) -> partition",
-    "interceptor.classes": "give interceptors: a list of objects",
-    "key.serializer": "use SerializingProducer",
-    "value.serializer": "use SerializingProducer",
-}
-"""Settings that users of confluent-kafka know, and why they are refused."""
 MAX_IDEMPOTENT_IN_FLIGHT = 5
 """Leaders remember so many batches of a producer."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -129,7 +109,7 @@ class ProducerConfig(TrackingConfig):
         False, doc="Whether on_delivery is called only for records that were not delivered."
     )
     statistics_interval_ms: int = setting(
-        0, doc="How often stats_cb gets statistics; 0: never.", check=between(0, 86_400_000)
+        0, doc="How often stats_cb is called with statistics; 0, or no stats_cb: never.", check=between(0, 86_400_000)
     )
 
     def resolve_idempotence(self, is_asked_for: bool) -> ProducerConfig:
@@ -167,7 +147,7 @@ class ProducerConfig(TrackingConfig):
         return None if self.compression_level == -1 else self.compression_level
 
 
-def read_config(settings: Mapping[str, object], *, has_stats_cb: bool = False) -> ProducerConfig:
+def read_config(settings: Mapping[str, object]) -> ProducerConfig:
     """Return the settings of a producer, with what one of them means for another.
 
     Raises:
@@ -176,7 +156,5 @@ def read_config(settings: Mapping[str, object], *, has_stats_cb: bool = False) -
     config = parse_config(ProducerConfig, settings)
     if "buffer.memory" in settings and "queue.buffering.max.kbytes" in settings:
         raise ConfigError('configurations "buffer.memory" and "queue.buffering.max.kbytes" are one: give one of them')
-    if config.statistics_interval_ms and not has_stats_cb:
-        raise ConfigError('configuration "statistics.interval.ms" needs "stats_cb"')
     check_level(config.compression_type, config.level)
     return config.resolve_idempotence("enable.idempotence" in settings)

@@ -7,10 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from tidelog.cluster.config import take_logger
 from tidelog.errors import ConfigError, KafkaError
 from tidelog.message import Headers, Message
 from tidelog.producer.core import DeliveryCallback
 from tidelog.producer.core.partitioner import CustomPartitioner
+
+CALLBACKS = ("on_delivery", "error_cb", "stats_cb", "throttle_cb")
+OBJECTS = (*CALLBACKS, "interceptors")
+"""Settings that are no plain values, beside a callable ``partitioner``."""
 
 logger = logging.getLogger("tidelog.producer")
 
@@ -54,10 +59,11 @@ def take_hooks(settings: dict[str, Any]) -> Hooks:
     """Take them out of the settings.
 
     Raises:
-        TypeError: ``on_delivery``, ``error_cb`` or ``stats_cb`` cannot be called.
-        ConfigError: ``interceptors`` or ``logger`` are none.
+        TypeError: one of :data:`CALLBACKS` cannot be called.
+        ConfigError: ``interceptors`` are none.
     """
-    callbacks = {key: _callback(key, settings.pop(key, None)) for key in ("on_delivery", "error_cb", "stats_cb")}
+    callbacks = {key: _callback(key, settings.pop(key, None)) for key in CALLBACKS}
+    callbacks.pop("throttle_cb")
     partitioner = settings.pop("partitioner") if callable(settings.get("partitioner")) else None
     interceptors = settings.pop("interceptors", None) or ()
     if (
@@ -67,9 +73,7 @@ def take_hooks(settings: dict[str, Any]) -> Hooks:
     ):
         text = "must be a list of objects with on_send(record) or on_acknowledgement(metadata, error)"
         raise ConfigError(f'invalid value {interceptors!r} for configuration "interceptors": {text}')
-    log = settings.pop("logger", None) or logger
-    if not callable(getattr(log, "log", None)):
-        raise ConfigError(f'invalid value {log!r} for configuration "logger": must be a logging.Logger')
+    log = take_logger(settings, logger)
     return Hooks(**callbacks, partitioner=partitioner, interceptors=tuple(interceptors), log=log)
 
 

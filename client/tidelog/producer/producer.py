@@ -12,16 +12,24 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cluster import ClusterClient, Lifetime
-from tidelog.cluster.config import refuse_missing
+from tidelog.cluster.config import read_settings
 from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.message import Message
 from tidelog.monitor import Monitor
 from tidelog.producer.batch_feed import BatchFeed
 from tidelog.producer.calls import HeadersArgument, ProduceCalls
 from tidelog.producer.columns import read_columns
-from tidelog.producer.config import MISSING, ProducerConfig, read_config
+from tidelog.producer.config import ProducerConfig, read_config
 from tidelog.producer.core import Accumulator, AccumulatorLimits, DeliveryCallback
-from tidelog.producer.hooks import Hooks, ProducerRecord, after_acknowledgement, before_send, take_hooks
+from tidelog.producer.hooks import (
+    CALLBACKS,
+    OBJECTS,
+    Hooks,
+    ProducerRecord,
+    after_acknowledgement,
+    before_send,
+    take_hooks,
+)
 from tidelog.producer.reports import DeliveryReports, Intercepted
 from tidelog.producer.sender import Sender
 from tidelog.producer.written import WrittenRows
@@ -51,19 +59,20 @@ class Producer(ProduceCalls):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Read the settings (``tidelog.producer.config.ProducerConfig``), and what is no plain value among them.
 
-        These are ``on_delivery`` (a default callback), ``error_cb(KafkaError)``, ``stats_cb(json)``, ``logger``,
-        ``interceptors`` (objects with ``on_send`` or ``on_acknowledgement``) and a callable as ``partitioner``. The
-        callbacks are called where delivery reports are; a partitioner is called under the producer's lock, perhaps on
-        the network thread: it may not use the producer. Keyword arguments are settings too, with ``_`` for dots.
+        These are ``on_delivery`` (a default callback), ``error_cb(KafkaError)``, ``stats_cb(json)``, ``throttle_cb``,
+        ``logger``, ``interceptors`` (objects with ``on_send`` or ``on_acknowledgement``) and a callable as
+        ``partitioner``. The callbacks are called where delivery reports are; a partitioner is called under the
+        producer's lock, perhaps on the network thread: it may not use the producer. Keyword arguments are settings
+        too, with ``_`` for dots.
 
         Raises:
             KafkaException: INVALID_CONFIG.
             TypeError: a callback cannot be called.
         """
         settings = {**dict(config or {}), **{_dotted(key): value for key, value in more.items()}}
+        settings = read_settings(ProducerConfig, settings, "P", objects=OBJECTS)
         self._hooks = take_hooks(settings)
-        refuse_missing(settings, MISSING)
-        self._config = read_config(settings, has_stats_cb=self._hooks.stats_cb is not None)
+        self._config = read_config(settings)
         self._cluster = self._config.cluster_client()
         self._monitor = monitor = Monitor()
         self._lock = monitor.lock
@@ -314,7 +323,7 @@ def _limits(config: ProducerConfig, hooks: Hooks) -> AccumulatorLimits:
 
 
 def _dotted(key: str) -> str:
-    return key if key in ("error_cb", "stats_cb", "on_delivery") else key.replace("_", ".")
+    return key if key in CALLBACKS else key.replace("_", ".")
 
 
 def _to_bytes(name: str, value: object) -> bytes:

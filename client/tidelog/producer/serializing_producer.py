@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import functools
+import types
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from tidelog.errors import ConfigError
 from tidelog.producer.calls import HeadersArgument
 from tidelog.producer.core import DeliveryCallback
 from tidelog.producer.producer import Producer
@@ -15,16 +16,19 @@ from tidelog.serialization import (
     SerializationContext,
     ValueSerializationError,
 )
-
-SerializerCall = Callable[[Any, SerializationContext], bytes | str | None]
+from tidelog.serialization.builders import CLUSTER_ID_TIMEOUT_S, build_serdes
 
 
 class SerializingProducer(Producer):
-    """A :class:`Producer` with two more settings: ``key.serializer`` and ``value.serializer``.
+    """A :class:`Producer` with more settings: ``key.serializer``, ``value.serializer``, and builders in their place.
 
-    Each is a callable ``(obj, SerializationContext) -> bytes | None``, as those of :mod:`tidelog.serialization`.
-    Without one, what is given is sent as it is. ``produce_batch()`` takes bytes and calls no serializer.
+    Each serializer is a callable ``(obj, SerializationContext) -> bytes | None``, as those of
+    :mod:`tidelog.serialization`. Without one, what is given is sent as it is. ``key.serializer.builder`` and
+    ``value.serializer.builder`` are objects with ``build(settings, is_key)`` (SerializerBuilder); what they build is
+    closed with the producer. ``produce_batch()`` takes bytes and calls no serializer.
     """
+
+    __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Read the settings.
@@ -32,10 +36,21 @@ class SerializingProducer(Producer):
         Raises:
             KafkaException: INVALID_CONFIG, also for a serializer that cannot be called.
         """
-        settings = dict(config or {})
-        self._key_serializer = _serializer(settings, "key.serializer")
-        self._value_serializer = _serializer(settings, "value.serializer")
-        super().__init__(settings, **more)
+        self._serdes, settings = build_serdes(dict(config or {}), "serializer")
+        try:
+            super().__init__(settings, **more)
+        except BaseException:
+            self._serdes.close()
+            raise
+        self._key_serializer = self._serdes.key
+        self._value_serializer = self._serdes.value
+        self._serdes.resolve_cluster_id(functools.partial(self.cluster_id, CLUSTER_ID_TIMEOUT_S))
+
+    def close(self, timeout: float = -1) -> int:
+        """Close as :meth:`Producer.close` does, then the serializers that were built."""
+        left = super().close(timeout)
+        self._serdes.close()
+        return left
 
     def produce(  # type: ignore[override]  # confluent-kafka's two classes have the two in different orders
         self,
@@ -74,12 +89,3 @@ class SerializingProducer(Producer):
             except Exception as error:
                 raise ValueSerializationError(error) from error
         super().produce(topic, value, key, partition, on_delivery, timestamp, headers, callback=callback)
-
-
-def _serializer(settings: dict[str, Any], key: str) -> SerializerCall | None:
-    serializer: Any = settings.pop(key, None)
-    if serializer is not None and not callable(serializer):
-        kind = type(serializer).__name__
-        raise ConfigError(f'invalid value for configuration "{key}": must be callable, not {kind}')
-    found: SerializerCall | None = serializer
-    return found

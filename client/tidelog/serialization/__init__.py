@@ -1,5 +1,6 @@
 """Objects to bytes and back, with confluent-kafka's names: for SerializingProducer and DeserializingConsumer."""
 
+from tidelog.serialization.builders import DeserializerBuilder, SerializerBuilder
 from tidelog.serialization.context import MessageField, SerializationContext
 from tidelog.serialization.errors import (
     ConsumeError,
@@ -25,6 +26,7 @@ from tidelog.serialization.primitives import (
 __all__ = [
     "ConsumeError",
     "Deserializer",
+    "DeserializerBuilder",
     "DoubleDeserializer",
     "DoubleSerializer",
     "IntegerDeserializer",
@@ -38,6 +40,7 @@ __all__ = [
     "SerializationContext",
     "SerializationError",
     "Serializer",
+    "SerializerBuilder",
     "StringDeserializer",
     "StringSerializer",
     "ValueDeserializationError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from tidelog.serialization.context import SerializationContext
@@ -13,7 +14,17 @@ _INT32 = struct.Struct(">i")
 _FLOAT64 = struct.Struct(">d")
 
 
-class Serializer:
+class _Closable:
+    """The methods of a serde that most leave as they are."""
+
+    def close(self) -> None:
+        """Release what the serde holds: nothing, where a class does not say otherwise."""
+
+    def set_cluster_id_resolver(self, resolver: Callable[[], Any]) -> None:
+        """Take a function that returns the cluster's id, for a serde that needs it; does nothing by default."""
+
+
+class Serializer(_Closable):
     """What makes bytes of an object: derive from it, or use any callable ``(obj, ctx) -> bytes | None``."""
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
@@ -25,7 +36,7 @@ class Serializer:
         raise NotImplementedError
 
 
-class Deserializer:
+class Deserializer(_Closable):
     """What makes an object of bytes: derive from it, or use any callable ``(value, ctx) -> object``."""
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:

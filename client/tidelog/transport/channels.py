@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterable
 
 import grpc.aio
 
@@ -36,12 +37,16 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
 ]
 
 
-def open_channel(address: str, client_id: str = "") -> grpc.aio.Channel:
+def open_channel(
+    address: str, client_id: str = "", more_options: Iterable[tuple[str, int | str]] = ()
+) -> grpc.aio.Channel:
     """Return a channel to ``host:port``; connects at the first call and again whenever it breaks.
 
-    ``client_id`` stands first in the user agent that the peer sees.
+    ``client_id`` stands first in the user agent that the peer sees. ``more_options`` take the place of options of the
+    same names.
     """
-    options = [*CHANNEL_OPTIONS, ("grpc.primary_user_agent", client_id)] if client_id else CHANNEL_OPTIONS
+    agent = {"grpc.primary_user_agent": client_id} if client_id else {}
+    options = list({**dict(CHANNEL_OPTIONS), **dict(more_options), **agent}.items())
     return grpc.aio.insecure_channel(address, options=options)
 
 

@@ -118,9 +118,9 @@ def test_errors_of_confluent_kafka_are_ours_by_their_number() -> None:
     assert translate_error(None) is None
     known = ours(ErrorCode.NOT_LEADER_OR_FOLLOWER.code, "not here")
     assert (known.error_code(), known.str(), known.fatal()) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here", False)
-    unknown = ours(confluent_kafka.KafkaError._SSL, "no certificate")
-    assert (unknown.error_code(), unknown.str()) == (ErrorCode._FAIL, "_SSL: no certificate")
-    unknown = ours(confluent_kafka.KafkaError.SASL_AUTHENTICATION_FAILED, "no")
+    unknown = ours(-200, "strange")
+    assert (unknown.error_code(), unknown.str()) == (ErrorCode._FAIL, "ERR_-200?: strange")
+    unknown = ours(500, "no")
     assert unknown.error_code() is ErrorCode.UNKNOWN_SERVER_ERROR
     assert ours(ErrorCode.FENCED_INSTANCE_ID.code, "another", fatal=True).fatal()
     assert ours(ErrorCode._FATAL.code, "told without the mark").fatal()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 import re
+import typing
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import confluent_kafka.admin
+import confluent_kafka.aio
 import confluent_kafka.serialization
 import pytest
 
 import tidelog
 import tidelog.admin
+import tidelog.aio
 import tidelog.serialization
 
 TRANSACTIONS = {
@@ -22,19 +27,17 @@ TRANSACTIONS = {
 }
 SECURITY = {"set_sasl_credentials"}
 SHARE_GROUPS = {"delivery_count"}
-SCHEMA_REGISTRY = {"set_cluster_id_resolver", "close"}
 LEFT_OUT: dict[str, set[str]] = {
     "Producer": TRANSACTIONS | SECURITY,
     "SerializingProducer": TRANSACTIONS | SECURITY,
     "Consumer": SECURITY,
     "DeserializingConsumer": SECURITY,
     "Message": SHARE_GROUPS,
-    "Serializer": SCHEMA_REGISTRY,
-    "Deserializer": SCHEMA_REGISTRY,
-    **{f"{kind}{way}": SCHEMA_REGISTRY for kind in ("String", "Integer", "Double") for way in ("Serializer",)},
-    **{f"{kind}Deserializer": SCHEMA_REGISTRY for kind in ("String", "Integer", "Double")},
-    # The rest of these are tested beside the admin client; the errors are those of features that there are not.
-    "KafkaError": {"txn_requires_abort"},
+    "AdminClient": SECURITY,
+    "AIOProducer": TRANSACTIONS | SECURITY,
+    "AIOConsumer": SECURITY,
+    "AsyncSerializingProducer": TRANSACTIONS | SECURITY,
+    "AsyncDeserializingConsumer": SECURITY,
 }
 OTHER_ARGUMENTS = {
     # Arrow columns and lists in place of one dict per record.
@@ -42,6 +45,10 @@ OTHER_ARGUMENTS = {
     # An option that says what it does, and not `kwargs` under another name.
     *(("TopicDescription", "__init__"), ("DescribeClusterResult", "__init__"), ("OffsetSpec", "__init__")),
     ("ConsumerGroupDescription", "__init__"),
+    # The settings and what they are given to, where `conf` is no dictionary of settings.
+    *(("SerializerBuilder", "build"), ("DeserializerBuilder", "build")),
+    # `conf` again: what confluent-kafka's class is called with is that of its `__await__`.
+    *(("AsyncSerializingProducer", "__init__"), ("AsyncDeserializingConsumer", "__init__")),
 }
 PAIRS = [
     *(
@@ -56,9 +63,10 @@ PAIRS = [
         for theirs, ours in (
             (confluent_kafka.serialization, tidelog.serialization),
             (confluent_kafka.admin, tidelog.admin),
+            (confluent_kafka.aio, tidelog.aio),
         )
         for name in sorted(set(dir(theirs)) & set(dir(ours)))
-        if inspect.isclass(getattr(theirs, name)) and name != "AdminClient"
+        if inspect.isclass(getattr(theirs, name)) and not hasattr(typing, name)
     ),
 ]
 EACH = pytest.mark.parametrize(("name", "theirs", "ours"), PAIRS, ids=[name for name, _, _ in PAIRS])
@@ -98,17 +106,154 @@ def _arguments(owner: type, method: str) -> list[str] | None:
     return [n for n in names if n and n not in ("self", "conf", "kwargs", "args", "config")]
 
 
-def test_names_of_the_package_are_those_of_confluent_kafka() -> None:
-    left_out = {
-        # Share groups, which Kafka has had since 4.0 only.
-        *("AcknowledgeType", "DeserializingShareConsumer", "ShareConsumer", "Messages", "deserializing_share_consumer"),
-        *("ConcurrentModificationException", "IllegalStateException"),
-        # librdkafka's own, and modules.
-        *("ThrottleEvent", "Uuid", "libversion", "version", "murmur2", "fnv1a", "consistent", "cimpl", "os"),
-        *("error", "deserializing_consumer", "serializing_producer"),
+SHARE_CONSUMERS = {
+    # Share groups, which Kafka has had since 4.0 only.
+    *("AcknowledgeType", "DeserializingShareConsumer", "ShareConsumer", "Messages", "deserializing_share_consumer"),
+    *("ConcurrentModificationException", "IllegalStateException"),
+    *(f"SHARE_ACKNOWLEDGE_TYPE_{how}" for how in ("ACCEPT", "REJECT", "RELEASE")),
+}
+MODULES = {
+    "": {"os", "kafkatest"},
+    "admin": {"concurrent", "warnings", "string_type"},
+    "aio": {"producer"},
+    "avro": {"warnings"},
+    "cimpl": set[str](),
+    "deserializing_consumer": set[str](),
+    "error": {"Message"},
+    "schema_registry": {"io", "common", "confluent"},
+    "schema_registry.avro": set[str](),
+    "schema_registry.error": set[str](),
+    "schema_registry.json_schema": set[str](),
+    "schema_registry.protobuf": set[str](),
+    "schema_registry.schema_registry_client": set[str](),
+    "schema_registry.serde": set[str](),
+    "schema_registry.rule_registry": set[str](),
+    "serialization": {"Enum", "KafkaException"},
+    "serializing_producer": set[str](),
+}
+"""The modules of confluent-kafka, with the names in them that are only imported there for their own use."""
+NOT_MODULES = {
+    # A tool for Kafka's own system tests, and internals.
+    *("kafkatest", "deserializing_share_consumer"),
+    # Rules of schemas: they are imported from confluent-kafka, whose serializers run them.
+    *("schema_registry.rules", "schema_registry.common", "schema_registry.confluent"),
+    "schema_registry.wildcard_matcher",
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_names_of_a_module_are_those_of_confluent_kafka(module: str) -> None:
+    reason = "needs tidelog[schema-registry]"
+    theirs = pytest.importorskip(f"confluent_kafka.{module}".rstrip("."), reason=reason, exc_type=ImportError)
+    ours = importlib.import_module(f"tidelog.{module}".rstrip("."))
+    wanted = set(getattr(theirs, "__all__", ())) if module.startswith("schema_registry") else _own_names(theirs)
+    left_out = SHARE_CONSUMERS | MODULES[module]
+    assert {name for name in wanted - left_out if not hasattr(ours, name)} == set()
+
+
+def _own_names(module: Any) -> set[str]:
+    """Return what a package offers, or what a module defines."""
+    names = {name for name in dir(module) if not name.startswith("_") and not hasattr(typing, name)} - {"K", "V"}
+    if hasattr(module, "__path__") or module.__name__.endswith((".cimpl", ".error")):
+        return names - {"HeadersType"}
+    return {name for name in names if getattr(getattr(module, name), "__module__", "") == module.__name__}
+
+
+def test_every_module_of_confluent_kafka_is_there_or_left_out_for_a_reason() -> None:
+    root = Path(confluent_kafka.__file__).parent
+    found = {_module(root, path) for path in root.rglob("*.py")} | {"cimpl"}
+    public = {name for name in found if name and not any(part.startswith("_") for part in name.split("."))}
+    tops = {name for name in public if name.count(".") == 0 or name.startswith("schema_registry.")}
+    left_out = {name for name in tops if any(name == out or name.startswith(f"{out}.") for out in NOT_MODULES)}
+    assert tops - left_out == MODULES.keys() - {""}
+
+
+def _module(root: Path, path: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def test_numbers_have_the_values_of_confluent_kafka() -> None:
+    for module in ("cimpl", "admin"):
+        theirs = importlib.import_module(f"confluent_kafka.{module}")
+        ours = importlib.import_module(f"tidelog.{module}")
+        for name in dir(theirs):
+            if isinstance(getattr(theirs, name), int) and name not in SHARE_CONSUMERS:
+                assert getattr(ours, name) == getattr(theirs, name), name
+
+
+def test_errors_have_the_names_and_codes_of_confluent_kafka() -> None:
+    names = [name for name in dir(confluent_kafka.KafkaError) if name.lstrip("_").isupper()]
+    assert {n: getattr(tidelog.KafkaError, n) for n in names} == {
+        n: getattr(confluent_kafka.KafkaError, n) for n in names
     }
-    theirs = {name for name in dir(confluent_kafka) if not name.startswith("_")}
-    assert theirs - set(dir(tidelog)) - set(tidelog.__all__) == left_out
+
+
+@pytest.mark.parametrize("bits", [(0, 0), (1 << 40, -5), (-(2**63), 2**63 - 1)])
+def test_uuids_look_and_compare_as_confluent_kafkas(bits: tuple[int, int]) -> None:
+    ours, theirs = tidelog.Uuid(*bits), confluent_kafka.Uuid(*bits)
+    assert (repr(ours), str(ours)) == (repr(theirs), str(theirs))
+    assert ours.get_most_significant_bits() == theirs.get_most_significant_bits()
+    assert ours.get_least_significant_bits() == theirs.get_least_significant_bits()
+    assert ours == tidelog.Uuid(*bits) != tidelog.Uuid(7, 7)
+
+
+@pytest.mark.parametrize("name", ["murmur2", "consistent", "fnv1a"])
+def test_keys_have_the_partitions_of_confluent_kafka(name: str) -> None:
+    ours, theirs = getattr(tidelog, name), getattr(confluent_kafka, name)
+    for key in (b"", b"a", b"\xff" * 5, b"a longer key"):
+        assert ours(key, 7) == theirs(key, 7)
+    for arguments, error in (((b"k", 0), ValueError), (("k", 3), TypeError)):
+        with pytest.raises(error):
+            ours(*arguments)
+
+
+def test_classes_of_serializers_take_types_as_confluent_kafkas() -> None:
+    for name in ("SerializingProducer", "DeserializingConsumer"):
+        assert typing.get_args(getattr(tidelog, name)[str, int]) == (str, int)
+    for name in ("AsyncSerializingProducer", "AsyncDeserializingConsumer"):
+        assert typing.get_args(getattr(tidelog.aio, name)[str, int]) == (str, int)
+
+
+def test_throttle_events_look_as_confluent_kafkas() -> None:
+    assert str(tidelog.ThrottleEvent("n", 1, 0.25)) == str(confluent_kafka.ThrottleEvent("n", 1, 0.25))
+
+
+RULE = ("TOPIC", "t", "LITERAL", "User:u", "*", "READ", "ALLOW")
+
+
+def test_access_rules_look_and_compare_as_confluent_kafkas() -> None:
+    for kind, values in (
+        ("AclBinding", RULE),
+        ("AclBinding", (2, "t", 3, "User:u", "*", 3, 3)),
+        ("AclBindingFilter", ("ANY", None, "MATCH", None, None, "ANY", "ANY")),
+    ):
+        ours, theirs = (getattr(m, kind)(*values) for m in (tidelog.admin, confluent_kafka.admin))
+        assert repr(ours) == repr(theirs)
+        for name in ("restype", "resource_pattern_type", "operation", "permission_type"):
+            assert getattr(ours, name).value == getattr(theirs, name).value
+        assert ours == getattr(tidelog.admin, kind)(*values)
+        assert hash(ours) == hash(getattr(tidelog.admin, kind)(*values))
+    assert tidelog.admin.AclBinding(*RULE) < tidelog.admin.AclBinding("TOPIC", "u", *RULE[2:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "position", "value", "error"),
+    [
+        ("AclBinding", 0, "ANY", ValueError),
+        ("AclBinding", 0, "NONE", ValueError),
+        ("AclBinding", 1, None, ValueError),
+        ("AclBinding", 3, 5, TypeError),
+        ("AclBinding", 2, "MATCH", ValueError),
+        ("AclBindingFilter", 6, "UNKNOWN", ValueError),
+        ("AclBindingFilter", 5, None, ValueError),
+    ],
+)
+def test_access_rules_refuse_what_confluent_kafkas_do(kind: str, position: int, value: Any, error: type) -> None:
+    values = [*RULE[:position], value, *RULE[position + 1 :]]
+    for module in (confluent_kafka.admin, tidelog.admin):
+        with pytest.raises(error):
+            getattr(module, kind)(*values)
 
 
 @pytest.mark.parametrize("values", [("t",), ("t", 1), ("t", 1, 5), ("t", 1, 5, "m"), ("t", 1, 5, "m", 7)])

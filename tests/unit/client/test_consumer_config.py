@@ -8,7 +8,7 @@ import pytest
 
 from tidelog import Consumer
 from tidelog.config import parse_config
-from tidelog.consumer.config import MISSING, ConsumerConfig, merge_settings
+from tidelog.consumer.config import ConsumerConfig, merge_settings
 from tidelog.errors import ConfigError
 
 BASE = {"bootstrap.servers": "a:1", "group.id": "g"}
@@ -70,12 +70,6 @@ def test_keyword_arguments_count_more_than_the_mapping() -> None:
 
     merged = merge_settings(BASE, {"group_id": "h", "on_commit": on_commit})
     assert merged == {"bootstrap.servers": "a:1", "group.id": "h", "on_commit": on_commit}
-
-
-@pytest.mark.parametrize("key", sorted(MISSING))
-def test_settings_that_are_not_there_are_refused_by_name(key: str) -> None:
-    with pytest.raises(ConfigError, match=f'"{key}" is not supported'):
-        Consumer({**BASE, key: 1})
 
 
 def test_a_callback_that_cannot_be_called_is_refused() -> None:

@@ -57,6 +57,12 @@ def test_a_client_does_not_load_the_others() -> None:
         assert run(code, ()).stderr == ""
 
 
+def test_schema_registries_name_the_extra_that_they_need() -> None:
+    for module in ("schema_registry", "schema_registry.avro", "schema_registry.json_schema", "avro"):
+        result = run(f"import tidelog.{module}", ("confluent_kafka",))
+        assert result.stderr.strip().endswith("needs confluent_kafka: install tidelog[schema-registry]")
+
+
 def test_the_first_arrow_table_does_not_wait_for_pandas() -> None:
     code = """
 from tidelog.consumer.columns import decode_rows

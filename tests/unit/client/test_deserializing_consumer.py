@@ -9,7 +9,7 @@ import pytest
 
 from tidelog import OFFSET_BEGINNING, TopicPartition
 from tidelog.consumer import DeserializingConsumer
-from tidelog.errors import ErrorCode
+from tidelog.errors import ConfigError, ErrorCode
 from tidelog.records import RecordBatchBuilder
 from tidelog.serialization import (
     ConsumeError,
@@ -100,5 +100,5 @@ def test_bytes_stay_as_they_are_without_a_deserializer(cluster: FakeCluster) -> 
 def test_what_cannot_be_done_is_refused(cluster: FakeCluster) -> None:
     with make(cluster) as consumer, pytest.raises(NotImplementedError, match=r"use poll\(\)"):
         consumer.consume(1)
-    with pytest.raises(TypeError, match=r"key.deserializer must be callable, not int"):
+    with pytest.raises(ConfigError, match=r"key.deserializer.*must be callable, not int"):
         make(cluster, **{"key.deserializer": 3})

@@ -38,6 +38,7 @@ def generator() -> ModuleType:
 
 def test_page_is_up_to_date(generator: ModuleType) -> None:
     assert generator.PAGE.read_text() == generator.render(), "run `make docs`"
+    assert generator.PROPERTIES_PAGE.read_text() == generator.render_librdkafka(), "run `make docs`"
 
 
 def test_page_covers_every_declared_key(generator: ModuleType) -> None:
@@ -81,6 +82,7 @@ def test_row_says_what_a_setting_is(generator: ModuleType) -> None:
 
 def test_stale_page_is_noticed(generator: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(generator, "PAGE", tmp_path / "configuration.md")
+    monkeypatch.setattr(generator, "PROPERTIES_PAGE", tmp_path / "librdkafka.md")
     monkeypatch.setattr(generator, "SECTIONS", ())
     monkeypatch.setattr("sys.argv", ["generate_configuration.py"])
     assert generator.main() == 1
@@ -88,5 +90,8 @@ def test_stale_page_is_noticed(generator: ModuleType, monkeypatch: pytest.Monkey
     assert generator.main() == 0
     monkeypatch.setattr("sys.argv", ["generate_configuration.py"])
     assert generator.main() == 0
-    (tmp_path / "configuration.md").write_text("old")
-    assert generator.main() == 1
+    for name in ("configuration.md", "librdkafka.md"):
+        fresh = (tmp_path / name).read_text()
+        (tmp_path / name).write_text("old")
+        assert generator.main() == 1
+        (tmp_path / name).write_text(fresh)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from tidelog.chaos.workload.outcomes import SendOutcome, send_outcome
-from tidelog.cluster.config import refuse_missing
+from tidelog.cluster.config import read_settings
 from tidelog.config import parse_config
 from tidelog.consumer import Consumer
 from tidelog.consumer import config as consumer_settings
@@ -156,14 +156,13 @@ class TidelogLibrary:
 
     def check_producer(self, config: Mapping[str, Any]) -> None:
         """Parse it as the producer does."""
-        refuse_missing(config, producer_settings.MISSING)
-        parsed = parse_config(producer_settings.ProducerConfig, {**_SOMEWHERE, **config})
+        settings = read_settings(producer_settings.ProducerConfig, {**_SOMEWHERE, **config}, "P")
+        parsed = parse_config(producer_settings.ProducerConfig, settings)
         parsed.resolve_idempotence("enable.idempotence" in config)
 
     def check_consumer(self, config: Mapping[str, Any]) -> None:
         """Parse it as the consumer does."""
-        refuse_missing(config, consumer_settings.MISSING)
-        given = {**_SOMEWHERE, **config}
+        given = read_settings(consumer_settings.ConsumerConfig, {**_SOMEWHERE, **config}, "C")
         parse_config(consumer_settings.ConsumerConfig, given).resolve(given)
 
     def producer(self, config: Mapping[str, Any]) -> Producer:

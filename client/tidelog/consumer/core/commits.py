@@ -140,6 +140,11 @@ class Commits:
         """Have this committed with the next automatic commit, in place of what was stored before."""
         self._stored[key] = what
 
+    def offsets_of(self, key: Key) -> tuple[int | None, int | None]:
+        """Return a partition's stored offset and the one that this consumer has committed; None for none."""
+        stored = self._stored.get(key)
+        return None if stored is None else stored.offset, self._committed.get(key)
+
     def unassigned(self, keys: Iterable[Key]) -> None:
         """The consumer gives partitions up (rules 3 and 6)."""
         for key in keys:

@@ -74,6 +74,11 @@ class PartitionState:
         self.preferred_node = None
 
     @property
+    def waiting_offsets(self) -> int:
+        """How many offsets were fetched and not returned to the application: at least as many as messages wait."""
+        return 0 if self.fetch_offset is None or self.position is None else self.fetch_offset - self.position
+
+    @property
     def is_from_leader(self) -> bool:
         """Whether the node that was asked last is the leader, and no other replica."""
         return self.leader is not None and self.asked_node == self.leader[0]

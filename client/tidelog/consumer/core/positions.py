@@ -6,7 +6,8 @@ Rules:
    the last answer ended, and an answer counts only if nobody has sought, paused or assigned since (generation).
 2. One long poll per node, over all its partitions that can be fetched. When another partition of the node can be
    fetched too, the poll is interrupted.
-3. Nothing is fetched while ``queue_bytes`` are waiting for the application; it starts again at half of it.
+3. Nothing is fetched while ``queue_bytes`` are waiting for the application; it starts again at half of it. Of a
+   partition nothing is fetched while ``queue_messages`` of it are waiting.
 4. Errors that may pass, and leaders that move, are retried from the same offset, after a back-off. OFFSET_OUT_OF_RANGE
    goes where ``auto.offset.reset`` says. Other errors are reported and stop the partition until the next seek.
 5. The end of a partition is reported once per position.
@@ -76,12 +77,13 @@ class Positions:
         self._generation = 0
         self._served = 0
         self._is_full = False
+        self._is_held_back = False
         self.queued_bytes = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing was fetched at the last poll because of rule 3."""
-        return self._is_full
+        """Whether the last poll left something unfetched because of rule 3."""
+        return self._is_full or self._is_held_back
 
     @property
     def assignment(self) -> list[Key]:
@@ -158,6 +160,7 @@ class Positions:
         """Return what is due: offsets to look up, positions to validate, nodes to fetch from, topics to ask for."""
         limit = self._settings.queue_bytes
         self._is_full = self.queued_bytes >= (limit / 2 if self._is_full else limit)
+        self._is_held_back = False
         look_ups: list[LookUpSpec] = []
         committed: list[CommittedSpec] = []
         fetches: dict[int, list[tuple[PartitionState, FetchSpec]]] = {}
@@ -176,7 +179,7 @@ class Positions:
             elif state.wants_committed:
                 state.busy = True
                 committed.append(CommittedSpec(state.topic, state.partition, state.generation))
-            elif not state.paused and not self._is_full:
+            elif not state.paused and not self._is_full and not self._holds_back(state):
                 leader = leader_of(state.topic, state.partition)
                 if leader is None or state.fetch_offset is None:
                     unknown.add(state.topic)
@@ -237,6 +240,12 @@ class Positions:
             assert key == (state.topic, state.partition)
             assert state.generation <= self._generation
             state.check_invariants()
+
+    def _holds_back(self, state: PartitionState) -> bool:
+        most = self._settings.queue_messages
+        is_enough = most is not None and state.waiting_offsets >= most
+        self._is_held_back |= is_enough
+        return is_enough
 
     def _next_generation(self) -> int:
         self._generation += 1

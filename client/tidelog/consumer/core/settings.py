@@ -12,6 +12,8 @@ class PositionSettings:
     queue_bytes: int
     reset_timestamp_ms: int | None
     report_end: bool
+    queue_messages: int | None = None
+    """The most messages of one partition that wait for the application; None: ``queue_bytes`` alone counts."""
     overdue_ms: float = 1_500
     """Above the time that a node may wait for records."""
     preferred_ms: float = 300_000

@@ -108,8 +108,8 @@ def test_commands_use_a_profile_and_settings_of_the_option_go_before_its_own(clu
     run("profile", "create", "fake", "-b", cluster.bootstrap_servers, "-X", "request.timeout.ms=5000")
     assert run("topic", "list").exit_code == 0
     assert run("topic", "list", "--profile", "fake", "-X", "request.timeout.ms=7000").exit_code == 0
-    refused = run("topic", "list", "-X", "linger.ms=1")
-    assert refused.stderr.startswith('tidelog: error: unknown configuration "linger.ms"')
+    refused = run("topic", "list", "-X", "linger=1")
+    assert refused.stderr.startswith('tidelog: error: unknown configuration "linger"')
 
 
 def test_the_file_is_below_the_folder_of_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,70 @@
+"""Kafka's types of resources, and the ways in which a pattern names some, with confluent-kafka's names."""
+
+from __future__ import annotations
+
+import enum
+
+
+class _Ordered(enum.Enum):
+    """Members compare by their numbers in Kafka's protocol."""
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, _Ordered) or type(other) is not type(self):
+            return NotImplemented
+        return bool(self.value < other.value)
+
+
+class ResourceType(_Ordered):
+    """What has settings or access rules. TRANSACTIONAL_ID is here so that its number has a name."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    BROKER = 4
+    TRANSACTIONAL_ID = 5
+
+
+class ResourcePatternType(_Ordered):
+    """The way in which an access rule names resources (KIP-290); ANY and MATCH are for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(_Ordered):
+    """An operation that an access rule concerns; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class AclPermissionType(_Ordered):
+    """Whether an access rule allows or denies; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class ScramMechanism(_Ordered):
+    """A mechanism of SASL/SCRAM (KIP-84)."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2

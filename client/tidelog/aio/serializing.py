@@ -1,0 +1,198 @@
+"""confluent-kafka's AsyncSerializingProducer and AsyncDeserializingConsumer, for asyncio's serializers and others."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import types
+from collections.abc import Generator, Mapping
+from typing import Any, ClassVar, Self
+
+from tidelog.aio.confluent import AIOConsumer, AIOProducer
+from tidelog.consumer.unread import unread_messages
+from tidelog.errors import ErrorCode, error_for
+from tidelog.message import Message
+from tidelog.producer.calls import HeadersArgument
+from tidelog.serialization import (
+    ConsumeError,
+    KeyDeserializationError,
+    KeySerializationError,
+    MessageField,
+    SerializationContext,
+    ValueDeserializationError,
+    ValueSerializationError,
+)
+from tidelog.serialization.builders import Serdes, build_serdes_awaited
+
+_RESOLVER = "set_async_cluster_id_resolver"
+
+
+class AsyncSerializingProducer(AIOProducer):
+    """A producer with the settings ``key.serializer`` and ``value.serializer``, or builders in their places.
+
+    Serializers may be functions or coroutine functions; what a builder builds is closed with the producer. Builders may
+    be asynchronous, so awaiting an object makes it ready: ``producer = await AsyncSerializingProducer(conf)``.
+    """
+
+    __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
+
+    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+        """Keep the settings until the producer is awaited; ``kwargs`` are those of :class:`AIOProducer`."""
+        self._conf, self._arguments = dict(conf), kwargs
+        self._serdes = Serdes()
+        self._is_ready = False
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._begin().__await__()
+
+    async def _begin(self) -> Self:
+        """Build the serializers and the producer; raises as :class:`AIOProducer`."""
+        if not self._is_ready:
+            self._serdes, settings = await build_serdes_awaited(self._conf, "serializer")
+            try:
+                super().__init__(settings, **self._arguments)
+            except BaseException:
+                await self._serdes.close_awaited()
+                raise
+            self._is_ready = True
+            self._serdes.resolve_cluster_id(self.cluster_id, _RESOLVER)
+        return self
+
+    async def close(self, timeout: float = -1) -> int:  # noqa: ASYNC109
+        """Close as :meth:`tidelog.aio.Producer.close` does, then the serializers that were built."""
+        left = await super().close(timeout) if self._is_ready else 0
+        await self._serdes.close_awaited()
+        return left
+
+    async def produce(  # type: ignore[override]  # confluent-kafka's two classes have the two in different orders
+        self,
+        topic: str,
+        key: Any = None,
+        value: Any = None,
+        partition: int = -1,
+        timestamp: int = 0,
+        headers: HeadersArgument | None = None,
+    ) -> asyncio.Future[Message]:
+        """Serialize key and value, then take the record; returns the future of its delivery.
+
+        Raises:
+            KeySerializationError, ValueSerializationError: a serializer raised; its exception is ``exception``.
+            TypeError: the topic is not text; and all that :meth:`tidelog.aio.Producer.produce` raises.
+        """
+        if not self._is_ready:
+            raise error_for(ErrorCode._STATE, "await the AsyncSerializingProducer before it is used")
+        self._producer._lifetime.check()
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be text, not {type(topic).__name__}")
+        context = SerializationContext(topic, MessageField.KEY, headers)
+        try:
+            key = await _called(self._serdes.key, key, context)
+        except Exception as error:
+            raise KeySerializationError(error) from error
+        context.field = MessageField.VALUE
+        try:
+            value = await _called(self._serdes.value, value, context)
+        except Exception as error:
+            raise ValueSerializationError(error) from error
+        return await super().produce(topic, value, key, partition, None, timestamp, headers)
+
+
+class AsyncDeserializingConsumer(AIOConsumer):
+    """A consumer with the settings ``key.deserializer`` and ``value.deserializer``, or builders in their places.
+
+    Deserializers may be functions or coroutine functions; what a builder builds is closed with the consumer. Awaiting
+    an object makes it ready: ``consumer = await AsyncDeserializingConsumer(conf)``.
+    """
+
+    __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
+
+    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+        """Keep the settings until the consumer is awaited; ``kwargs`` are those of :class:`AIOConsumer`."""
+        self._conf, self._arguments = dict(conf), kwargs
+        self._serdes = Serdes()
+        self._is_ready = False
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._begin().__await__()
+
+    async def _begin(self) -> Self:
+        """Build the deserializers and the consumer; raises as :class:`AIOConsumer`."""
+        if not self._is_ready:
+            self._serdes, settings = await build_serdes_awaited(self._conf, "deserializer")
+            try:
+                super().__init__(settings, **self._arguments)
+            except BaseException:
+                await self._serdes.close_awaited()
+                raise
+            self._is_ready = True
+            self._serdes.resolve_cluster_id(self.cluster_id, _RESOLVER)
+        return self
+
+    async def close(self) -> None:
+        """Close as :meth:`tidelog.aio.Consumer.close` does, then the deserializers that were built."""
+        if self._is_ready:
+            await super().close()
+        await self._serdes.close_awaited()
+
+    async def poll(self, timeout: float | None = -1) -> Message | None:  # noqa: ASYNC109
+        """Return the next message, deserialized, or None after ``timeout`` seconds (-1: wait without end).
+
+        Raises:
+            ConsumeError: an event; ``kafka_message`` is what the consumer would have returned.
+            KeyDeserializationError, ValueDeserializationError: a deserializer raised ``exception``; the message is
+                ``kafka_message``, as it was read, and the next call returns the one after it.
+        """
+        # The base's poll() calls consume(), which deserializes too.
+        messages = await super().consume(1, timeout)
+        if not messages:
+            return None
+        message = messages[0]
+        error = message.error()
+        if error is not None:
+            raise ConsumeError(error, kafka_message=message)
+        return await self._deserialize(message)
+
+    async def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:  # noqa: ASYNC109
+        """Return up to ``num_messages`` messages, deserialized; events are among them as they are.
+
+        Where a message cannot be deserialized, those before it are returned, and the next call raises.
+
+        Raises:
+            KeyDeserializationError, ValueDeserializationError: as :meth:`poll`; the next call returns what is after.
+        """
+        messages = await super().consume(num_messages, timeout)
+        for index, message in enumerate(messages):
+            try:
+                if message.error() is None:
+                    await self._deserialize(message)
+            except ConsumeError:
+                if index:
+                    unread_messages(self._consumer, messages[index:])
+                    return messages[:index]
+                unread_messages(self._consumer, messages[1:])
+                raise
+        return messages
+
+    async def _deserialize(self, message: Message) -> Message:
+        topic = message.topic()
+        assert topic is not None
+        context = SerializationContext(topic, MessageField.KEY, message.headers())
+        try:
+            key = await _called(self._serdes.key, message.key(), context)
+        except Exception as failure:
+            raise KeyDeserializationError(failure, message) from failure
+        context.field = MessageField.VALUE
+        try:
+            value = await _called(self._serdes.value, message.value(), context)
+        except Exception as failure:
+            raise ValueDeserializationError(failure, message) from failure
+        message.set_key(key)
+        message.set_value(value)
+        return message
+
+
+async def _called(serde: Any, what: Any, context: SerializationContext) -> Any:
+    if serde is None:
+        return what
+    outcome = serde(what, context)
+    return await outcome if inspect.isawaitable(outcome) else outcome

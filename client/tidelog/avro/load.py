@@ -1,0 +1,10 @@
+"""Functions that parse a schema: confluent-kafka's own."""
+
+from tidelog.schema_registry.extra import missing
+
+try:
+    from confluent_kafka.avro.load import load, loads
+except ModuleNotFoundError as error:
+    raise missing(__name__, error) from error
+
+__all__ = ["load", "loads"]

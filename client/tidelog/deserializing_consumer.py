@@ -1,0 +1,5 @@
+"""The name of ``confluent_kafka.deserializing_consumer``."""
+
+from tidelog.consumer import DeserializingConsumer
+
+__all__ = ["DeserializingConsumer"]

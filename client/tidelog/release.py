@@ -1,0 +1,17 @@
+"""The version of this package, with the functions by which confluent-kafka tells its own."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+
+def version() -> str:
+    """Return the version of Tidelog."""
+    return metadata.version("tidelog")
+
+
+def libversion() -> tuple[str, int]:
+    """Return the version of Tidelog, and as the number 0xMMmmppff as librdkafka writes its own."""
+    text = version()
+    major, minor, patch = (int(part) for part in text.split(".")[:3])
+    return text, major << 24 | minor << 16 | patch << 8 | 0xFF

@@ -1,0 +1,5 @@
+"""The name of ``confluent_kafka.serializing_producer``."""
+
+from tidelog.producer import SerializingProducer
+
+__all__ = ["SerializingProducer"]
