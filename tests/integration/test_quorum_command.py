@@ -97,7 +97,7 @@ def test_quorum_adds_a_voter_that_can_lead_and_removes_it(
     assert voters_of(run) == [1, 2, 3, 4]
     assert invoke("add-voter", "4").stderr.endswith("[DUPLICATE_VOTER]\n")
     assert run("transfer", "4") == "controller 4 leads\n"
-    assert run("remove-voter", "4") == "controller 4 has no vote any more\n"
+    assert run("remove-voter", "4") == "controller 4 is no longer a voter\n"
     wait_for(lambda: voters_of(run) == [1, 2, 3], "the voters without it")
     wait_for(lambda: observers_of(run) == [4], "it to follow on")
     assert invoke("remove-voter", "4").stderr.endswith("[VOTER_NOT_FOUND]\n")

@@ -12,15 +12,14 @@ from tidelog.cli.options import Session, Topic, connected
 from tidelog.cli.output import CommandGroup
 from tidelog.errors import ErrorCode, error_for
 
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Measure producing, consuming, and the way from end to end."
-)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Measure producing, consuming and end-to-end latency.")
 
 _LARGEST_RECORD = 100_000_000
 
-NumRecords = Annotated[int, typer.Option("--num-records", "-n", min=1, metavar="N", help="How many records.")]
+NumRecords = Annotated[int, typer.Option("--num-records", "-n", min=1, metavar="N", help="The number of records.")]
 RecordSize = Annotated[
-    int, typer.Option("--record-size", "-s", min=1, max=_LARGEST_RECORD, metavar="BYTES", help="The bytes of a value.")
+    int,
+    typer.Option("--record-size", "-s", min=1, max=_LARGEST_RECORD, metavar="BYTES", help="The size of each value."),
 ]
 
 
@@ -33,18 +32,24 @@ def producer(
     record_size: RecordSize = 1_024,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", min=0.001, metavar="N", help="Records per second. Default: as fast as can be."),
+        typer.Option("--rate", min=0.001, metavar="N", help="Records per second. Default: as fast as possible."),
     ] = None,
     acks: Annotated[
-        str, typer.Option("--acks", "-a", metavar="all|1|0", help="Who must have a record: all in sync, the leader.")
+        str,
+        typer.Option(
+            "--acks",
+            "-a",
+            metavar="all|1|0",
+            help="The replicas that must have a record: all in sync, only the leader, or none.",
+        ),
     ] = "all",
     compression: Annotated[
         str, typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
 ) -> None:
-    """Send records of random bytes, and measure the time from each to its acknowledgement.
+    """Send records of random bytes, and measure the time until each is acknowledged.
 
-    With --rate the time counts from when a record was due, so that a delay is not hidden by those that it held up.
+    With --rate the time counts from when a record was due, so that a stall shows in all records that it delays.
 
     Example: tidelog bench producer flights -n 1000000 -s 1024 -X linger.ms=10
     """
@@ -61,7 +66,7 @@ def consumer(
     topic: Topic,
     num_records: NumRecords = 100_000,
 ) -> None:
-    """Read records from the beginning of all partitions, as many as asked for or as there are.
+    """Read records from the start of all partitions and measure the throughput.
 
     Example: tidelog bench consumer flights -n 1000000 -X fetch.min.bytes=100000
     """
@@ -78,10 +83,16 @@ def end_to_end(
     num_records: NumRecords = 1_000,
     record_size: RecordSize = 1_024,
     acks: Annotated[
-        str, typer.Option("--acks", "-a", metavar="all|1|0", help="Who must have a record: all in sync, the leader.")
+        str,
+        typer.Option(
+            "--acks",
+            "-a",
+            metavar="all|1|0",
+            help="The replicas that must have a record: all in sync, only the leader, or none.",
+        ),
     ] = "all",
 ) -> None:
-    """Send one record after the other, each when a consumer has read the one before, and measure the way.
+    """Send one record at a time, wait until a consumer reads it, and measure the latency.
 
     Example: tidelog bench end-to-end flights -n 10000
     """

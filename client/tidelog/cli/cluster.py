@@ -74,7 +74,7 @@ def unregister(
 @features.command("describe")
 @connected
 def describe_features(session: Session) -> None:
-    """Show which levels of features the cluster uses, and which it could use.
+    """Show the feature levels that the cluster uses and supports.
 
     Example: tidelog cluster features describe
     """
@@ -107,11 +107,11 @@ def upgrade(session: Session, levels: Levels, validate_only: ValidateOnly = Fals
 def downgrade(
     session: Session,
     levels: Levels,
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Also where metadata is lost by it.")] = False,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Downgrade even if metadata is lost.")] = False,
     validate_only: ValidateOnly = False,
     yes: Yes = False,
 ) -> None:
-    """Lower the levels of features, all or none; level 0 is for "not used".
+    """Lower the levels of features, all or none; level 0 turns a feature off.
 
     Example: tidelog cluster features downgrade eligible.leader.replicas.version=0
     """

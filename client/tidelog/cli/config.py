@@ -30,10 +30,12 @@ app = typer.Typer(
 )
 
 TopicNames = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Of this topic. May be repeated.")
+    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic to change or show. May be repeated.")
 ]
-Nodes = Annotated[list[int] | None, typer.Option("--node", "-n", metavar="ID", help="Of this node. May be repeated.")]
-AllNodes = Annotated[bool, typer.Option("--all-nodes", help="Of all nodes, where they have nothing of their own.")]
+Nodes = Annotated[
+    list[int] | None, typer.Option("--node", "-n", metavar="ID", help="A node to change or show. May be repeated.")
+]
+AllNodes = Annotated[bool, typer.Option("--all-nodes", help="All nodes, unless a node has a value of its own.")]
 Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="The settings.")]
 
 _TOPIC_DEFAULTS = {info.key: info.default_text for info in describe_settings(TopicConfig)}
@@ -147,7 +149,7 @@ def delete(
     validate_only: ValidateOnly = False,
     yes: Yes = False,
 ) -> None:
-    """Take settings back to what holds without them.
+    """Reset settings to their defaults.
 
     Example: tidelog config delete log.retention.ms --all-nodes
     """
@@ -279,4 +281,4 @@ def _print(targets: list[_Target], documents: list[dict[str, Any]]) -> None:
             typer.echo(f"{target.name}:")
             print_records(document["configs"], _COLUMNS)
         else:
-            typer.echo(f"{target.name}: nothing is set; --all shows the defaults")
+            typer.echo(f"{target.name}: no setting is changed; --all shows the defaults")

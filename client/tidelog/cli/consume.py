@@ -12,7 +12,7 @@ import typer
 from tidelog.cli.completion import complete_group, complete_topic
 from tidelog.cli.message_format import ToLine, message_formatter, parts_formatter
 from tidelog.cli.options import Session, connected
-from tidelog.cli.output import UsageError
+from tidelog.cli.output import UsageError, print_warning
 from tidelog.cli.times import parse_duration_ms, parse_time
 from tidelog.cli.topic_describe import internal_topics
 from tidelog.cluster.client import unknown_partition
@@ -39,7 +39,7 @@ _Regex = Annotated[
     bool, typer.Option("--regex", help="Take each TOPIC as a regular expression for whole names, as orders[.].*")
 ]
 _FromBeginning = Annotated[
-    bool, typer.Option("--from-beginning", help="Start with the first record. Default: with the next that comes.")
+    bool, typer.Option("--from-beginning", help="Start with the first record. Default: the next new record.")
 ]
 _Offset = Annotated[
     int | None,
@@ -47,7 +47,7 @@ _Offset = Annotated[
         "--offset",
         "-o",
         metavar="OFFSET",
-        help="Start with this offset in each partition; -N: with the last N records of each.",
+        help="Start with this offset in each partition; -N means the last N records.",
     ),
 ]
 _FromTime = Annotated[
@@ -73,17 +73,17 @@ _Group = Annotated[
 ]
 _Partitions = Annotated[
     list[int] | None,
-    typer.Option("--partition", "-p", min=0, metavar="N", help="Read only this one. May be repeated. Default: all."),
+    typer.Option(
+        "--partition", "-p", min=0, metavar="N", help="Read only this partition. May be repeated. Default: all."
+    ),
 ]
 _MaxMessages = Annotated[
-    int | None, typer.Option("--max-messages", "-n", min=1, metavar="N", help="Exit after so many records.")
+    int | None, typer.Option("--max-messages", "-n", min=1, metavar="N", help="Exit after this number of records.")
 ]
-_ExitAtEnd = Annotated[
-    bool, typer.Option("--exit-at-end", "-e", help="Exit when the end of every partition is reached.")
-]
+_ExitAtEnd = Annotated[bool, typer.Option("--exit-at-end", "-e", help="Exit at the end of all partitions.")]
 _IdleTimeout = Annotated[
     float | None,
-    typer.Option("--idle-timeout", min=0, metavar="SECONDS", help="Exit when no record has come for so long."),
+    typer.Option("--idle-timeout", min=0, metavar="SECONDS", help="Exit when no record arrives for this time."),
 ]
 _Template = Annotated[
     str,
@@ -97,12 +97,12 @@ _Template = Annotated[
     ),
 ]
 _PrintKey = Annotated[bool, typer.Option("--print-key", help="Print the key before the value.")]
-_PrintHeaders = Annotated[bool, typer.Option("--print-headers", help="Print the headers before them.")]
-_PrintOffset = Annotated[bool, typer.Option("--print-offset", help="Print the offset before them.")]
-_PrintPartition = Annotated[bool, typer.Option("--print-partition", help="Print the partition before them.")]
-_PrintTimestamp = Annotated[bool, typer.Option("--print-timestamp", help="Print the time before them.")]
+_PrintHeaders = Annotated[bool, typer.Option("--print-headers", help="Print the headers before key and value.")]
+_PrintOffset = Annotated[bool, typer.Option("--print-offset", help="Print the offset before the record.")]
+_PrintPartition = Annotated[bool, typer.Option("--print-partition", help="Print the partition before the record.")]
+_PrintTimestamp = Annotated[bool, typer.Option("--print-timestamp", help="Print the timestamp before the record.")]
 _Separator = Annotated[
-    str, typer.Option("--separator", metavar="TEXT", help="What stands between these. Default: a tab.")
+    str, typer.Option("--separator", metavar="TEXT", help="The text between printed fields. Default: a tab.")
 ]
 
 
@@ -127,7 +127,7 @@ def consume(
     print_timestamp: _PrintTimestamp = False,
     separator: _Separator = "\t",
 ) -> None:
-    """Print records as they come, one per line, until Ctrl-C; with --json one JSON object per line.
+    """Print records as they arrive, one per line, until Ctrl-C; with --json, one JSON object per line.
 
     \b
     Examples:
@@ -338,7 +338,7 @@ class _Copy:
             elif error == ErrorCode._PARTITION_EOF.code:
                 self._ended.add(_place(message))
             elif error.code() in _PASSING:
-                typer.echo(f"warning: {error.name()}: {error.str()}", err=True)
+                print_warning(error.str())
             else:
                 raise error_for(error.error_code(), error.str())
         return lines

@@ -24,9 +24,9 @@ _DEFAULT_KAFKA_PORT = 9092
 
 def dev(
     controllers: Annotated[
-        int, typer.Option("--controllers", min=1, max=9, metavar="N", help="How many controllers.")
+        int, typer.Option("--controllers", min=1, max=9, metavar="N", help="The number of controllers.")
     ] = 3,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=99, metavar="N", help="How many storage nodes.")] = 3,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=99, metavar="N", help="The number of storage nodes.")] = 3,
     port: Annotated[
         int | None,
         typer.Option(
@@ -52,7 +52,10 @@ def dev(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            "--data-dir", file_okay=False, metavar="FOLDER", help="Keep the data here. Default: it goes at the end."
+            "--data-dir",
+            file_okay=False,
+            metavar="FOLDER",
+            help="Keep the data in this folder. Default: a temporary folder, removed at the end.",
         ),
     ] = None,
     settings: Annotated[
@@ -104,7 +107,7 @@ def dev(
             raise error_for(ErrorCode._STATE, f"{error.name} is not installed: pip install 'tidelog[all]'") from error
         except (RuntimeError, TimeoutError) as error:
             # A process that ended at its start says why in its last line.
-            raise error_for(ErrorCode._FAIL, f"the cluster did not start: {str(error).splitlines()[-1]}") from error
+            raise error_for(ErrorCode._FAIL, f"cannot start the cluster: {str(error).splitlines()[-1]}") from error
 
 
 def _explain(bootstrap_servers: str, kafka_servers: str, controllers: int, nodes: int, data_dir: Path | None) -> None:

@@ -25,17 +25,19 @@ from tidelog.cli.reset_offsets import Reset, partitions_of, reset_offsets, targe
 from tidelog.errors import error_for
 
 app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="List, describe and delete consumer groups, and set their offsets."
+    cls=CommandGroup, no_args_is_help=True, help="List, describe and delete consumer groups, and reset their offsets."
 )
 
-GroupArgument = typer.Argument(metavar="GROUP", help="The groups' ids.", autocompletion=complete_group)
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=complete_group)]
+GroupArgument = typer.Argument(metavar="GROUP", help="The ids of the groups.", autocompletion=complete_group)
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.", autocompletion=complete_group)]
 Groups = Annotated[list[str], GroupArgument]
 MaybeGroups = Annotated[list[str] | None, GroupArgument]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups of the cluster.")]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Of this topic, or these partitions. May be repeated."),
+    typer.Option(
+        "--topic", "-t", metavar="TOPIC[:0,1]", help="This topic, or these partitions of it. May be repeated."
+    ),
 ]
 
 
@@ -46,11 +48,13 @@ def list_groups(
     states: Annotated[
         str | None,
         typer.Option(
-            "--state", metavar="STATE,...", help="Only these: Stable, Empty, PreparingRebalance, Dead and so on."
+            "--state",
+            metavar="STATE,...",
+            help="Only groups in these states: Stable, Empty, PreparingRebalance, Dead and so on.",
         ),
     ] = None,
     types: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE,...", help="Only these: classic, consumer.")
+        str | None, typer.Option("--type", metavar="TYPE,...", help="Only groups of these types: classic, consumer.")
     ] = None,
 ) -> None:
     """List the groups with their states.
@@ -84,11 +88,11 @@ def describe(
     all_groups: AllGroups = False,
     members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Show the offsets: what is committed, the logs' ends, the lag.")
+        bool, typer.Option("--offsets", help="Show the committed offsets, the log end offsets and the lag.")
     ] = False,
     state: Annotated[bool, typer.Option("--state", help="Show the state, the coordinator and the assignor.")] = False,
 ) -> None:
-    """Show the state of groups, their members and how far they are behind; all of it without an option.
+    """Show the state, members and lag of groups; everything without an option.
 
     \b
     Examples:
@@ -100,33 +104,45 @@ def describe(
         describe_groups(session, admin, wanted, GroupSections.of(state=state, members=members, offsets=offsets))
 
 
-_AllTopics = Annotated[bool, typer.Option("--all-topics", help="Of all partitions that the group has an offset of.")]
-_ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To where the logs begin.")]
-_ToLatest = Annotated[bool, typer.Option("--to-latest", help="To where the logs end.")]
-_ToCurrent = Annotated[bool, typer.Option("--to-current", help="To what is committed; else to the end.")]
-_ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, metavar="OFFSET", help="To this offset.")]
+_AllTopics = Annotated[
+    bool, typer.Option("--all-topics", help="All partitions for which the group has committed offsets.")
+]
+_ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Reset to the log start offsets.")]
+_ToLatest = Annotated[bool, typer.Option("--to-latest", help="Reset to the log end offsets.")]
+_ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="Keep the committed offsets; without one, the log end offset.")
+]
+_ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, metavar="OFFSET", help="Reset to this offset.")]
 _ShiftBy = Annotated[
-    int | None, typer.Option("--shift-by", metavar="N", help="By N from what is committed; back by -N.")
+    int | None, typer.Option("--shift-by", metavar="N", help="Move the committed offsets forward by N, or back by -N.")
 ]
 _ToDatetime = Annotated[
     str | None,
     typer.Option(
-        "--to-datetime", metavar="TIME", help="To the first record of 2026-01-17T12:00:00.000 (UTC) or later."
+        "--to-datetime",
+        metavar="TIME",
+        help="Reset to the first record of this time or later, such as 2026-01-17T12:00:00.000 (UTC).",
     ),
 ]
 _ByDuration = Annotated[
     str | None,
-    typer.Option("--by-duration", metavar="TIME", help="To the first record of so long ago: PT1H30M, 90m, 7d."),
+    typer.Option(
+        "--by-duration", metavar="TIME", help="Reset to the first record of this time ago or later: PT1H30M, 90m, 7d."
+    ),
 ]
 _FromFile = Annotated[
     Path | None,
     typer.Option(
-        "--from-file", exists=True, dir_okay=False, metavar="FILE", help="To the offsets of a file of --export."
+        "--from-file",
+        exists=True,
+        dir_okay=False,
+        metavar="FILE",
+        help="Reset to the offsets in a file that --export wrote.",
     ),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets; the default.")]
-_Execute = Annotated[bool, typer.Option("--execute", help="Commit them.")]
-_Export = Annotated[bool, typer.Option("--export", help="Print them as CSV: topic,partition,offset.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the new offsets only. The default.")]
+_Execute = Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")]
+_Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV: topic,partition,offset.")]
 
 
 @app.command("reset-offsets")
@@ -150,9 +166,9 @@ def reset(
     export: _Export = False,
     yes: Yes = False,
 ) -> None:
-    """Set the offsets from which groups go on. Groups must have no members.
+    """Reset the committed offsets of groups without members.
 
-    An offset beyond a log's ends becomes the end. Without --execute nothing is changed.
+    Offsets outside the log become its start or end. Without --execute nothing changes.
 
     \b
     Examples:
@@ -186,7 +202,7 @@ def reset(
 @app.command()
 @connected
 def delete(session: Session, groups: Groups, yes: Yes = False) -> None:
-    """Delete groups that have no members, with their offsets.
+    """Delete groups without members, with their committed offsets.
 
     Example: tidelog group delete audit --yes
     """
@@ -202,7 +218,7 @@ def delete(session: Session, groups: Groups, yes: Yes = False) -> None:
 @app.command("delete-offsets")
 @connected
 def delete_offsets(session: Session, group: Group, topics: Topics = None, yes: Yes = False) -> None:
-    """Delete the offsets that a group has of topics that no member reads.
+    """Delete a group's committed offsets for topics that no member reads.
 
     Example: tidelog group delete-offsets audit --topic flights:0,1 --yes
     """

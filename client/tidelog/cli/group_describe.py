@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidelog.admin import ConsumerGroupDescription, ConsumerGroupState, MemberDescription, PartitionLag
-from tidelog.cli.output import error_document, fail, print_json, print_records, settle
+from tidelog.cli.output import error_document, fail, print_json, print_records, print_warning, settle
 from tidelog.message import TopicPartition
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _print(group: ConsumerGroupDescription, document: dict[str, Any]) -> None:
         typer.echo(f"group {group.group_id} is rebalancing", err=True)
     for lag in document.get("offsets", ()):
         if "error" in lag:
-            typer.echo(f"warning: {lag['topic']}-{lag['partition']}: {lag['error']['message']}", err=True)
+            print_warning(f"{lag['topic']}-{lag['partition']}: {lag['error']['message']}")
 
 
 def _member_columns(members: list[dict[str, Any]]) -> tuple[str, ...]:

@@ -1,24 +1,24 @@
-"""What to do about an error: a clause for each code where there is something to say. Pure."""
+"""Advice for errors at the command line, by code. Pure."""
 
 from __future__ import annotations
 
 from tidelog.errors import ErrorCode
 
 _CODES: dict[ErrorCode, str] = {
-    ErrorCode._ALL_BROKERS_DOWN: "tidelog dev starts a cluster on this machine; --bootstrap-servers, "
-    "TIDELOG_BOOTSTRAP_SERVERS or a profile names another",
-    ErrorCode._TIMED_OUT: "--timeout waits longer; tidelog cluster describe shows which nodes serve",
-    ErrorCode._RESOLVE: "see the addresses in --bootstrap-servers, TIDELOG_BOOTSTRAP_SERVERS or the profile",
-    ErrorCode.REQUEST_TIMED_OUT: "--timeout waits longer; it may be done all the same",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "tidelog topic list shows the topics, tidelog topic create makes one",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists takes it as it is",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "tidelog cluster describe shows the nodes that are there",
-    ErrorCode.INVALID_PARTITIONS: "tidelog topic describe shows how many there are; they cannot become fewer",
+    ErrorCode._ALL_BROKERS_DOWN: "start a cluster on this machine with tidelog dev, or name another "
+    "with --bootstrap-servers, TIDELOG_BOOTSTRAP_SERVERS or a profile",
+    ErrorCode._TIMED_OUT: "wait longer with --timeout; tidelog cluster describe shows the state of the nodes",
+    ErrorCode._RESOLVE: "check the addresses in --bootstrap-servers, TIDELOG_BOOTSTRAP_SERVERS or the profile",
+    ErrorCode.REQUEST_TIMED_OUT: "wait longer with --timeout; the change may have been made",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "tidelog topic list shows the topics; tidelog topic create creates one",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists accepts it as it is",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "tidelog cluster describe shows the nodes",
+    ErrorCode.INVALID_PARTITIONS: "tidelog topic describe shows the present number, which can only grow",
     ErrorCode.LEADER_NOT_AVAILABLE: "tidelog topic describe --unavailable shows partitions without a leader",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "tidelog topic describe --under-min-isr shows where replicas are missing",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "tidelog topic describe --under-min-isr shows the partitions that lack replicas",
     ErrorCode.BROKER_NOT_AVAILABLE: "tidelog cluster describe shows the nodes",
     ErrorCode.BROKER_ID_NOT_REGISTERED: "tidelog cluster describe shows the nodes",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "tidelog topic offsets TOPIC shows where its partitions begin and end",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "tidelog topic offsets TOPIC shows the start and end of its partitions",
     ErrorCode.MESSAGE_TOO_LARGE: "raise max.message.bytes of the topic: tidelog topic alter TOPIC --config "
     "max.message.bytes=N",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "tidelog partition reassign --list shows what is under way",
@@ -33,5 +33,5 @@ _CODES: dict[ErrorCode, str] = {
 
 
 def hint_for(code: ErrorCode) -> str | None:
-    """Return what somebody at a command line can do about an error, None where the error says it all."""
+    """Return what a user of the command line can do about an error; None without advice."""
     return _CODES.get(code)

@@ -30,7 +30,7 @@ def describe(
     ] = None,
     topics: Topics = None,
 ) -> None:
-    """Show each log directory with its replicas, their bytes and how many offsets they are behind.
+    """Show each log directory with its replicas, their size and lag.
 
     A replica that is marked "future" is the copy of a move that is under way.
 
@@ -58,15 +58,15 @@ def describe(
 @connected
 def move(
     session: Session,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Where to: one of the node's log.dirs.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The target directory, one of the node's log.dirs.")],
     node: Annotated[int, typer.Option("--node", "-n", metavar="ID", help="The node that has the replicas.")],
     replicas: Annotated[
         list[str], typer.Argument(metavar="TOPIC-PARTITION", help="The replicas, such as flights-0 flights-3.")
     ],
 ) -> None:
-    """Begin to move replicas of a node to another of its log directories.
+    """Start moving replicas of a node to another of its log directories.
 
-    "tidelog log-dirs describe" shows how far it is.
+    "tidelog log-dirs describe" shows the progress.
 
     Example: tidelog log-dirs move /disk2/tidelog flights-0 flights-3 --node 1
     """

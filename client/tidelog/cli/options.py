@@ -36,10 +36,12 @@ DEFAULT_TIMEOUT_S = 10.0
 _CLIENT_ID = "tidelog-cli"
 _QUORUM_SETTINGS = ("client.id", "request.timeout.ms")
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=complete_topic)]
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics' names.", autocompletion=complete_topic)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Only check whether it can be done.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.", autocompletion=complete_topic)]
+Topics = Annotated[
+    list[str], typer.Argument(metavar="TOPIC", help="The names of the topics.", autocompletion=complete_topic)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+ValidateOnly = Annotated[bool, typer.Option("--validate-only", help="Only check whether the change is possible.")]
 
 
 def _shared(
@@ -65,7 +67,7 @@ def _shared(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait for answers.")
+        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="The time to wait for answers.")
     ] = DEFAULT_TIMEOUT_S,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; messages go to the standard error.")

@@ -82,6 +82,11 @@ def print_error(text: str) -> None:
     typer.echo(f"tidelog: error: {' '.join(text.split())}", err=True)
 
 
+def print_warning(text: str) -> None:
+    """Print ``tidelog: warning: text`` on stderr, as one line."""
+    typer.echo(f"tidelog: warning: {' '.join(text.split())}", err=True)
+
+
 def error_text(error: TidelogError) -> str:
     """Return an error's sentence, what to do about it, and Kafka's name of it where it has one."""
     hint = hint_for(error.code)

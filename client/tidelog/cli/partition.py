@@ -33,9 +33,11 @@ _Generate = Annotated[
 ]
 _Execute = Annotated[bool, typer.Option("--execute", help="Begin the reassignment of --reassignment-json-file.")]
 _Verify = Annotated[
-    bool, typer.Option("--verify", help="Show how far it is; remove the throttles when none is under way any more.")
+    bool, typer.Option("--verify", help="Show the progress; remove the throttles when no reassignment is under way.")
 ]
-_Cancel = Annotated[bool, typer.Option("--cancel", help="Take back what is under way of it, and remove the throttles.")]
+_Cancel = Annotated[
+    bool, typer.Option("--cancel", help="Cancel the moves of the file that are under way, and remove the throttles.")
+]
 _List = Annotated[bool, typer.Option("--list", help="Show all reassignments under way.")]
 _ReassignmentFile = Annotated[
     Path | None,
@@ -65,15 +67,18 @@ _BrokerList = Annotated[
 ]
 _ReplicationFactor = Annotated[
     int | None,
-    typer.Option("--replication-factor", min=1, metavar="N", help="With --generate: another than the topics have."),
+    typer.Option(
+        "--replication-factor", min=1, metavar="N", help="With --generate: change the number of replicas to this."
+    ),
 ]
-_DisableRackAware = Annotated[
-    bool, typer.Option("--disable-rack-aware", help="With --generate: do not spread over the racks.")
-]
+_DisableRackAware = Annotated[bool, typer.Option("--disable-rack-aware", help="With --generate: ignore racks.")]
 _Throttle = Annotated[
     int | None,
     typer.Option(
-        "--throttle", min=0, metavar="BYTES/S", help="With --execute: what each node sends and fetches at most for it."
+        "--throttle",
+        min=0,
+        metavar="BYTES/S",
+        help="With --execute: the rate at which each node may send and fetch for the moves.",
     ),
 ]
 _LogDirsThrottle = Annotated[
@@ -82,17 +87,21 @@ _LogDirsThrottle = Annotated[
         "--replica-alter-log-dirs-throttle",
         min=1,
         metavar="BYTES/S",
-        help="With --execute: what each node copies between its log directories at most.",
+        help="With --execute: the rate at which each node may copy between its log directories.",
     ),
 ]
 _Additional = Annotated[
     bool,
-    typer.Option("--additional", help="With --execute: although others are under way; also to change the throttle."),
+    typer.Option(
+        "--additional", help="With --execute: proceed while other moves are under way, or change the throttle."
+    ),
 ]
 _PreserveThrottles = Annotated[
     bool, typer.Option("--preserve-throttles", help="With --verify and --cancel: leave the throttles as they are.")
 ]
-_Wait = Annotated[bool, typer.Option("--wait", help="With --verify: wait until it is over, and show the progress.")]
+_Wait = Annotated[
+    bool, typer.Option("--wait", help="With --verify: wait until the moves are complete, and show the progress.")
+]
 
 
 class _Election(enum.StrEnum):
@@ -207,7 +216,7 @@ def elect_leaders(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Return leaderships to the preferred replicas, or give leaders to partitions that have none.
+    """Elect the preferred replicas as leaders, or any replica where a partition has no leader.
 
     \b
     Examples:

@@ -24,12 +24,12 @@ _PROGRESS_INTERVAL_S = 1.0
 _INTERRUPTED_FLUSH_S = 2.0
 
 
-_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.", autocompletion=complete_topic)]
+_Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The topic that receives the records.", autocompletion=complete_topic)
+]
 _File = Annotated[
     Path | None,
-    typer.Argument(
-        exists=True, dir_okay=False, metavar="FILE", help="Its lines are sent. Default: the standard input."
-    ),
+    typer.Argument(exists=True, dir_okay=False, metavar="FILE", help="The file to read. Default: the standard input."),
 ]
 _KeySeparator = Annotated[
     str | None,
@@ -37,7 +37,7 @@ _KeySeparator = Annotated[
         "--key-separator",
         "-K",
         metavar="TEXT",
-        help="What stands between key and value; a line without it is a value. Default: there are no keys.",
+        help="The text between key and value; a line without it is a value. Default: records have no keys.",
     ),
 ]
 _Key = Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of all records.")]
@@ -50,11 +50,12 @@ _HeadersDelimiter = Annotated[
     typer.Option(
         "--headers-delimiter",
         metavar="TEXT",
-        help="What ends the headers that each line begins with, as name:value,name:value.",
+        help="The text after the headers at the start of each line, which look like name:value,name:value.",
     ),
 ]
 _Tombstone = Annotated[
-    bool, typer.Option("--tombstone", "-Z", help="An empty value is null: it deletes the key when compacted.")
+    bool,
+    typer.Option("--tombstone", "-Z", help="Send an empty value as null, which deletes the key in a compacted topic."),
 ]
 _InputFormat = Annotated[
     str,
@@ -62,21 +63,27 @@ _InputFormat = Annotated[
         "--format",
         "-f",
         metavar="lines|json",
-        help="What lines are: values, or JSON as tidelog consume --format json prints it.",
+        help="The form of lines: values, or JSON as tidelog consume --format json prints it.",
     ),
 ]
 _Partition = Annotated[
-    int, typer.Option("--partition", "-p", min=-1, metavar="N", help="The partition; -1 lets the key decide.")
+    int, typer.Option("--partition", "-p", min=-1, metavar="N", help="The partition; -1 means that the key decides.")
 ]
 _Compression = Annotated[
     str, typer.Option("--compression", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
 ]
 _Acks = Annotated[
-    str, typer.Option("--acks", "-a", metavar="all|1|0", help="Who must have a record: all in sync, the leader.")
+    str,
+    typer.Option(
+        "--acks",
+        "-a",
+        metavar="all|1|0",
+        help="The replicas that must have a record: all in sync, only the leader, or none.",
+    ),
 ]
 _Rate = Annotated[
     float | None,
-    typer.Option("--rate", min=0.001, metavar="N", help="Records per second. Default: as fast as can be."),
+    typer.Option("--rate", min=0.001, metavar="N", help="Records per second. Default: as fast as possible."),
 ]
 
 

@@ -11,7 +11,7 @@ from tidelog.cli.output import CommandGroup, print_json, print_records
 from tidelog.cli.profiles import Profile, delete_profile, profile_path, read_profiles, use_profile, write_profile
 
 app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Keep the addresses and settings of clusters under names."
+    cls=CommandGroup, no_args_is_help=True, help="Save the addresses and settings of clusters under names."
 )
 
 
@@ -24,7 +24,7 @@ def complete_profile(incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.", autocompletion=complete_profile)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the profile.", autocompletion=complete_profile)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -47,10 +47,12 @@ def create(
             "--set", "-X", metavar="KEY=VALUE", help="A setting of every client of the cluster. May be repeated."
         ),
     ] = None,
-    use: Annotated[bool, typer.Option("--use", help="Use it from now on; the first one is used anyway.")] = False,
+    use: Annotated[
+        bool, typer.Option("--use", help="Make it the current profile, as the first profile always is.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a profile, or write it anew.
+    """Create or replace a profile.
 
     Example: tidelog profile create staging -b node1:9094,node2:9094 --use
     """
@@ -61,12 +63,12 @@ def create(
 
 @app.command()
 def use(name: Name, as_json: Json = False) -> None:
-    """Use a profile where no option and no variable says otherwise.
+    """Make a profile the current one.
 
     Example: tidelog profile use staging
     """
     use_profile(name)
-    _say(name, f"profile {name} is used from now on", as_json)
+    _say(name, f"profile {name} is now the current one", as_json)
 
 
 @app.command("list")
@@ -85,7 +87,7 @@ def list_profiles(as_json: Json = False) -> None:
     elif records:
         print_records(records, ("name", "bootstrap_servers", "current"))
     else:
-        typer.echo(f"there is no profile in {profile_path()}; tidelog profile create makes one", err=True)
+        typer.echo(f"no profiles in {profile_path()}; create one with tidelog profile create", err=True)
 
 
 @app.command()
@@ -103,7 +105,7 @@ def show(
     profiles = read_profiles()
     chosen = name or profiles.current
     if chosen is None:
-        typer.echo(f"no profile of {profile_path()} is in use; tidelog profile use takes one", err=True)
+        typer.echo(f"no profile in {profile_path()} is the current one; choose one with tidelog profile use", err=True)
         raise typer.Exit(1)
     settings = profiles.get(chosen).settings
     if as_json:
@@ -120,7 +122,7 @@ def delete(name: Name, as_json: Json = False) -> None:
     Example: tidelog profile delete staging
     """
     delete_profile(name)
-    _say(name, f"profile {name} is deleted", as_json)
+    _say(name, f"deleted profile {name}", as_json)
 
 
 def _say(name: str, text: str, as_json: bool) -> None:

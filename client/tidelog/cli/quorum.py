@@ -26,7 +26,7 @@ class _QuorumGroup(ExtensibleGroup):
 
 
 app = typer.Typer(
-    cls=_QuorumGroup, no_args_is_help=True, help="Look at the controllers' quorum, change it, read its metadata log."
+    cls=_QuorumGroup, no_args_is_help=True, help="Show and change the controllers' quorum, and read its metadata log."
 )
 
 _DIRECTORY_ID_SIZE = 16
@@ -39,12 +39,16 @@ Controllers = Annotated[
         "--bootstrap-controllers",
         "--bootstrap-controller",
         metavar="HOST:PORT,...",
-        help="Controllers to ask instead, where no node runs.",
+        help="Controllers to ask instead of nodes, for when no node runs.",
     ),
 ]
 DirectoryId = Annotated[
     str,
-    typer.Option("--directory-id", metavar="ID", help="Only if its log has this directory id, which describe shows."),
+    typer.Option(
+        "--directory-id",
+        metavar="ID",
+        help="Apply the change only if the controller's log has this directory id, which describe shows.",
+    ),
 ]
 
 
@@ -53,14 +57,14 @@ DirectoryId = Annotated[
 def describe(
     session: Session,
     replication: Annotated[
-        bool, typer.Option("--replication", "-r", help="Show how far the log of each controller is.")
+        bool, typer.Option("--replication", "-r", help="Show how far each controller has replicated the log.")
     ] = False,
     human_readable: Annotated[
-        bool, typer.Option("--human-readable", "-H", help="With --replication: show how long ago a time was.")
+        bool, typer.Option("--human-readable", "-H", help="With --replication: show times as the time since then.")
     ] = False,
     bootstrap_controller: Controllers = None,
 ) -> None:
-    """Show who leads, who votes and how far the others are behind.
+    """Show the leader, voters and observers of the quorum, and their lag.
 
     Example: tidelog quorum describe --replication
     """
@@ -78,15 +82,19 @@ def describe(
 @connected
 def add_voter(
     session: Session,
-    controller: Annotated[int, typer.Argument(metavar="ID", help="A controller that follows the log.")],
+    controller: Annotated[int, typer.Argument(metavar="ID", help="The id of a controller that follows the log.")],
     endpoint: Annotated[
         str | None,
-        typer.Option("--endpoint", metavar="HOST:PORT", help="Where others reach it. Default: what it says itself."),
+        typer.Option(
+            "--endpoint",
+            metavar="HOST:PORT",
+            help="The address at which others reach the controller. Default: the one that it reports.",
+        ),
     ] = None,
     directory_id: DirectoryId = "",
     bootstrap_controller: Controllers = None,
 ) -> None:
-    """Give a controller that follows the log a vote, once it has caught up.
+    """Make a controller that follows the log a voter, once it has caught up.
 
     Example: tidelog quorum add-voter 4
     """
@@ -95,27 +103,27 @@ def add_voter(
         admin.add_raft_voter(controller, _directory_id(directory_id), host, port, request_timeout=session.timeout_s)
     address = format_address(host, port)
     document = {"controller": controller, "address": address, "voter": True}
-    session.done(document, f"controller {controller} at {address} has a vote")
+    session.done(document, f"controller {controller} at {address} is a voter")
 
 
 @app.command("remove-voter")
 @connected
 def remove_voter(
     session: Session,
-    controller: Annotated[int, typer.Argument(metavar="ID", help="The controller. It may be the one that leads.")],
+    controller: Annotated[int, typer.Argument(metavar="ID", help="The id of the controller, which may be the leader.")],
     directory_id: DirectoryId = "",
     bootstrap_controller: Controllers = None,
 ) -> None:
-    """Take the vote from a controller.
+    """Remove a controller from the voters.
 
-    While its process runs, it goes on to follow the log.
+    While its process runs, it keeps following the log.
 
     Example: tidelog quorum remove-voter 3
     """
     with session.quorum_admin(bootstrap_controller) as admin:
         admin.remove_raft_voter(controller, _directory_id(directory_id), request_timeout=session.timeout_s)
     document = {"controller": controller, "voter": False}
-    session.done(document, f"controller {controller} has no vote any more")
+    session.done(document, f"controller {controller} is no longer a voter")
 
 
 @app.command()
@@ -123,17 +131,18 @@ def remove_voter(
 def transfer(
     session: Session,
     controller: Annotated[
-        int | None, typer.Argument(metavar="ID", help="Who shall lead. Default: the voter that has most of the log.")
+        int | None,
+        typer.Argument(metavar="ID", help="The id of the new leader. Default: the voter with the longest log."),
     ] = None,
     bootstrap_controller: Controllers = None,
 ) -> None:
-    """Let another controller lead.
+    """Transfer leadership to another controller.
 
     Example: tidelog quorum transfer 2
     """
     with session.quorum_admin(bootstrap_controller) as admin:
         leader_id = admin.transfer_leadership(controller, request_timeout=session.timeout_s)
-    session.done({"leader": leader_id}, f"controller {leader_id} leads")
+    session.done({"leader": leader_id}, f"controller {leader_id} is the leader")
 
 
 @app.command()
@@ -142,11 +151,13 @@ def snapshot(
     session: Session,
     controllers: Annotated[
         list[int] | None,
-        typer.Option("--controller", "-c", metavar="ID", help="Only this one. May be repeated. Default: all voters."),
+        typer.Option(
+            "--controller", "-c", metavar="ID", help="Only this controller. May be repeated. Default: all voters."
+        ),
     ] = None,
     bootstrap_controller: Controllers = None,
 ) -> None:
-    """Let controllers take a snapshot of their state and drop the log before it.
+    """Make controllers take a snapshot of their state and drop the log before it.
 
     Example: tidelog quorum snapshot --controller 1
     """

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidelog.admin import ConsumerGroupState, ConsumerGroupTopicPartitions, OffsetSpec
-from tidelog.cli.output import UsageError, confirm, error_document, fail, print_json, print_records, settle
+from tidelog.cli.output import (
+    UsageError,
+    confirm,
+    error_document,
+    fail,
+    print_json,
+    print_records,
+    print_warning,
+    settle,
+)
 from tidelog.cli.reset_plan import (
     LogBounds,
     ResetPlan,
@@ -138,7 +147,7 @@ def reset_offsets(session: Session, admin: AdminClient, groups: list[str], wante
         bounds = _bounds(admin, keys, target, session.timeout_s)
         plans[group] = plan_reset(target, bounds, committed[group])
         for warning in plans[group].warnings:
-            typer.echo(f"warning: {warning}", err=True)
+            print_warning(warning)
     records = _records(plans, committed)
     if wanted.execute and not wanted.yes:
         print_records(records, _COLUMNS, err=True)
@@ -256,4 +265,4 @@ def _show(session: Session, records: list[dict[str, Any]], errors: Mapping[str, 
         return
     print_records(records, _COLUMNS)
     if not wanted.execute:
-        typer.echo("nothing was changed: --execute commits these offsets", err=True)
+        typer.echo("Nothing was changed. Pass --execute to commit these offsets.", err=True)

@@ -114,7 +114,9 @@ def _new_offset(
             return _clipped(key, committed + count, bounds, warnings)
         case ToTime():
             if bounds.at_time is None:
-                warnings.append(f"{key[0]}-{key[1]} has no record as late; its end is taken: {bounds.log_end_offset}")
+                warnings.append(
+                    f"{key[0]}-{key[1]} has no record of that time or later; using its end, {bounds.log_end_offset}"
+                )
                 return bounds.log_end_offset
             return bounds.at_time
     assert_never(target)
@@ -124,7 +126,7 @@ def _clipped(key: TopicPartitionKey, offset: int, bounds: LogBounds, warnings: l
     clipped = max(min(offset, bounds.log_end_offset), bounds.log_start_offset)
     if clipped != offset:
         where = "above the end" if offset > clipped else "below the start"
-        warnings.append(f"offset {offset} is {where} of {key[0]}-{key[1]}; {clipped} is taken")
+        warnings.append(f"offset {offset} is {where} of {key[0]}-{key[1]}; using {clipped}")
     return clipped
 
 

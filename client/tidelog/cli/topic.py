@@ -27,14 +27,12 @@ from tidelog.message import TopicPartition
 app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
-    help="Create, list, describe, change and delete topics, and delete records of them.",
+    help="Create, list, describe, change and delete topics, and delete their records.",
 )
 
 _DELETION = re.compile(r"(\d+|all):(-1|\d+)", re.ASCII)
 
-ExcludeInternal = Annotated[
-    bool, typer.Option("--exclude-internal", help="Leave out the topics of the cluster itself.")
-]
+ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out the cluster's internal topics.")]
 Config = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the topic. May be repeated."),
@@ -47,12 +45,15 @@ def create(
     session: Session,
     name: Topic,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", metavar="N", help="How many partitions; -1 takes num.partitions.")
+        int, typer.Option("--partitions", "-p", metavar="N", help="The number of partitions; -1 means num.partitions.")
     ] = -1,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", "-r", metavar="N", help="Replicas of each; -1 takes default.replication.factor."
+            "--replication-factor",
+            "-r",
+            metavar="N",
+            help="Replicas of each partition; -1 means default.replication.factor.",
         ),
     ] = -1,
     config: Config = None,
@@ -108,28 +109,30 @@ def describe(
     session: Session,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC", help="The topics' names. Default: all topics.", autocompletion=complete_topic),
+        typer.Argument(
+            metavar="TOPIC", help="The names of the topics. Default: all topics.", autocompletion=complete_topic
+        ),
     ] = None,
     under_replicated: Annotated[
         bool, typer.Option("--under-replicated", help="Only partitions with fewer in-sync replicas than replicas.")
     ] = False,
     at_min_isr: Annotated[
-        bool, typer.Option("--at-min-isr", help="Only partitions with just min.insync.replicas in sync.")
+        bool, typer.Option("--at-min-isr", help="Only partitions with exactly min.insync.replicas in sync.")
     ] = False,
     under_min_isr: Annotated[
         bool, typer.Option("--under-min-isr", help="Only partitions with fewer than min.insync.replicas in sync.")
     ] = False,
     unavailable: Annotated[
-        bool, typer.Option("--unavailable", help="Only partitions that nobody leads, or whose leader does not serve.")
+        bool, typer.Option("--unavailable", help="Only partitions without a leader, or whose leader is down.")
     ] = False,
     with_overrides: Annotated[
-        bool, typer.Option("--with-overrides", help="Only topics that have settings of their own, and those.")
+        bool, typer.Option("--with-overrides", help="Only topics that override settings, with those settings.")
     ] = False,
     exclude_internal: ExcludeInternal = False,
 ) -> None:
     """Show the leader, replicas and in-sync replicas of partitions, and the topics' settings.
 
-    Options that choose partitions show those that any of them chooses.
+    Several options that choose partitions show the partitions that any of them chooses.
 
     \b
     Examples:
@@ -150,7 +153,7 @@ def alter(
     config: Config = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="KEY", help="Take a setting back to its default. May be repeated."),
+        typer.Option("--delete-config", metavar="KEY", help="Reset a setting to its default. May be repeated."),
     ] = None,
     validate_only: ValidateOnly = False,
 ) -> None:
@@ -182,13 +185,16 @@ def add_partitions(
     session: Session,
     name: Topic,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, metavar="N", help="How many the topic is to have in all.")
+        int,
+        typer.Option(
+            "--partitions", "-p", min=1, metavar="N", help="The number of partitions that the topic gets in all."
+        ),
     ],
     validate_only: ValidateOnly = False,
 ) -> None:
     """Add partitions to a topic.
 
-    Keys go to other partitions from then on: records of one key may then be in two.
+    Keys map to other partitions afterwards, so records of one key may be in two partitions.
 
     Example: tidelog topic add-partitions flights --partitions 24
     """
@@ -212,7 +218,7 @@ def offsets(
     session: Session,
     names: Topics,
 ) -> None:
-    """Show where the log of each partition begins and ends, and how many offsets are between.
+    """Show the start and end offsets of each partition's log.
 
     Example: tidelog topic offsets flights
     """
@@ -259,12 +265,12 @@ def delete_records(
         list[str],
         typer.Argument(
             metavar="PARTITION:OFFSET",
-            help="Delete what is below the offset; -1: all that are committed. all:-1 empties the topic.",
+            help="Delete the records below the offset; -1 means all committed records. all:-1 empties the topic.",
         ),
     ],
     yes: Yes = False,
 ) -> None:
-    """Delete the records below an offset, for good.
+    """Delete the records below an offset permanently.
 
     The offsets of later records stay as they are.
 

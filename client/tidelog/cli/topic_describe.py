@@ -183,7 +183,7 @@ def _print_chosen(shown: Mapping[str, list[PartitionView]]) -> None:
     if records:
         print_records(records, ("topic", *_COLUMNS, *_given_moves(records)))
     else:
-        typer.echo("no partition is as asked for", err=True)
+        typer.echo("No partition matches.", err=True)
 
 
 def _print_topic(topic: TopicDescription, shown: list[PartitionView], views: list[PartitionView]) -> None:

@@ -40,7 +40,7 @@ def replicas(
     ] = None,
     max_bytes: Annotated[
         int,
-        typer.Option("--fetch-size", min=1, metavar="BYTES", help="How much is read of a replica at a time."),
+        typer.Option("--fetch-size", min=1, metavar="BYTES", help="The bytes to read from a replica at a time."),
     ] = 1_048_576,
 ) -> None:
     """Read each replica of partitions up to the high watermark, and compare them byte by byte.

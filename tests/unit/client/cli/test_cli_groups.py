@@ -93,7 +93,7 @@ def test_reset_shows_the_plan_and_changes_nothing_without_execute(run: Callable[
         "g      t              0  -                        0\n"
         "g      t              1  -                        0\n"
     )
-    assert shown.stderr == "nothing was changed: --execute commits these offsets\n"
+    assert shown.stderr == "Nothing was changed. Pass --execute to commit these offsets.\n"
     assert run("group", "describe", "g").stderr.endswith("[GROUP_ID_NOT_FOUND]\n")
     assert reset("--to-latest", "--topic", "t", "--execute", "--yes") == {"t-0": 3, "t-1": 1}
     assert reset("--to-current", "--all-topics") == {"t-0": 3, "t-1": 1}
@@ -108,7 +108,7 @@ def test_reset_goes_to_every_kind_of_place(reset: Reset, run: Callable[..., Resu
     assert reset("--to-datetime", "2099-01-01T00:00:00Z", "--all-topics") == {"t-0": 3, "t-1": 1}
     assert reset("--by-duration", "PT1H", "--all-topics") == {"t-0": 0, "t-1": 0}
     warned = run("group", "reset-offsets", "g", "--to-offset", "2", "--topic", "t:1")
-    assert "warning: offset 2 is above the end of t-1; 1 is taken\n" in warned.stderr
+    assert "tidelog: warning: offset 2 is above the end of t-1; using 1\n" in warned.stderr
     unknown = run("group", "reset-offsets", "g", "--shift-by", "1", "--topic", "u")
     assert unknown.stderr.startswith("tidelog: error: ")
 

@@ -93,7 +93,7 @@ def test_describe_of_chosen_partitions_is_one_table(run: Callable[..., Result], 
         "orders           0       1             0  1         1\n"
     )
     none = run("topic", "describe", "--under-replicated", "--unavailable", "--under-min-isr")
-    assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no partition is as asked for\n")
+    assert (none.exit_code, none.stdout, none.stderr) == (0, "", "No partition matches.\n")
     assert run_json("topic", "describe", "--unavailable") == {"topics": []}
 
 
@@ -141,7 +141,7 @@ def test_config_shows_values_with_their_source_and_default(
         "SETTING       VALUE  SOURCE  DEFAULT\n"
         "retention.ms  1000   topic   604800000\n"
         "\n"
-        "topic orders: nothing is set; --all shows the defaults\n"
+        "topic orders: no setting is changed; --all shows the defaults\n"
     )
     [described] = run_json("config", "describe", "-t", "flights", "--all")["resources"]
     found = {config["setting"]: config for config in described["configs"]}

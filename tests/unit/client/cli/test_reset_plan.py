@@ -50,11 +50,11 @@ def test_reset_goes_where_it_is_told(target: ResetTarget, offset: int) -> None:
 @pytest.mark.parametrize(
     ("target", "offset", "warning"),
     [
-        (ToOffset(101), 100, "offset 101 is above the end of a-0; 100 is taken"),
-        (ToOffset(9), 10, "offset 9 is below the start of a-0; 10 is taken"),
-        (ShiftBy(-31), 10, "offset -1 is below the start of a-0; 10 is taken"),
-        (ShiftBy(1_000), 100, "offset 1030 is above the end of a-0; 100 is taken"),
-        (ToGiven({A: 5}), 10, "offset 5 is below the start of a-0; 10 is taken"),
+        (ToOffset(101), 100, "offset 101 is above the end of a-0; using 100"),
+        (ToOffset(9), 10, "offset 9 is below the start of a-0; using 10"),
+        (ShiftBy(-31), 10, "offset -1 is below the start of a-0; using 10"),
+        (ShiftBy(1_000), 100, "offset 1030 is above the end of a-0; using 100"),
+        (ToGiven({A: 5}), 10, "offset 5 is below the start of a-0; using 10"),
     ],
 )
 def test_reset_beyond_the_log_is_moved_into_it_with_a_warning(target: ResetTarget, offset: int, warning: str) -> None:
@@ -73,7 +73,7 @@ def test_reset_to_current_keeps_an_offset_that_the_log_has_no_more() -> None:
 def test_reset_to_a_time_behind_the_last_record_is_the_end() -> None:
     plan = plan_reset(ToTime(1), BOUNDS, {})
     assert plan.offsets == {A: 40, B: 50}
-    assert plan.warnings == ["b-3 has no record as late; its end is taken: 50"]
+    assert plan.warnings == ["b-3 has no record of that time or later; using its end, 50"]
 
 
 def test_reset_shifts_nothing_where_nothing_is_committed() -> None:
