@@ -88,6 +88,7 @@ class Fetcher:
         self._watch: asyncio.Task[None] | None = None
         self._statistician: asyncio.Task[None] | None = None
         self._statistics: tuple[Callable[[str], object], Statistics] | None = None
+        self._outage: str | None = None
         self._stopping = False
 
     def tell_statistics(self, callback: Callable[[str], object], commits: Commits) -> None:
@@ -370,13 +371,16 @@ class Fetcher:
             try:
                 await self._cluster.refresh(topics, allow_auto_topic_creation=self._config.allow_auto_create_topics)
             except TidelogError as error:
-                self._log.warning("the consumer cannot get metadata: %s", error)
+                if self._outage != str(error):
+                    self._outage = str(error)
+                    self._log.warning("the consumer cannot get metadata: %s", error)
                 self._wanted_topics |= topics
                 self._handle(self._refusals(topics, error))
             except Exception:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
                 self._log.exception("the consumer's request for metadata failed; it goes on")
                 self._wanted_topics |= topics
             else:
+                self._outage = None
                 self._handle(self._refusals(topics, None))
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)

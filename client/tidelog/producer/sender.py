@@ -78,6 +78,7 @@ class Sender:
         self._ager: asyncio.Task[None] | None = None
         self._statistician: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._outage: str | None = None
 
     @property
     def is_running(self) -> bool:
@@ -236,13 +237,20 @@ class Sender:
                     self._handle([ProducerIdRefused(error)])
                     self._tell_error(fatal_error(error.code, error.message))
                     return
-                self._log.warning("the producer gets no producer id yet: %s", error)
-                self._tell_error(error)
+                self._tell_outage("the producer gets no producer id yet", error)
             else:
+                self._outage = None
                 self._handle([ProducerIdLearned(response.producer_id, response.producer_epoch)])
                 return
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
+
+    def _tell_outage(self, what: str, error: TidelogError) -> None:
+        """Log an outage and tell the application, once for as long as it lasts and has the same reason."""
+        if self._outage != str(error):
+            self._outage = str(error)
+            self._log.warning("%s: %s", what, error)
+            self._tell_error(error)
 
     def _tell_error(self, error: TidelogError) -> None:
         callback = self._hooks.error_cb
@@ -276,13 +284,13 @@ class Sender:
                     topics, allow_auto_topic_creation=self._config.allow_auto_create_topics
                 )
             except TidelogError as error:
-                self._log.warning("the producer cannot get metadata: %s", error)
-                self._tell_error(error)
+                self._tell_outage("the producer cannot get metadata", error)
                 self._wanted_topics |= topics
             except Exception:  # noqa: BLE001 the outermost loop of this task: it asks again
                 self._log.exception("the producer's request for metadata failed; it goes on")
                 self._wanted_topics |= topics
             else:
+                self._outage = None
                 self._handle([_topic_event(name, metadata.topics.get(name)) for name in topics])
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)

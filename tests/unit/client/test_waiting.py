@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tidelog import Consumer, Producer, TopicPartition, waiting
 from tidelog.admin import AdminClient
+from tidelog.cli.commands import app
 from tidelog.errors import ErrorCode, KafkaException
 from tidelog.testing import FakeCluster
 from tidelog.waiting import ReportedWait, WaitWatch, watch_waits
@@ -131,6 +133,12 @@ def test_calls_that_no_broker_answers_say_so(lines: Callable[[], list[str]]) -> 
         thread.join()
     said = "".join(lines())
     assert f"for a broker to answer: {_NOBODY}: Connection refused" in said
+
+
+def test_command_line_shows_what_it_waits_for(lines: Callable[[], list[str]]) -> None:
+    result = CliRunner().invoke(app, ["topic", "list", "-b", _NOBODY, "--timeout", "1"])
+    assert "Still waiting after 0 s for a broker to answer: " in result.stderr
+    assert lines()
 
 
 def test_producer_says_what_its_records_wait_for(cluster: FakeCluster, lines: Callable[[], list[str]]) -> None:
