@@ -21,6 +21,7 @@ from tidelog.spark.offsets import OffsetRange, report_data_loss
 from tidelog.spark.options import SourceOptions
 from tidelog.transport.loop import network_loop
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog.waiting import ReportedWait
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _MAX_WAIT_MS = 500
@@ -75,20 +76,22 @@ class RangeFetcher:
         Raises:
             TidelogError: as `fetch_range`.
         """
-        deadline = _now_ms() + self._timeout_ms
-        attempt = 0
-        while True:
-            try:
-                return await self._ask_leader(offset, deadline)
-            except TidelogError as error:
-                if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    return await self._skip_lost(offset, deadline)
-                attempt += 1
-                wait_ms = self._client.backoff.wait_ms(attempt)
-                if not error.code.retriable or _now_ms() + wait_ms >= deadline:
-                    raise
-            await asyncio.sleep(wait_ms / 1000)
-            await self._refresh(deadline)
+        with ReportedWait(f"records of {self._planned}") as wait:
+            deadline = _now_ms() + self._timeout_ms
+            attempt = 0
+            while True:
+                try:
+                    return await self._ask_leader(offset, deadline)
+                except TidelogError as error:
+                    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                        return await self._skip_lost(offset, deadline)
+                    attempt += 1
+                    wait_ms = self._client.backoff.wait_ms(attempt)
+                    if not error.code.retriable or _now_ms() + wait_ms >= deadline:
+                        raise
+                    wait.note(error)
+                await asyncio.sleep(wait_ms / 1000)
+                await self._refresh(deadline)
 
     async def _ask_leader(self, offset: int, deadline: float) -> Fetched:
         name, partition = self._planned.topic, self._planned.partition
