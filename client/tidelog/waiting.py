@@ -110,6 +110,23 @@ class WaitWatch:
             logger.warning("Still waiting after %.0f s for %s: %s%s", waited_s, self._what, shown, more)
 
 
+class Outage:
+    """A failure of a loop that goes on: it is told once for as long as it has the same reason."""
+
+    def __init__(self) -> None:
+        self._told: str | None = None
+
+    def is_news(self, error: object) -> bool:
+        """Return whether this is to be told; the next failure with the same text is not."""
+        text = str(error)
+        is_news, self._told = text != self._told, text
+        return is_news
+
+    def end(self) -> None:
+        """Take it that an attempt succeeded."""
+        self._told = None
+
+
 async def watch_waits(what: str, waits: Callable[[], Mapping[Hashable, str]]) -> NoReturn:
     """Give a :class:`WaitWatch` every second what ``waits`` returns, until cancelled."""
     watch = WaitWatch(what)

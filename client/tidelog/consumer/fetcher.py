@@ -46,7 +46,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport import call_soon
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog.waiting import watch_waits
+from tidelog.waiting import Outage, watch_waits
 
 _END_SESSION_MS = 200
 
@@ -88,7 +88,7 @@ class Fetcher:
         self._watch: asyncio.Task[None] | None = None
         self._statistician: asyncio.Task[None] | None = None
         self._statistics: tuple[Callable[[str], object], Statistics] | None = None
-        self._outage: str | None = None
+        self._outage = Outage()
         self._stopping = False
 
     def tell_statistics(self, callback: Callable[[str], object], commits: Commits) -> None:
@@ -371,8 +371,7 @@ class Fetcher:
             try:
                 await self._cluster.refresh(topics, allow_auto_topic_creation=self._config.allow_auto_create_topics)
             except TidelogError as error:
-                if self._outage != str(error):
-                    self._outage = str(error)
+                if self._outage.is_news(error):
                     self._log.warning("the consumer cannot get metadata: %s", error)
                 self._wanted_topics |= topics
                 self._handle(self._refusals(topics, error))
@@ -380,7 +379,7 @@ class Fetcher:
                 self._log.exception("the consumer's request for metadata failed; it goes on")
                 self._wanted_topics |= topics
             else:
-                self._outage = None
+                self._outage.end()
                 self._handle(self._refusals(topics, None))
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)

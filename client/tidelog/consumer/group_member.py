@@ -39,7 +39,7 @@ from tidelog.transport import call_soon
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
-from tidelog.waiting import ReportedWait
+from tidelog.waiting import Outage, ReportedWait
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class GroupMember:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_unresolved = False
         self._is_outage_told = False
-        self._outage: str | None = None
+        self._outage = Outage()
         self._told: ErrorCode | None = None
         self._told_ms = 0.0
         self._has_polled = False
@@ -254,15 +254,14 @@ class GroupMember:
             creates = self._config.allow_auto_create_topics
             await self._cluster.refresh(names, allow_auto_topic_creation=creates and not subscription.patterns)
         except TidelogError as error:
-            if self._outage != str(error):
-                self._outage = str(error)
+            if self._outage.is_news(error):
                 self._log.warning("the consumer cannot get metadata: %s", error)
             if error.code in OUTAGES and not self._is_outage_told:
                 self._is_outage_told = True
                 self._application.on_error(error)
             return False
         self._is_outage_told = False
-        self._outage = None
+        self._outage.end()
         if subscription is self._subscription:
             self._resolve(subscription)
         return self._topics <= (self._known or {}).keys()

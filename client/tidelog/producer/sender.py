@@ -36,7 +36,7 @@ from tidelog.producer.statistics import Tally, statistics_json
 from tidelog.producer.stream import NodeStream, StreamRefusedError
 from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog.waiting import watch_waits
+from tidelog.waiting import Outage, watch_waits
 
 _NODE_SHARE = 0.8
 """A node may take this share of request.timeout.ms, so that its answer comes before the client gives up on it."""
@@ -78,7 +78,7 @@ class Sender:
         self._ager: asyncio.Task[None] | None = None
         self._statistician: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._outage: str | None = None
+        self._outage = Outage()
 
     @property
     def is_running(self) -> bool:
@@ -239,7 +239,7 @@ class Sender:
                     return
                 self._tell_outage("the producer gets no producer id yet", error)
             else:
-                self._outage = None
+                self._outage.end()
                 self._handle([ProducerIdLearned(response.producer_id, response.producer_epoch)])
                 return
             attempt += 1
@@ -247,8 +247,7 @@ class Sender:
 
     def _tell_outage(self, what: str, error: TidelogError) -> None:
         """Log an outage and tell the application, once for as long as it lasts and has the same reason."""
-        if self._outage != str(error):
-            self._outage = str(error)
+        if self._outage.is_news(error):
             self._log.warning("%s: %s", what, error)
             self._tell_error(error)
 
@@ -290,7 +289,7 @@ class Sender:
                 self._log.exception("the producer's request for metadata failed; it goes on")
                 self._wanted_topics |= topics
             else:
-                self._outage = None
+                self._outage.end()
                 self._handle([_topic_event(name, metadata.topics.get(name)) for name in topics])
             attempt += 1
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
