@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog.admin.authorized import CLUSTER_OPERATIONS, with_operations
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.admin.topics import DescribeClusterResult
 from tidelog.v1 import admin_service_pb2 as pb
@@ -10,13 +11,19 @@ from tidelog.v1 import admin_service_pb2 as pb
 class ClusterAdmin(Operations):
     """Operations on the cluster as a whole."""
 
-    def describe_cluster(self, *, request_timeout: float | None = None) -> Future[DescribeClusterResult]:
-        """Describe the cluster: its id, the leading controller, nodes and voters."""
+    def describe_cluster(
+        self, *, include_authorized_operations: bool = False, request_timeout: float | None = None
+    ) -> Future[DescribeClusterResult]:
+        """Describe the cluster: its id, the leading controller, nodes and voters.
+
+        With ``include_authorized_operations`` also what the client may do: everything.
+        """
 
         async def describe() -> Outcomes[str, DescribeClusterResult]:
             request = pb.DescribeClusterRequest()
             response = await self._ask(lambda c, t: c.admin.DescribeCluster(request, timeout=t), request_timeout)
-            return {"": DescribeClusterResult.from_proto(response)}
+            found = {"": DescribeClusterResult.from_proto(response)}
+            return with_operations(found, CLUSTER_OPERATIONS) if include_authorized_operations else found
 
         return self._futures([""], describe())[""]
 

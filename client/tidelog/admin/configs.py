@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
 
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.admin.resources import ResourceType
@@ -187,16 +186,53 @@ class ConfigAdmin(Operations):
 
         return self._futures(wanted, alter())
 
-    def alter_configs(self, resources: Iterable[ConfigResource], **options: object) -> NoReturn:
-        """Refuse: to replace all settings of a resource loses what others set meanwhile (KIP-339).
+    def alter_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        request_timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> dict[ConfigResource, Future[None]]:
+        """Replace all settings of resources: what ``set_config`` does not name goes back to its default.
 
-        Kafka 4.0's Admin does not have it any more either.
-
-        Raises:
-            KafkaException: _NOT_IMPLEMENTED, always.
+        A change that others make to the same resource at the same time may be lost (KIP-339):
+        :meth:`incremental_alter_configs` changes single settings. Arguments are as there.
         """
-        text = "alter_configs() is not supported, as in Kafka 4.0: incremental_alter_configs() changes single settings"
-        raise error_for(ErrorCode._NOT_IMPLEMENTED, text)
+        wanted = list(resources)
+
+        async def alter() -> Outcomes[ConfigResource, None]:
+            outcomes: dict[ConfigResource, TidelogError | None] = {}
+            for resource in wanted:
+                try:
+                    outcomes[resource] = await self._replace(resource, request_timeout, validate_only)
+                except TidelogError as error:
+                    outcomes[resource] = error
+            return outcomes
+
+        return self._futures(wanted, alter())
+
+    async def _replace(
+        self, resource: ConfigResource, timeout_s: float | None, validate_only: bool
+    ) -> TidelogError | None:
+        is_one_node = resource.restype is ResourceType.BROKER and resource.name
+        described = await (
+            self._describe_node(resource, timeout_s) if is_one_node else self._describe_anywhere([resource], timeout_s)
+        )
+        found = described[resource]
+        if isinstance(found, TidelogError):
+            return found
+        source = _own_source(resource)
+        changes = [
+            ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+            for name, entry in found.items()
+            if name not in resource.set_config_dict and any(s.source is source for s in entry.synonym_chain)
+        ]
+        change = ConfigResource(resource.restype, resource.name, resource.set_config_dict, incremental_configs=changes)
+        request = pb.IncrementalAlterConfigsRequest(
+            resources=[_change(change)], validate_only=validate_only, timeout_ms=int(self._request_ms(timeout_s))
+        )
+        response = await self._change(lambda c, t: c.admin.IncrementalAlterConfigs(request, timeout=t), timeout_s)
+        return _error(response.resources[0])
 
     async def _describe_anywhere(
         self, resources: Sequence[ConfigResource], timeout_s: float | None
@@ -216,6 +252,15 @@ class ConfigAdmin(Operations):
             raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id} that serves")
         connection = self._cluster.connection(node_id)
         return _described(await connection.call(lambda c: c.admin.DescribeConfigs(request, timeout=timeout_ms / 1000)))
+
+
+def _own_source(resource: ConfigResource) -> ConfigSource:
+    """Return the source of the settings that belong to a resource itself."""
+    if resource.restype is ResourceType.TOPIC:
+        return ConfigSource.DYNAMIC_TOPIC_CONFIG
+    if resource.restype is ResourceType.GROUP:
+        return ConfigSource.GROUP_CONFIG
+    return ConfigSource.DYNAMIC_BROKER_CONFIG if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 
 
 def _resource_type(given: ResourceType | str | int) -> ResourceType:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Sequence
 
+from tidelog.admin.authorized import TOPIC_OPERATIONS, with_operations
 from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
 from tidelog.admin.topics import NewTopic, Node, TopicCollection, TopicDescription
 from tidelog.cluster import ClusterClient
@@ -64,9 +65,16 @@ class TopicAdmin(Operations):
         return self._futures(names, delete())
 
     def describe_topics(
-        self, topics: TopicCollection | Iterable[str], *, request_timeout: float | None = None
+        self,
+        topics: TopicCollection | Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        request_timeout: float | None = None,
     ) -> dict[str, Future[TopicDescription]]:
-        """Describe topics: partitions, leaders, replicas, what is set on them."""
+        """Describe topics: partitions, leaders, replicas, what is set on them.
+
+        With ``include_authorized_operations`` also what the client may do: everything.
+        """
         names = list(TopicCollection.of(topics).topic_names)
         request = pb.DescribeTopicsRequest(topic_names=names)
 
@@ -74,7 +82,8 @@ class TopicAdmin(Operations):
             response = await self._ask(lambda c, t: c.admin.DescribeTopics(request, timeout=t), request_timeout)
             metadata = await self._cluster.refresh([], timeout_ms=timeout_in_ms(request_timeout))
             nodes = {int(b.node_id): Node(b.node_id, b.host, b.port, b.rack or None) for b in metadata.brokers.values()}
-            return {d.topic.name: TopicDescription.from_proto(d, nodes) for d in response.topics}
+            found = {d.topic.name: TopicDescription.from_proto(d, nodes) for d in response.topics}
+            return with_operations(found, TOPIC_OPERATIONS) if include_authorized_operations else found
 
         return self._futures(names, describe())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelog.admin.resources import AclOperation
 from tidelog.config.endpoints import NamedListener
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
@@ -100,6 +101,8 @@ class TopicDescription:
     is_internal: bool
     partitions: list[TopicPartitionInfo]
     config: dict[str, str]
+    authorized_operations: list[AclOperation] | None = None
+    """What the client may do, where it asked: everything, since there is no authorization yet."""
 
     @classmethod
     def from_proto(cls, message: pb.TopicDescription, nodes: Mapping[int, Node]) -> TopicDescription | TidelogError:
@@ -125,6 +128,8 @@ class DescribeClusterResult:
     voters: list[Node]
     fenced_ids: frozenset[int]
     listeners: dict[int, tuple[NamedListener, ...]]
+    authorized_operations: list[AclOperation] | None = None
+    """What the client may do, where it asked: everything, since there is no authorization yet."""
 
     @classmethod
     def from_proto(cls, response: pb.DescribeClusterResponse) -> DescribeClusterResult:

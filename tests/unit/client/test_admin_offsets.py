@@ -8,18 +8,14 @@ from collections.abc import Iterator
 import confluent_kafka.admin
 import pytest
 
-from tidelog import AdminClient, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from tidelog import AdminClient, IsolationLevel, KafkaException, Producer, TopicPartition
 from tidelog.admin import ListOffsetsResultInfo, OffsetSpec
 from tidelog.errors import ErrorCode
 from tidelog.testing import FakeCluster
 
 WHERE = TopicPartition("t", 0)
-NOT_HERE = {
-    *("create_acls", "describe_acls", "delete_acls"),
-    *("describe_user_scram_credentials", "alter_user_scram_credentials", "set_sasl_credentials"),
-    "poll",
-}
-"""What needs authorization, or serves callbacks that there are not."""
+NOT_HERE = {"set_sasl_credentials"}
+"""There is no authentication yet."""
 
 
 @pytest.fixture
@@ -78,12 +74,6 @@ def test_list_offsets_refuses_a_timestamp_before_the_epoch() -> None:
 def test_list_offsets_refuses_what_is_no_spec(admin: AdminClient) -> None:
     with pytest.raises(TypeError, match="must be an OffsetSpec, not -1"):
         admin.list_offsets({WHERE: -1})  # type: ignore[dict-item]
-
-
-def test_alter_configs_says_what_to_use_in_its_place(admin: AdminClient) -> None:
-    with pytest.raises(KafkaException, match=r"incremental_alter_configs\(\)") as caught:
-        admin.alter_configs([])
-    assert caught.value.args[0] == KafkaError._NOT_IMPLEMENTED
 
 
 def test_cluster_id_is_the_clusters(cluster: FakeCluster, admin: AdminClient) -> None:

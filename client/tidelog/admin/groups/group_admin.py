@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from tidelog.admin.authorized import GROUP_OPERATIONS, with_operations
 from tidelog.admin.groups.descriptions import describe_groups
 from tidelog.admin.groups.lag import group_lags
 from tidelog.admin.groups.listing import list_groups
@@ -54,9 +55,15 @@ class GroupAdmin(Operations):
         return self._futures([""], list_all())[""]
 
     def describe_consumer_groups(
-        self, group_ids: Iterable[str], *, request_timeout: float | None = None
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupDescription]]:
         """Describe groups of both protocols: state, coordinator, assignor and members with their partitions.
+
+        With ``include_authorized_operations`` also what the client may do: everything.
 
         Futures fail with KafkaException: GROUP_ID_NOT_FOUND (KIP-1043); _INVALID_ARG, the group is not of consumers;
         COORDINATOR_NOT_AVAILABLE and the like when none could be asked in time.
@@ -67,7 +74,8 @@ class GroupAdmin(Operations):
         ids = _group_ids(group_ids)
 
         async def describe() -> Outcomes[str, ConsumerGroupDescription]:
-            return await describe_groups(self._cluster, self._coordinators, ids, self._request_ms(request_timeout))
+            found = await describe_groups(self._cluster, self._coordinators, ids, self._request_ms(request_timeout))
+            return with_operations(found, GROUP_OPERATIONS) if include_authorized_operations else found
 
         return self._futures(ids, describe())
 

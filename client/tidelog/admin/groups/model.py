@@ -6,6 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tidelog.admin.resources import AclOperation
 from tidelog.admin.topics import Node
 from tidelog.errors import TidelogError
 from tidelog.message import TopicPartition
@@ -132,6 +133,8 @@ class ConsumerGroupDescription:
     type: ConsumerGroupType = ConsumerGroupType.UNKNOWN
     group_epoch: int | None = None
     assignment_epoch: int | None = None
+    authorized_operations: list[AclOperation] | None = None
+    """What the client may do, where it asked: everything, since there is no authorization yet."""
 
 
 @dataclass(frozen=True, slots=True)
