@@ -111,7 +111,7 @@ def _contents(column: Any, name: str) -> ContentSource:
     source = content_source(_plain(column), name)
     if isinstance(source, BinaryColumn):
         return source
-    if any(issubclass(kind, str) for kind in set(map(type, source))):
+    if isinstance(next((content for content in source if content is not None), None), str):
         return tuple(_encoded(content, row, name) for row, content in enumerate(source))
     # Callbacks run while rows wait for room: what they do to the application's list changes nothing here.
     return tuple(source) if source is column and isinstance(source, list) else source
