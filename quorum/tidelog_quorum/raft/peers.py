@@ -12,15 +12,15 @@ neither the file nor the log counts more. Two controllers find each other when t
 the other's address of now, as whoever is called calls back. The leader then writes the new addresses to the log.
 
 Each controller says hello with its cluster, id, directory id and address; one of another cluster, one that is not the
-receiver that was meant, and one that has begun with a new metadata log under the id of a voter are refused with an error
-that says so.
+receiver that was meant, and one that has begun with a new metadata log under the id of a voter are refused with an
+error that says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import common_pb2
@@ -67,7 +67,7 @@ def address_in(hello: pb.RaftHello) -> tuple[str, int] | None:
 class NamedControllers:
     """The controllers that a controller's own file names: ``voters`` with their ids, ``bootstrap`` without."""
 
-    voters: VoterSet = VoterSet()
+    voters: VoterSet = field(default_factory=VoterSet)
     bootstrap: Sequence[tuple[str, int]] = ()
 
     def others(self, me: Introduction) -> list[tuple[int, tuple[str, int]]]:

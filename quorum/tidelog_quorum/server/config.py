@@ -43,7 +43,8 @@ class QuorumConfig(ControllerConfig):
         None,
         check=parse_voters,
         doc="The first voters: id@host:port,id@host:port,... What add-voter and remove-voter change later is in the "
-        "metadata log and counts more. The addresses are tried beside those in the log, to find voters that have moved.",
+        "metadata log and counts more. The addresses are tried beside those in the log, to find voters that have "
+        "moved.",
     )
     controller_quorum_bootstrap_servers: str | None = setting(
         None,
