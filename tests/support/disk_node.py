@@ -37,7 +37,10 @@ class DiskNode:
     was never lost; ``ended_with`` is why it would stop.
     """
 
-    def __init__(self, disk: MemoryFiles, paths: Sequence[str] = PATHS, config: TopicConfig | None = None) -> None:
+    def __init__(
+        self, disk: MemoryFiles, paths: Sequence[str] = PATHS, config: TopicConfig | None = None, topic: str = "t"
+    ) -> None:
+        self.topic = topic
         self.directories = LogDirectories.open(paths, "c", NODE, disk)
         self.image = MetadataImage()
         self.assigned: dict[tuple[bytes, int], DirectoryId] = {}
@@ -87,8 +90,9 @@ class DiskNode:
         directories: tuple[DirectoryId, ...] = (),
         isr: tuple[BrokerId, ...] | None = None,
         epoch: int = 0,
+        topic_id: TopicId = TOPIC_ID,
     ) -> None:
-        """Register this node and create topic ``t``, led by the first replica; with an ``epoch``, long ago."""
+        """Register this node and create its topic, led by the first replica; with an ``epoch``, long ago."""
         offset = self.image.offset + 1
         brokers = [
             RegisterBrokerRecord(b, b"i" * 16, BrokerEpoch(offset), Endpoint("h", 1), fenced=False)
@@ -96,7 +100,7 @@ class DiskNode:
         ]
         records = [
             PartitionRecord(
-                TOPIC_ID,
+                topic_id,
                 i,
                 replicas,
                 isr or replicas,
@@ -107,7 +111,7 @@ class DiskNode:
             )
             for i in range(partitions)
         ]
-        await self.change(*brokers, TopicRecord("t", TOPIC_ID), *records)
+        await self.change(*brokers, TopicRecord(self.topic, topic_id), *records)
 
     async def elect(self, leader: int, index: int = 0) -> None:
         """Let another broker, or this one again, lead a partition."""
@@ -115,7 +119,7 @@ class DiskNode:
 
     def partition(self, index: int = 0) -> Partition:
         """Return a partition that is online."""
-        partition = self.registry.get("t", index)
+        partition = self.registry.get(self.topic, index)
         assert partition is not None
         return partition
 
@@ -126,6 +130,17 @@ class DiskNode:
     def home(self, index: int = 0) -> str:
         """Return the log directory that a partition is in."""
         return str(self.log(index).directory.parent)
+
+    @contextlib.asynccontextmanager
+    async def retrying(self) -> AsyncIterator[None]:
+        """Run the task that tries again what disks have refused."""
+        task = asyncio.create_task(self.registry.retry_full(), name="retry")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
     @contextlib.asynccontextmanager
     async def moving(self) -> AsyncIterator[None]:

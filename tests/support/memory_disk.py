@@ -22,6 +22,7 @@ State = TypeVar("State")
 _WriteChange = tuple[str, int, bytes]
 
 
+_MAX_NAME_BYTES = 255
 _FLIPPED = 40
 """A bit that is flipped is in so many last bytes of a write."""
 
@@ -56,6 +57,11 @@ class _Directory:
     def change(self, name: str, new_name: str | None, node: _File | _Directory | None) -> None:
         _apply_entry(self.entries, name, new_name, node)
         self.unsynced.append((name, new_name, node))
+
+
+def _check_name(path: Path) -> None:
+    if len(path.name.encode()) > _MAX_NAME_BYTES:
+        raise OSError(errno.ENAMETOOLONG, "File name too long", str(path))
 
 
 def _apply_entry(
@@ -122,6 +128,7 @@ class MemoryFiles:
 
     def open(self, path: Path, *, create: bool = False) -> int:
         self._check("open", path)
+        _check_name(path)
         parent = self._directory(path.parent)
         node = parent.entries.get(path.name)
         if isinstance(node, _Directory):
@@ -227,6 +234,7 @@ class MemoryFiles:
 
     def rename(self, source: Path, target: Path) -> None:
         self._check("rename", source)
+        _check_name(target)
         if source.parent != target.parent:
             raise OSError(errno.EXDEV, "Invalid cross-device link", str(source), None, str(target))
         parent = self._directory(source.parent)
@@ -248,6 +256,7 @@ class MemoryFiles:
 
     def mkdir(self, path: Path) -> None:
         self._check("mkdir", path)
+        _check_name(path)
         self._make_directory(path)
 
     def rmdir(self, path: Path) -> None:

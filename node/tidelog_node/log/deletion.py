@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
+import logging
 from pathlib import Path
 
+from tidelog.errors import TidelogError
+from tidelog_node.log.disk_errors import is_disk_failure
 from tidelog_node.log.files import Files, storage_errors
+from tidelog_node.log.folder_names import DELETED_SUFFIX, aside_folder
 
-DELETED_SUFFIX = "-delete"
+logger = logging.getLogger(__name__)
 
 
 def condemn_directory(files: Files, directory: Path) -> Path:
@@ -16,7 +19,7 @@ def condemn_directory(files: Files, directory: Path) -> Path:
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
     """
-    condemned = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}{DELETED_SUFFIX}")
+    condemned = directory.with_name(aside_folder(directory.name, DELETED_SUFFIX))
     with storage_errors("Deleting", directory):
         try:
             files.rename(directory, condemned)
@@ -46,16 +49,24 @@ def delete_directory(files: Files, directory: Path) -> None:
 
 
 def remove_deleted(files: Files, log_directory: Path) -> list[str]:
-    """Remove the condemned directories that an earlier run left; returns their names.
+    """Remove the condemned directories that an earlier run left; returns the names of those that are gone.
 
     Raises:
-        TidelogError: KAFKA_STORAGE_ERROR.
+        TidelogError: KAFKA_STORAGE_ERROR, the disk fails. What it refuses else is left to the next start.
     """
+    removed = []
     with storage_errors("Deleting from", log_directory):
         names = [name for name in files.listdir(log_directory) if name.endswith(DELETED_SUFFIX)]
-        for name in names:
-            _remove_all(files, log_directory / name)
-    return names
+    for name in names:
+        try:
+            remove_directory(files, log_directory / name)
+        except TidelogError as error:
+            if is_disk_failure(error):
+                raise
+            logger.error("A deleted replica is left to the next start: %s", error.message)
+        else:
+            removed.append(name)
+    return removed
 
 
 def _remove_all(files: Files, directory: Path) -> None:

@@ -11,10 +11,8 @@ another directory may still be there; ``-stray`` is for the operator.
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +30,15 @@ from tidelog_node.log.checkpoints import (
 from tidelog_node.log.cleaner import CleanerCheckpoint
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.deletion import condemn_directory, remove_deleted, remove_directory
-from tidelog_node.log.files import OS_FILES, Files, storage_errors
+from tidelog_node.log.files import OS_FILES, Files, read_file, replace_file, storage_errors
+from tidelog_node.log.folder_names import (
+    PARTITION_NAME,
+    CopyName,
+    copy_folder,
+    parse_copy_folder,
+    parse_partition_folder,
+    partition_folder,
+)
 from tidelog_node.log.founding import Founding
 from tidelog_node.log.log import PartitionLog
 from tidelog_node.log.meta_properties import (
@@ -47,11 +53,7 @@ from tidelog_node.log.moving_files import MovingFiles
 from tidelog_node.log.partition_metadata import ensure_topic_id, read_topic_id
 
 LOCK_FILE = ".lock"
-FUTURE_SUFFIX = "-future"
-MOVED_SUFFIX = "-moved"
 DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
-_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
-_COPY_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)\.[0-9a-f]{32}(-future|-moved)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class LogDirectory:
         self.log_start_offsets = read_offsets(files, path / LOG_START_OFFSETS)
         remove_deleted(files, path)
         names = _names(files, path)
-        self._held = {(match[1], int(match[2])) for match in map(_PARTITION_DIRECTORY.fullmatch, names) if match}
+        self._held = {key for key in map(parse_partition_folder, names) if key is not None}
         self.cleaner_offsets = CleanerCheckpoint(files, path, self._held)
         self._clean = set() if self.clean_shutdown_epoch is None else set(names)
 
@@ -130,9 +132,8 @@ class LogDirectory:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        names = sorted(_names(self._files, self.path))
-        matches = [match for match in map(_COPY_DIRECTORY.fullmatch, names) if match]
-        return [CopiedPartition((m[1], int(m[2])), self.path / m[0], m[3] == MOVED_SUFFIX) for m in matches]
+        found = [(name, parse_copy_folder(name)) for name in sorted(_names(self._files, self.path))]
+        return [self._copy(self.path / name, copy) for name, copy in found if copy is not None]
 
     def __contains__(self, key: TopicPartitionKey) -> bool:
         """Whether a partition has its directory here."""
@@ -144,11 +145,11 @@ class LogDirectory:
 
     def partition_path(self, topic: str, partition: int) -> Path:
         """Return the directory of a partition."""
-        return self.path / f"{topic}-{partition}"
+        return self.path / partition_folder(topic, partition)
 
     def copy_path(self, key: TopicPartitionKey) -> Path:
         """Return a new path for the copy that a move makes."""
-        return self.path / f"{key[0]}-{key[1]}.{uuid.uuid4().hex}{FUTURE_SUFFIX}"
+        return self.path / copy_folder(key)
 
     def topic_id(self, topic: str, partition: int) -> TopicId | None:
         """Return the topic id that a partition's directory is of; None when it does not say.
@@ -194,6 +195,9 @@ class LogDirectory:
         files = MovingFiles(self._files, self.partition_path(*key), path)
         with storage_errors("Creating", path):
             self._files.mkdir(path)
+            copy = parse_copy_folder(path.name)
+            if copy is not None and copy.is_shortened:
+                replace_file(self._files, path / PARTITION_NAME, partition_folder(*key).encode())
         ensure_topic_id(files, files.shown, topic_id)
         return self._open(files.shown, config, files, path.name, PartitionCheckpoint(0, 0, 0)), files
 
@@ -201,6 +205,16 @@ class LogDirectory:
         """Return what is written down of a partition; zeros where nothing is."""
         offsets = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
         return PartitionCheckpoint(*(of_kind.get(key, 0) for of_kind in offsets))
+
+    def check_folder(self, topic: str, partition: int) -> None:
+        """Check that a partition has its folder.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        path = self.partition_path(topic, partition)
+        with storage_errors("Opening", path):
+            self._files.listdir(path)
 
     def delete_partition(self, topic: str, partition: int) -> None:
         """Remove the directory of a partition whose log is not open.
@@ -297,6 +311,15 @@ class LogDirectory:
             founding=founding,
         )
 
+    def _copy(self, path: Path, name: CopyName) -> CopiedPartition:
+        key = name.key
+        if name.is_shortened:
+            with storage_errors("Reading", path / PARTITION_NAME):
+                whole = read_file(self._files, path / PARTITION_NAME)
+            # Without the file a crash has left an empty copy, of a partition that nobody has.
+            key = parse_partition_folder((whole or b"").decode(errors="replace")) or (f"{key[0]}~", key[1])
+        return CopiedPartition(key, path, name.is_moved)
+
     def _has_no_folder(self, path: Path) -> bool:
         with storage_errors("Listing", path):
             try:
@@ -335,7 +358,7 @@ def _without(offsets: Mapping[TopicPartitionKey, int], key: TopicPartitionKey) -
 
 def _check_owner_is_told(files: Files, path: Path) -> None:
     names = _names(files, path)
-    held = sorted(filter(_PARTITION_DIRECTORY.fullmatch, names))
+    held = sorted(filter(parse_partition_folder, names))
     if held and META_PROPERTIES not in names:
         raise ConfigError(
             f"the log directory {path} holds partitions ({held[0]}, ...) but no {META_PROPERTIES}, which says whose "

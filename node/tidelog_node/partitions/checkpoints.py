@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tidelog.errors import TidelogError
-from tidelog_node.log.disk_errors import is_out_of_space
+from tidelog_node.log.disk_errors import is_directory_failure
 from tidelog_node.log.log_dirs import PartitionCheckpoint
 from tidelog_node.partitions.loading import PartitionKey
 from tidelog_node.partitions.log_directories import LogDirectories
@@ -30,8 +30,8 @@ ByDirectory = dict[Path, dict[PartitionKey, int]]
 class Checkpoints:
     """Reads what it writes on the event loop, from what the registry owns; writes in threads.
 
-    ``fail_directory`` is told a directory whose disk refused, unless it is full: then the old files stay in place, and
-    the next call writes.
+    ``fail_directory`` is told a directory whose files cannot be written, unless it is full or the process has no file
+    handles or memory: then the old files stay in place, and the next call writes.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Checkpoints:
         self._offline = offline
         self._relocations = relocations
         self._fail_directory = fail_directory
-        self._full: set[Path] = set()
+        self._unwritten: set[Path] = set()
 
     def current(self) -> tuple[ByDirectory, ByDirectory]:
         """Return the high watermarks and the recovery points, by log directory."""
@@ -83,11 +83,13 @@ class Checkpoints:
         for key, found in self._logs:
             yield key, last_state(found.log, found.high_watermark)
         yield from self._offline.last_states()
+        for key, directory in self._directories.unopened():
+            yield key, LastState(directory.path, directory.checkpoint(key))
 
     def _note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
         for path, error in failures.items():
-            if not is_out_of_space(error):
+            if is_directory_failure(error):
                 self._fail_directory(path, error)
-            elif path not in self._full:
-                logger.error("The checkpoints of %s cannot be written while it is full: %s", path, error.message)
-        self._full = set(failures)
+            elif path not in self._unwritten:
+                logger.error("The checkpoints of %s cannot be written for now: %s", path, error.message)
+        self._unwritten = set(failures)

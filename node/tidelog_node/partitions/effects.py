@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerId, LeaderEpoch
-from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
+from tidelog_node.log.disk_errors import Fault, fault_of
 from tidelog_node.replication.commands import ProposeIsr
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class PartitionEffects(Protocol):
         ...
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """The partition's log is offline."""
+        """The partition's log cannot be used: its disk has failed, or its own files."""
         ...
 
     def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
@@ -38,7 +38,10 @@ class PartitionEffects(Protocol):
 
 
 class DiskWatch:
-    """Reports a log that went offline, or whose disk failed or is full; the error goes on to the caller."""
+    """Reports a log that went offline, or that a disk refused; the error goes on to the caller.
+
+    What the process lacks, such as file handles, concerns the caller alone while the log is as it was.
+    """
 
     __slots__ = ("_effects", "_partition")
 
@@ -53,7 +56,8 @@ class DiskWatch:
         if not isinstance(error, TidelogError):
             return
         failure = self._partition.log.failure
-        if failure is not None or is_disk_failure(error):
+        fault = fault_of(error)
+        if failure is not None or fault in (Fault.DISK, Fault.REPLICA):
             self._effects.storage_failed(self._partition, failure or error)
-        elif is_out_of_space(error):
+        elif fault is Fault.FULL:
             self._effects.disk_is_full(self._partition, error)

@@ -1,8 +1,8 @@
 """Opens the logs of all directories at the start of a node, some at a time, and ends what a crash left half done.
 
-Each directory has its own threads, and its first error ends only its own work. What a move has left (KIP-113):
-a ``-moved`` folder is the replica, so the folder that it was copied from goes; a ``-future`` folder whose replica is
-there is resumed later, and set aside when the replica is nowhere.
+Each directory has its own threads, and the first failure of its disk ends only its own work; another error leaves out
+one replica. What a move has left (KIP-113): a ``-moved`` folder is the replica, so the folder that it was copied from
+goes; a ``-future`` folder whose replica is there is resumed later, and set aside when the replica is nowhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from pathlib import Path
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import DirectoryId, TopicId
 from tidelog_node.log import Files, LogConfig, LogDirectory, PartitionLog
-from tidelog_node.log.files import storage_errors
+from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.log.files import remove_if_there, storage_errors
+from tidelog_node.log.folder_names import PARTITION_NAME
 from tidelog_node.log.partition_metadata import read_topic_id
 
 logger = logging.getLogger(__name__)
@@ -58,6 +60,65 @@ class FoundPartition:
         return (right[0] if right else None), [c for c in candidates if not right or c is not right[0]]
 
 
+@dataclass(frozen=True, slots=True)
+class EndedMove:
+    """A copy that has taken the place of its replica, and has not got the replica's name yet."""
+
+    target: LogDirectory
+    key: PartitionKey
+    path: Path
+
+    def end(
+        self, directories: Sequence[LogDirectory], files: Files, failures: dict[Path, TidelogError] | None = None
+    ) -> None:
+        """Remove what the replica was copied from, and give the copy the name; may be called again after an error.
+
+        A source whose disk fails is no rival, since its directory goes offline: it is noted in ``failures``.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+            ConfigError: the target has another folder of that name.
+        """
+        target, replica = self.target, self.target.partition_path(*self.key)
+        with storage_errors("Listing", target.path):
+            has_old_name = self.path.name in files.listdir(target.path)
+        if has_old_name:
+            topic_id = read_topic_id(files, self.path)
+            for source in directories:
+                self._remove_source(source, topic_id, {} if failures is None else failures)
+            if self.key in target:
+                raise _held_twice(replica, self.path)
+        with storage_errors("Renaming", self.path):
+            if has_old_name:
+                files.rename(self.path, replica)
+            remove_if_there(files, replica / PARTITION_NAME)
+            files.fsync_directory(target.path)
+        target.adopt(*self.key)
+
+    def _remove_source(
+        self, source: LogDirectory, topic_id: TopicId | None, failures: dict[Path, TidelogError]
+    ) -> None:
+        key = self.key
+        try:
+            if source is not self.target and key in source and source.topic_id(*key) == topic_id:
+                logger.info("%s has moved to %s: the folder is removed", source.partition_path(*key), self.target.path)
+                source.delete_partition(*key)
+        except TidelogError as error:
+            if not is_disk_failure(error):
+                raise
+            failures[source.path] = error
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPartitions:
+    """Logs that a start has found, why directories failed, and what could not be opened or ended for another reason."""
+
+    found: dict[PartitionKey, FoundPartition]
+    failures: dict[Path, TidelogError]
+    unopened: dict[PartitionKey, Path]
+    moves: dict[PartitionKey, EndedMove]
+
+
 @dataclass(slots=True)
 class _Progress:
     """Counts what is opened, from any thread, and says so every few seconds."""
@@ -81,20 +142,18 @@ class _Progress:
 
 def load_partitions(
     directories: Sequence[LogDirectory], files: Files, config: LogConfig, threads: int
-) -> tuple[dict[PartitionKey, FoundPartition], dict[Path, TidelogError]]:
-    """Open every log with ``threads`` threads per directory; returns the partitions and why directories failed."""
-    failures = _end_moves(directories, files)
-    usable = [d for d in directories if d.path not in failures]
+) -> LoadedPartitions:
+    """Open every log with ``threads`` threads per directory."""
+    loaded = LoadedPartitions({}, {}, {}, {})
+    _end_moves(directories, files, loaded)
+    usable = [d for d in directories if d.path not in loaded.failures]
     now_s = time.monotonic()
     progress = _Progress(sum(map(len, usable)), threading.Lock(), now_s, now_s)
     pools = [ThreadPoolExecutor(threads, thread_name_prefix=f"recovery-{d.path.name}") for d in usable]
     try:
-        loads = [_DirectoryLoad(d, pool, config, progress) for d, pool in zip(usable, pools, strict=True)]
-        found: dict[PartitionKey, FoundPartition] = {}
+        loads = [_DirectoryLoad(d, pool, config, progress, loaded) for d, pool in zip(usable, pools, strict=True)]
         for load in loads:
-            error = load.wait(found)
-            if error is not None:
-                failures[load.directory.path] = error
+            load.wait()
     finally:
         for pool in pools:
             pool.shutdown()
@@ -102,51 +161,67 @@ def load_partitions(
         elapsed_s = time.monotonic() - now_s
         text = "Opened %d logs of %d directories in %.1f s; %d had to be checked"
         logger.info(text, progress.done, len(usable), elapsed_s, progress.checked)
-    return found, failures
+    return loaded
 
 
 class _DirectoryLoad:
-    """The logs of one directory, being opened; after the first error no other one is begun."""
+    """The logs of one directory, being opened; after the first failure of the disk no other one is begun."""
 
     def __init__(
-        self, directory: LogDirectory, pool: ThreadPoolExecutor, config: LogConfig, progress: _Progress
+        self,
+        directory: LogDirectory,
+        pool: ThreadPoolExecutor,
+        config: LogConfig,
+        progress: _Progress,
+        loaded: LoadedPartitions,
     ) -> None:
         self.directory = directory
         self._config = config
         self._progress = progress
+        self._loaded = loaded
         self._has_failed = False
         self._opening: dict[PartitionKey, Future[FoundPartition | None]] = {
-            key: pool.submit(self._open, key) for key in directory.partitions()
+            key: pool.submit(self._open, key) for key in directory.partitions() if key not in loaded.moves
         }
 
-    def wait(self, found: dict[PartitionKey, FoundPartition]) -> TidelogError | None:
-        """Add what was opened to ``found``, or close it and return the error."""
+    def wait(self) -> None:
+        """Add what was opened to what is loaded, or close it and add the disk's failure."""
         opened: dict[PartitionKey, FoundPartition] = {}
+        unopened: dict[PartitionKey, Path] = {}
         failure: TidelogError | None = None
         for key, opening in self._opening.items():
             try:
                 partition = opening.result()
             except TidelogError as error:
-                failure = failure or error
+                if is_disk_failure(error):
+                    failure = failure or error
+                else:
+                    logger.error("The log of %s-%d cannot be opened: %s", *key, error.message)
+                    unopened[key] = self.directory.path
             else:
                 if partition is not None:
                     opened[key] = partition
         if failure is not None:
             for partition in opened.values():
                 close_offline(partition.log, failure)
-            return failure
+            self._loaded.failures[self.directory.path] = failure
+            return
+        self._loaded.unopened.update(unopened)
         for key, partition in opened.items():
-            rival = found.get(key)
-            if rival is not None:
-                partition = FoundPartition(
-                    rival.topic_id,
-                    rival.log,
-                    rival.high_watermark,
-                    rival.directory_id,
-                    (*rival.rivals, partition),
-                )
-            found[key] = partition
-        return None
+            self._add(key, partition)
+
+    def _add(self, key: PartitionKey, partition: FoundPartition) -> None:
+        found = self._loaded.found
+        rival = found.get(key)
+        if rival is not None:
+            partition = FoundPartition(
+                rival.topic_id,
+                rival.log,
+                rival.high_watermark,
+                rival.directory_id,
+                (*rival.rivals, partition),
+            )
+        found[key] = partition
 
     def _open(self, key: PartitionKey) -> FoundPartition | None:
         if self._has_failed:
@@ -156,8 +231,8 @@ class _DirectoryLoad:
             if topic_id is None:
                 return None
             log = self.directory.open_log(*key, topic_id, self._config)
-        except TidelogError:
-            self._has_failed = True
+        except TidelogError as error:
+            self._has_failed = is_disk_failure(error)
             raise
         self._progress.note(log)
         checkpoint = self.directory.high_watermarks.get(key, 0)
@@ -174,46 +249,27 @@ def close_offline(log: PartitionLog, failure: TidelogError) -> None:
         logger.debug("Closing %s: %s", log.directory, error)
 
 
-def _end_moves(directories: Sequence[LogDirectory], files: Files) -> dict[Path, TidelogError]:
-    failures: dict[Path, TidelogError] = {}
+def _end_moves(directories: Sequence[LogDirectory], files: Files, loaded: LoadedPartitions) -> None:
     for target in directories:
         try:
-            moved = [copy for copy in target.copies() if copy.is_moved]
-            for copy in moved:
-                topic_id = read_topic_id(files, copy.path)
-                for source in directories:
-                    _remove_source(source, target, copy.key, topic_id, failures)
-                _take_place(target, copy.key, copy.path, files)
+            moves = [EndedMove(target, copy.key, copy.path) for copy in target.copies() if copy.is_moved]
+            for move in moves:
+                _end_move(move, directories, files, loaded)
+        except ConfigError:
+            raise
         except TidelogError as error:
-            if isinstance(error, ConfigError):
-                raise
-            failures[target.path] = error
-    return failures
+            loaded.failures[target.path] = error
 
 
-def _remove_source(
-    source: LogDirectory,
-    target: LogDirectory,
-    key: PartitionKey,
-    topic_id: TopicId | None,
-    failures: dict[Path, TidelogError],
-) -> None:
-    """Remove what a replica was copied from; where that fails it is no rival, since its directory is offline."""
+def _end_move(move: EndedMove, directories: Sequence[LogDirectory], files: Files, loaded: LoadedPartitions) -> None:
+    """End a move; one that cannot be ended now leaves its partition alone without a log, until it is."""
     try:
-        if source is not target and key in source and source.topic_id(*key) == topic_id:
-            logger.info("%s has moved to %s: the folder is removed", source.partition_path(*key), target.path)
-            source.delete_partition(*key)
+        move.end(directories, files, loaded.failures)
     except TidelogError as error:
-        failures[source.path] = error
-
-
-def _take_place(target: LogDirectory, key: PartitionKey, path: Path, files: Files) -> None:
-    if key in target:
-        raise _held_twice(target.partition_path(*key), path)
-    with storage_errors("Renaming", path):
-        files.rename(path, target.partition_path(*key))
-        files.fsync_directory(target.path)
-    target.adopt(*key)
+        if isinstance(error, ConfigError) or is_disk_failure(error):
+            raise
+        logger.error("The move of %s-%d to %s cannot be ended: %s", *move.key, move.target.path, error.message)
+        loaded.moves[move.key] = move
 
 
 def _held_twice(one: Path, other: Path) -> ConfigError:

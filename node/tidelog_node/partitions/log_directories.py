@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -21,13 +20,13 @@ from tidelog.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.deletion import condemn_directory, delete_directory, remove_directory
 from tidelog_node.log.files import storage_errors
-from tidelog_node.partitions.loading import FoundPartition, PartitionKey, load_partitions
+from tidelog_node.log.folder_names import STRAY_SUFFIX, aside_folder
+from tidelog_node.partitions.loading import EndedMove, FoundPartition, PartitionKey, load_partitions
 
 __all__ = ["FoundPartition", "LogDirectories", "PartitionKey"]
 
 logger = logging.getLogger(__name__)
 
-STRAY_SUFFIX = "-stray"
 _NO_BROKER_EPOCH = BrokerEpoch(-1)
 
 Offsets = Mapping[PartitionKey, int]
@@ -42,6 +41,8 @@ class LogDirectories:
         self._failures: dict[Path, TidelogError] = {}
         self._offline_ids: list[DirectoryId] = []
         self._unclean: set[Path] = set()
+        self._unopened: dict[PartitionKey, Path] = {}
+        self._moves: dict[PartitionKey, EndedMove] = {}
 
     @classmethod
     def open(
@@ -135,19 +136,43 @@ class LogDirectories:
     def load(self, config: LogConfig, threads_per_directory: int = 1) -> dict[PartitionKey, FoundPartition]:
         """Open every partition; those that a crash left are checked from their recovery point on.
 
-        Each directory has threads of its own (``num.recovery.threads.per.data.dir``). A directory with a log that
-        cannot be opened goes offline; moves that a crash interrupted after their end are ended. A folder that does not
-        say which topic it is of stays as it is; :meth:`open_partition` takes it over.
+        Each directory has threads of its own (``num.recovery.threads.per.data.dir``). A directory goes offline with the
+        first log that its disk fails to open; moves that a crash interrupted after their end are ended. A log that
+        cannot be opened for another reason, and a folder that does not say which topic it is of, stay as they are;
+        :meth:`open_partition` takes them over.
 
         Raises:
             ConfigError: no directory is left.
         """
-        found, failures = load_partitions(list(self._online.values()), self.files, config, threads_per_directory)
-        for path, error in failures.items():
+        loaded = load_partitions(list(self._online.values()), self.files, config, threads_per_directory)
+        for path, error in loaded.failures.items():
             _say_offline(path, error)
             self.fail(path, error)
         self._check_any()
-        return found
+        self._unopened, self._moves = loaded.unopened, loaded.moves
+        return loaded.found
+
+    def unopened(self) -> list[tuple[PartitionKey, LogDirectory]]:
+        """Return the partitions whose logs :meth:`load` could not open and nobody has since, with their directories."""
+        places = [(key, self._online.get(path)) for key, path in self._unopened.items()]
+        return [(key, directory) for key, directory in places if directory is not None]
+
+    def note_opened(self, key: PartitionKey) -> None:
+        """Count a partition's log as open."""
+        self._unopened.pop(key, None)
+
+    def is_moving(self, key: PartitionKey) -> bool:
+        """Return whether a partition has a move that :meth:`load` could not end."""
+        return key in self._moves
+
+    def end_move(self, key: PartitionKey) -> None:
+        """End a move that :meth:`load` could not end.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR, it cannot be ended now either.
+        """
+        self._moves[key].end(self.online, self.files)
+        del self._moves[key]
 
     def open_partition(
         self,
@@ -212,7 +237,7 @@ class LogDirectories:
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
         """
-        target = path.with_name(f"{path.name}.{uuid.uuid4().hex}{STRAY_SUFFIX}")
+        target = path.with_name(aside_folder(path.name, STRAY_SUFFIX))
         logger.warning("The metadata does not know %s: it is set aside as %s", path, target.name)
         with storage_errors("Renaming", path):
             self.files.rename(path, target)
@@ -233,6 +258,10 @@ class LogDirectories:
         directory = self.holding(key)
         if directory is not None:
             self._unclean.add(directory.path)
+
+    def note_unclean_in(self, path: Path) -> None:
+        """Say that a log in a directory was not closed cleanly."""
+        self._unclean.add(path)
 
     def remove_folder(self, path: Path) -> None:
         """Remove a folder that is not a replica's own.

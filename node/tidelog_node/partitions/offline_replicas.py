@@ -1,8 +1,8 @@
 """The replicas of this node that cannot be used, and what has to be known of them until they can be.
 
 A replica is offline with its directory, until the next start; by a rule that keeps its records from being lost; or for
-a while, because its disk is full. Of the last kind everything that the checkpoints say stays: a replica that comes
-back must start where it started, and have no more to be checked than it had.
+a while, because its disk is full or its own files cannot be used. Of the last kind everything that the checkpoints say
+stays: a replica that comes back must start where it started, and have no more to be checked than it had.
 """
 
 from __future__ import annotations
@@ -22,18 +22,22 @@ from tidelog_node.partitions.loading import PartitionKey, close_offline
 
 @dataclass(frozen=True, slots=True)
 class LastState:
-    """In which log directory a replica's log was, and what a checkpoint would have said of it."""
+    """In which log directory a replica's log was, and what a checkpoint would have said of it.
+
+    ``has_folder`` says that it had its folder there: it is not the replica if the folder is not there any more.
+    """
 
     directory: Path
     checkpoint: PartitionCheckpoint
+    has_folder: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineReplica:
     """A replica that cannot be used, and why.
 
-    ``is_retried``: its disk was full, and may have space again; ``last_state`` is then that of its log, None when it
-    was never open.
+    ``is_retried``: its disk was full or refused its files, which may end; ``last_state`` is then that of its log, None
+    when it was never open.
     """
 
     topic_id: TopicId
@@ -62,7 +66,7 @@ class OfflineReplicas:
         self._replicas.pop(key, None)
 
     def retried(self) -> list[tuple[PartitionKey, OfflineReplica]]:
-        """Return those that may be online again when their disk has space."""
+        """Return those that may be online again when their disk takes their files."""
         return [(key, replica) for key, replica in self._replicas.items() if replica.is_retried]
 
     def last_states(self) -> Iterator[tuple[PartitionKey, LastState]]:
@@ -98,7 +102,7 @@ class OfflineReplicas:
 def last_state(log: PartitionLog, high_watermark: int) -> LastState:
     """Return what a checkpoint would say of a log now."""
     checkpoint = PartitionCheckpoint(log.recovery_point, high_watermark, log.log_start_offset)
-    return LastState(log.directory.parent, checkpoint)
+    return LastState(log.directory.parent, checkpoint, log.is_founded)
 
 
 def restore(log: PartitionLog, high_watermark: int, checkpoint: PartitionCheckpoint) -> int:

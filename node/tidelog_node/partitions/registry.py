@@ -4,9 +4,10 @@
 opening and deleting logs happens in a thread, so a topic of many partitions holds nobody up.
 
 A log directory that fails takes its replicas with it: they are neither led nor followed here until the next start, and
-answer KAFKA_STORAGE_ERROR; the controller is told, and the other directories go on (KIP-112, KIP-858). Two rules keep
-records from being lost beyond that: no replica is created anew while its log may be in a directory that is offline, and
-none at all that is the last in-sync one while the directory that had it is missing.
+answer KAFKA_STORAGE_ERROR; the controller is told, and the other directories go on (KIP-112, KIP-858). A replica whose
+own files cannot be used though its disk has not failed goes offline alone, and is tried again. Two rules keep records
+from being lost beyond that: no replica is created anew while its log may be in a directory that is offline, and none at
+all that is the last in-sync one while the directory that had it is missing.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import LOST_DIRECTORY, BrokerId, TopicId
-from tidelog_node.log import LogDirectory
-from tidelog_node.log.disk_errors import is_disk_failure, is_out_of_space
+from tidelog_node.log import LogDirectory, PartitionLog
+from tidelog_node.log.disk_errors import is_directory_failure, is_disk_failure
 from tidelog_node.partitions.brokers import brokers_of
 from tidelog_node.partitions.checkpoints import Checkpoints
 from tidelog_node.partitions.clock import Clock
@@ -161,7 +162,10 @@ class PartitionRegistry:
             try:
                 await self.relocations.resume(directory, self._directories, self._partitions.get)
             except TidelogError as error:
-                self.fail_directory(directory.path, error)
+                if is_directory_failure(error):
+                    self.fail_directory(directory.path, error)
+                else:
+                    logger.error("Moves to %s go on after the next start: %s", directory.path, error.message)
 
     async def move(self, topic: str, partition: int, path: str) -> None:
         """Begin to move a replica to another of this node's log directories (AlterReplicaLogDirs, KIP-113).
@@ -193,10 +197,13 @@ class PartitionRegistry:
         return await describe(self._directories, self, self.relocations)
 
     async def retry_full(self) -> None:
-        """Look every few seconds, until cancelled, whether disks that were full have room for their replicas again."""
+        """Try every few seconds, until cancelled, what disks have refused: to grow, to open and to remove replicas."""
         while True:
             await asyncio.sleep(_RETRY_S)
             await self._full_disks.look()
+            for key in self.condemned.refused():
+                async with self._changing:
+                    await self._condemn_refused(key)
             for key, offline in self._offline.retried():
                 # One by one, so that an image need not wait for all of many.
                 async with self._changing:
@@ -234,7 +241,7 @@ class PartitionRegistry:
         outcomes = await asyncio.gather(*(closing for _, closing in logs), return_exceptions=True)
         for (log, _), outcome in zip(logs, outcomes, strict=True):
             if isinstance(outcome, TidelogError):
-                self.fail_directory(log.directory.parent, outcome)
+                self._close_failed(log, outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
         await self._offline.closed()
@@ -244,11 +251,18 @@ class PartitionRegistry:
             raise next(iter(self._directories.failures.values()))
 
     def _storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """A log's disk failed: its directory is offline; on a full disk the replica, for a while."""
-        if is_out_of_space(error):
-            self._refuse_for_a_while(partition, error)
-        else:
+        """A log cannot be used: its directory is offline when the disk failed, else the replica, for a while."""
+        if is_disk_failure(error):
             self.fail_directory(partition.log.directory.parent, error)
+        else:
+            self._refuse_for_a_while(partition, error)
+
+    def _close_failed(self, log: PartitionLog, error: TidelogError) -> None:
+        if is_disk_failure(error):
+            self.fail_directory(log.directory.parent, error)
+        else:
+            logger.error("A log was not closed in order: %s", error.message)
+            self._directories.note_unclean_in(log.directory.parent)
 
     def _step_back(self, partition: Partition, error: TidelogError) -> None:
         """A log cannot grow for want of space, but is as it was."""
@@ -309,7 +323,7 @@ class PartitionRegistry:
         try:
             self.condemned.add(await partition.delete(is_gone=is_gone), delay_ms)
         except TidelogError as error:
-            self.fail_directory(path.parent, error)
+            self._condemn_failed(key, path.parent, delay_ms, error)
             return
         except asyncio.CancelledError:
             # The stop of the process: nobody closes this log in order any more.
@@ -319,7 +333,7 @@ class PartitionRegistry:
         logger.info("%s was removed from this node", partition)
 
     async def _remove_offline(self, key: PartitionKey, offline: OfflineReplica) -> None:
-        """The folder of a replica that a full disk took offline has its place still, which a new one may need."""
+        """The folder of a replica that was offline for a while has its place still, which a new one may need."""
         self._offline.discard(key)
         directory = self._directories.holding(key) if offline.is_retried else None
         if directory is None:
@@ -328,7 +342,22 @@ class PartitionRegistry:
         try:
             self.condemned.add(await asyncio.to_thread(self._directories.condemn, directory, key), 0)
         except TidelogError as error:
-            self.fail_directory(directory.path, error)
+            self._condemn_failed(key, directory.path, 0, error)
+
+    def _condemn_failed(self, key: PartitionKey, path: Path, delay_ms: int, error: TidelogError) -> None:
+        """A replica's folder cannot be renamed: it keeps its name until it can, and no new replica has its place."""
+        if is_disk_failure(error):
+            self.fail_directory(path, error)
+        else:
+            logger.error("A deleted replica is in its place until it can be renamed: %s", error.message)
+            self.condemned.refuse(key, path, delay_ms)
+
+    async def _condemn_refused(self, key: PartitionKey) -> None:
+        try:
+            await self.condemned.retry(key)
+        except TidelogError as error:
+            if is_disk_failure(error):
+                self.fail_directory(self.condemned.place_of(key), error)
 
     async def _ensure(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
         partition = self._partitions.get(key)
@@ -362,6 +391,7 @@ class PartitionRegistry:
         config = self._configs.of(key[0])
         before = self._offline.get(key)
         try:
+            await self.condemned.retry(key)
             log, high_watermark = await self._logs.open(
                 key,
                 topic_id,
@@ -371,6 +401,7 @@ class PartitionRegistry:
                 is_in_sync=self.broker_id in registration.isr and before is None,
                 is_new=registration.partition_epoch == 0,
                 preferred=self._preferred.pop(key, None),
+                has_folder=before is not None and before.last_state is not None and before.last_state.has_folder,
             )
         except TidelogError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
@@ -408,7 +439,7 @@ class PartitionRegistry:
             logger.info("%s-%d is online again", *key)
 
     def _refuse_for_a_while(self, partition: Partition, error: TidelogError) -> None:
-        """Take a replica offline until its disk has space; a second call does nothing."""
+        """Take a replica offline until its disk takes its files; a second call does nothing."""
         key = (partition.topic, partition.index)
         if self._partitions.get(key) is partition:
             last = last_state(partition.log, partition.high_watermark)

@@ -28,8 +28,9 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.deletion import delete_directory
 from tidelog_node.log.disk_errors import is_disk_failure
-from tidelog_node.log.files import Files, storage_errors
-from tidelog_node.log.log_dirs import FUTURE_SUFFIX, MOVED_SUFFIX, PartitionCheckpoint
+from tidelog_node.log.files import Files, remove_if_there, storage_errors
+from tidelog_node.log.folder_names import PARTITION_NAME, moved_folder
+from tidelog_node.log.log_dirs import PartitionCheckpoint
 from tidelog_node.log.moving_files import MovingFiles
 from tidelog_node.partitions.copy_steps import (
     MAX_RECORDS_AT_ONCE,
@@ -50,6 +51,7 @@ R = TypeVar("R")
 _CHUNK_BYTES = 256 * 1024
 _MIN_CHUNK_BYTES = 4 * 1024
 _FLUSH_BYTES = 64 * 1024 * 1024
+_RETRY_S = 5.0
 
 
 @dataclass(eq=False, slots=True)
@@ -291,7 +293,7 @@ class Relocations:
                     return False
                 copy.take_over(original)
                 with storage_errors("Renaming", files.actual):
-                    files.move_to(files.actual.with_name(files.actual.name.removesuffix(FUTURE_SUFFIX) + MOVED_SUFFIX))
+                    files.move_to(files.actual.with_name(moved_folder(files.actual.name)))
             partition.log = copy
             del self._moves[move.key]
             await self._end(move, original, files)
@@ -305,15 +307,14 @@ class Relocations:
         move.target.note(move.key, PartitionCheckpoint(recovery_point, high_watermark, start))
 
     async def _end(self, move: Move, original: PartitionLog, files: MovingFiles) -> None:
-        """Remove the original; from here on an error of either directory is that directory's alone."""
+        """Remove the original; from here on a failure of either disk is that directory's alone."""
         source, target = original.directory.parent, move.target
         try:
-            await _in_thread(_make_durable, self._files, target.path)
+            await _patiently(_make_durable, self._files, target.path)
             condemned = await self._condemn(original)
-            with storage_errors("Renaming", files.actual):
-                files.move_to(files.shown)
+            await _patiently(_rename, files)
             target.adopt(*move.key)
-            await _in_thread(_make_durable, self._files, target.path)
+            await _patiently(_remove_name, self._files, files.shown)
         except TidelogError as error:
             self._on_failure(target.path, error)
             return
@@ -321,9 +322,9 @@ class Relocations:
         self._on_moved(move.partition, target, condemned)
 
     async def _condemn(self, original: PartitionLog) -> Path:
-        """A folder that cannot be renamed is in a directory that is offline; if it comes back it is no rival."""
+        """A folder that the disk does not rename is in a directory that is offline; if it comes back it is no rival."""
         try:
-            return await _in_thread(original.condemn)
+            return await _patiently(original.condemn)
         except TidelogError as error:
             self._on_failure(original.directory.parent, error)
             return original.directory
@@ -357,6 +358,37 @@ async def _in_thread(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R
     except asyncio.CancelledError:
         await asyncio.wait([work])
         raise
+
+
+async def _patiently(do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run in a thread, again every few seconds while something else than the disk's failure is in the way.
+
+    A move that has taken place must be ended before anything else can be done with the replica's folders; where the
+    node stops meanwhile, the next start ends it.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR, the disk has failed.
+    """
+    while True:
+        try:
+            return await _in_thread(do, *args, **kwargs)
+        except TidelogError as error:
+            if is_disk_failure(error):
+                raise
+            logger.error("A move waits for its end: %s", error.message)
+        await asyncio.sleep(_RETRY_S)
+
+
+def _rename(files: MovingFiles) -> None:
+    if files.actual != files.shown:
+        with storage_errors("Renaming", files.actual):
+            files.move_to(files.shown)
+
+
+def _remove_name(files: Files, replica: Path) -> None:
+    with storage_errors("Removing the name of", replica):
+        remove_if_there(files, replica / PARTITION_NAME)
+    _make_durable(files, replica.parent)
 
 
 def _make_durable(files: Files, path: Path) -> None:

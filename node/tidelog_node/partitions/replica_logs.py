@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, DirectoryId, TopicId
 from tidelog_node.log import LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.disk_errors import is_disk_failure
@@ -16,6 +17,7 @@ from tidelog_node.partitions.loading import FoundPartition, PartitionKey, close_
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_quorum.metadata import PartitionChange
 
+logger = logging.getLogger(__name__)
 _THREADS = 4
 _LOGS_PER_CALL = 32
 
@@ -81,15 +83,19 @@ class ReplicaLogs:
         is_in_sync: bool,
         is_new: bool,
         preferred: Path | None,
+        has_folder: bool = False,
     ) -> tuple[PartitionLog, int]:
         """Return a replica's log and its high watermark; one that was found changes hands without a pause.
 
-        A new one for which its directory refuses goes to another one, where that may be.
+        A new one whose directory fails goes to another one, where that may be. One that ``has_folder`` is not created
+        anew, as it has had records. A folder of an earlier topic of the name is set aside.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; see :meth:`LogDirectories.check_may_open`.
+            TidelogError: KAFKA_STORAGE_ERROR, with a cause unless it is :meth:`LogDirectories.check_may_open`'s.
             ConfigError: several directories have it, and none is where the metadata says.
         """
+        if self._directories.is_moving(key):
+            await asyncio.to_thread(self._directories.end_move, key)
         found = self._found.get(key)
         if found is not None:
             chosen, others = found.choose(topic_id, assigned)
@@ -103,12 +109,18 @@ class ReplicaLogs:
             self._directories.check_may_open(key, assigned, is_in_sync=is_in_sync, is_new=is_new)
             directory = self._directories.directory_for(key, assigned, preferred)
             try:
-                log = await asyncio.to_thread(directory.open_log, *key, topic_id, config)
+                log = await asyncio.to_thread(_open_log, directory, key, topic_id, config, has_folder=has_folder)
             except TidelogError as error:
-                if not is_disk_failure(error):
+                if error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
+                    path = directory.partition_path(*key)
+                    await asyncio.to_thread(self._directories.set_aside, path)
+                    self._directories.forget(path)
+                elif is_disk_failure(error):
+                    self._fail_directory(directory.path, error)
+                else:
                     raise
-                self._fail_directory(directory.path, error)
             else:
+                self._directories.note_opened(key)
                 checkpoint = directory.checkpoint(key).high_watermark
                 return log, min(max(checkpoint, log.log_start_offset), log.log_end_offset)
 
@@ -169,9 +181,20 @@ class ReplicaLogs:
             await asyncio.to_thread(found.log.close)
             await asyncio.to_thread(self._directories.set_aside, path)
         except TidelogError as error:
-            self._fail_directory(path.parent, error)
+            if is_disk_failure(error):
+                self._fail_directory(path.parent, error)
+            else:
+                logger.error("A folder that is no replica's stays in its place: %s", error.message)
             return
         self._directories.forget(path)
+
+
+def _open_log(
+    directory: LogDirectory, key: PartitionKey, topic_id: TopicId, config: LogConfig, *, has_folder: bool
+) -> PartitionLog:
+    if has_folder:
+        directory.check_folder(*key)
+    return directory.open_log(*key, topic_id, config)
 
 
 def _create_logs(
