@@ -13,7 +13,7 @@ from tidelog.cluster.probe_answers import Answer, Protocol
 from tidelog.errors import ErrorCode, TidelogError, error_for
 
 _UNIMPLEMENTED = "UNIMPLEMENTED: "
-_LEAST_TIMEOUT_S = 0.2
+_LEAST_TIMEOUT_S = 0.5
 """So long a call may outlast its own timeout, to say why there is no answer."""
 PROBED = frozenset(
     (ErrorCode._TRANSPORT, ErrorCode._RESOLVE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNSUPPORTED_VERSION)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 import ssl
 from dataclasses import dataclass
@@ -30,11 +31,12 @@ class NoAnswer:
 async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S) -> Answer | NoAnswer:
     """Return what serves ``host:port``. Raises nothing."""
     host, port = parse_address(address)
-    is_resolved = False
+    is_resolved = _is_number(host)
     try:
         async with asyncio.timeout(timeout_s):
-            await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            is_resolved = True
+            if not is_resolved:
+                await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                is_resolved = True
             received = await _exchange(host, port, probe_request())
             if received:
                 return read_answer(received)
@@ -73,6 +75,14 @@ async def _exchange(host: str, port: int, request: bytes) -> bytes:
     finally:
         writer.transport.abort()
     return received
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _client_hello() -> bytes:
