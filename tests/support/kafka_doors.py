@@ -15,6 +15,7 @@ import uvloop
 
 from tidelog.config.endpoints import NamedListener
 from tidelog.errors import ErrorCode, error_for
+from tidelog.transport.budget import ByteBudget
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.limits import ListenerLimits
@@ -23,7 +24,6 @@ from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.reader import MalformedMessageError
 from tidelog_node.kafka.request_memory import RequestBudgets
 from tidelog_node.kafka.served import Api, Body, CloseConnection, KafkaNode, Request
-from tidelog_node.server.budget import ByteBudget
 from tidelog_quorum.metadata import MetadataImage
 
 DEADLINE_S = 10.0

@@ -10,11 +10,13 @@ import grpc.aio
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """Above fetch.max.bytes (50 MiB) plus one oversized batch; what is larger is refused by gRPC itself."""
 _UNREAD_BYTES = 256 * 1024
+_MAX_CALLS_PER_CONNECTION = 256
 _INT32_MAX = 2**31 - 1
+_MAX_RECEIVED = "grpc.max_receive_message_length"
 
 _COMMON: list[tuple[str, int | str]] = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    (_MAX_RECEIVED, MAX_MESSAGE_BYTES),
     # A proxy from the environment must never sit between the parts of a cluster.
     ("grpc.enable_http_proxy", 0),
     ("grpc.http2.max_pings_without_data", 0),
@@ -50,9 +52,11 @@ def open_channel(
     return grpc.aio.insecure_channel(address, options=options)
 
 
-def server_options() -> list[tuple[str, int | str]]:
+def server_options(max_request_bytes: int = MAX_MESSAGE_BYTES) -> list[tuple[str, int | str]]:
     """Return the options of a gRPC server: the same limits, and leave to ping every 5 s.
 
+    gRPC refuses a larger request than ``max_request_bytes`` when it knows its length. A connection has
+    ``_MAX_CALLS_PER_CONNECTION`` calls under way; its client keeps further ones until there is room.
     Of requests that are not read yet a server has ``_UNREAD_BYTES`` per call and no more. By itself gRPC lets a fast
     connection send megabytes ahead, which no budget of the server would count. Connections have half of the files that
     the process may open: the others are for what it serves. Further ones are closed at once.
@@ -60,7 +64,9 @@ def server_options() -> list[tuple[str, int | str]]:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = _INT32_MAX if files == resource.RLIM_INFINITY else min(files // 2, _INT32_MAX)
     return [
-        *_COMMON,
+        *(option for option in _COMMON if option[0] != _MAX_RECEIVED),
+        (_MAX_RECEIVED, min(max_request_bytes, MAX_MESSAGE_BYTES)),
+        ("grpc.max_concurrent_streams", _MAX_CALLS_PER_CONNECTION),
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),

@@ -14,6 +14,8 @@ ERROR_CODE_KEY = "tidelog-error-code"
 _MAX_TEXT_BYTES = 2_000
 """It is sent in the trailing metadata, of which gRPC takes 8 KiB, with up to three bytes for one."""
 
+_TOO_MANY_CALLS = "Concurrent RPC limit exceeded!"
+"""gRPC's text; the status is that of a message which is too large."""
 _FROM_STATUS = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode._TRANSPORT,
     grpc.StatusCode.CANCELLED: ErrorCode._TRANSPORT,
@@ -44,6 +46,8 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
     code = trailing_value(rpc_error, ERROR_CODE_KEY)
     if code is not None:
         return error_for(int(code), text)
+    if text == _TOO_MANY_CALLS:
+        return error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
     row = _FROM_STATUS.get(rpc_error.code(), ErrorCode.UNKNOWN_SERVER_ERROR)
     return error_for(row, f"{rpc_error.code().name}: {text}")
 

@@ -34,7 +34,7 @@ async def delete_records(context: NodeContext, request: pb.DeleteRecordsRequest)
     waiting: list[_Waiting] = []
     slices = TimeSlices()
     try:
-        for topic in request.topics:
+        async for topic in slices.of(request.topics):
             results = response.topics.add(name=topic.name)
             async for item in slices.of(topic.partitions):
                 result = results.partitions.add(index=item.index, low_watermark=UNKNOWN_OFFSET)

@@ -14,7 +14,7 @@ async def describe_producers(
     """Answer for every partition; errors are inside. A producer that was silent for long enough is not active."""
     response = pb.DescribeProducersResponse()
     slices = TimeSlices()
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         results = response.topics.add(name=topic.name)
         async for index in slices.of(topic.partitions):
             result = results.partitions.add(index=index)

@@ -25,6 +25,7 @@ _OfMembers = (
 )
 _OfOffsets = pb.OffsetCommitRequest | pb.OffsetFetchGroup | pb.OffsetDeleteRequest
 _AT_A_STRETCH = 100
+_LEAST_STRETCH = 10
 _PASSED_WITHOUT_ID = (pb.OffsetCommitRequest, pb.OffsetFetchGroup, pb.ConsumerGroupHeartbeatRequest)
 """Old consumers commit offsets of the group ""; heartbeats by KIP-848 are refused with an error of their own
 (GroupCoordinatorService)."""
@@ -87,9 +88,11 @@ async def by_shard(
         except TidelogError as error:
             answers.append(refusal(group_id, error))
 
+    stretch = min(_AT_A_STRETCH, max(_LEAST_STRETCH, _AT_A_STRETCH // max(1, len(shards))))
+
     async def ask_one(shard: int, ids: list[str]) -> Sequence[T]:
-        # A shard looks at those of one call at a stretch: other calls come in between.
-        parts = (ids[start : start + _AT_A_STRETCH] for start in range(0, len(ids), _AT_A_STRETCH))
+        # A shard looks at those of one call at a stretch, all shards do so in one turn: other calls come in between.
+        parts = (ids[start : start + stretch] for start in range(0, len(ids), stretch))
         return [answer for part in parts for answer in await ask_part(shard, part)]
 
     async def ask_part(shard: int, ids: Sequence[str]) -> Sequence[T]:

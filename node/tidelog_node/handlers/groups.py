@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
@@ -16,6 +16,9 @@ from tidelog_node.partitions.time_slices import TimeSlices
 
 _Request = pb.DescribeGroupsRequest | pb.ConsumerGroupDescribeRequest | pb.DeleteGroupsRequest
 R = TypeVar("R", pb.DescribeGroupsResponse, pb.ConsumerGroupDescribeResponse, pb.DeleteGroupsResponse)
+
+MOST_FILTERS: Final = 100
+"""There are less than twenty states and types."""
 
 
 async def find_coordinator(
@@ -37,7 +40,14 @@ async def find_coordinator(
 async def list_groups(
     coordinator: GroupCoordinator, request: pb.ListGroupsRequest, client: ClientIdentity
 ) -> pb.ListGroupsResponse:
-    """List the groups that this node coordinates; what cannot be listed yet is left out, and the error says so."""
+    """List the groups that this node coordinates; what cannot be listed yet is left out, and the error says so.
+
+    A request with more than MOST_FILTERS states or types is refused: each group is compared with all of them.
+    """
+    filters = max(len(request.states_filter), len(request.types_filter))
+    if filters > MOST_FILTERS:
+        text = f"the request names {filters} states or types of groups, at most {MOST_FILTERS} can be"
+        return pb.ListGroupsResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, text)))
 
     async def ask(shard: int) -> pb.ListGroupsResponse:
         try:

@@ -29,7 +29,7 @@ async def list_offsets(context: NodeContext, request: pb.ListOffsetsRequest) -> 
     is_read_committed = request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED
     response = pb.ListOffsetsResponse()
     slices = TimeSlices()
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         results = response.topics.add(name=topic.name)
         async for item in slices.of(topic.partitions):
             result = results.partitions.add(index=item.index, timestamp_ms=-1, offset=UNKNOWN_OFFSET, leader_epoch=-1)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tidelog.errors import ErrorCode
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.handlers.context import NodeContext
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import topic_metadata, unknown_topic
 
@@ -19,7 +20,7 @@ async def get_metadata(context: NodeContext, request: pb.GetMetadataRequest) -> 
     """
     image = context.metadata.image
     names: Iterable[str] = sorted(image.topics) if request.all_topics else dict.fromkeys(request.topics)
-    topics = [_topic(image, name) for name in names]
+    topics = [_topic(image, name) async for name in TimeSlices().of(names)]
     if request.allow_auto_topic_creation and context.topic_creator is not None:
         # A name that no topic can have is answered with another error.
         context.topic_creator.want(t.name for t in topics if t.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code)

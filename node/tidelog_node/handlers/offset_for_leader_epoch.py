@@ -15,7 +15,7 @@ async def offset_for_leader_epoch(
     """Answer for every partition; errors are inside."""
     response = pb.OffsetForLeaderEpochResponse()
     slices = TimeSlices()
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         results = response.topics.add(name=topic.name)
         async for item in slices.of(topic.partitions):
             result = results.partitions.add(index=item.index, leader_epoch=-1, end_offset=UNKNOWN_OFFSET)

@@ -264,7 +264,8 @@ class PendingProduce:
         return waited
 
     def _fail(self, outcome: PartitionOutcome, topic: str, error: TidelogError) -> None:
-        outcome.error = error
+        # Its traceback leads to frames which have the outcome: the records would stay until cycles are collected.
+        outcome.error = error.with_traceback(None)
         outcome.leader = leader_hint(self._context, error, topic, outcome.index)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import common_pb2
 from tidelog_node.handlers.context import NodeContext, timeout_ms
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS, cluster_brokers, topic_metadata, unknown_topic
 
@@ -63,7 +64,7 @@ async def list_topics(context: NodeContext, request: pb.ListTopicsRequest) -> pb
     image = context.metadata.image
     listings = [
         pb.TopicListing(name=t.name, topic_id=t.topic_id, is_internal=t.name in INTERNAL_TOPICS)
-        for _, t in sorted(image.topics.items())
+        async for _, t in TimeSlices().of(sorted(image.topics.items()))
     ]
     return pb.ListTopicsResponse(topics=[t for t in listings if request.include_internal or not t.is_internal])
 
@@ -71,7 +72,8 @@ async def list_topics(context: NodeContext, request: pb.ListTopicsRequest) -> pb
 async def describe_topics(context: NodeContext, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
     """Describe the topics that are named, each once, with what was set on it."""
     image = context.metadata.image
-    return pb.DescribeTopicsResponse(topics=[_describe(image, name) for name in dict.fromkeys(request.topic_names)])
+    names = dict.fromkeys(request.topic_names)
+    return pb.DescribeTopicsResponse(topics=[_describe(image, name) async for name in TimeSlices().of(names)])
 
 
 async def describe_cluster(context: NodeContext, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.server.budget import ByteBudget
 
 REQUEST_BYTES: Final = 4 * 1024
 """What a request under way takes beside its frame: messages, tasks, futures."""
@@ -16,7 +16,7 @@ _OTHERS_SHARE: Final = 4
 
 
 class RequestBudgets:
-    """The budgets of a node's frames. What is produced waits for a place in ``produced``, which gRPC shares.
+    """The budgets of a node's requests, which gRPC shares. What is produced waits for a place in ``produced``.
 
     All else has a quarter of ``limit`` of its own, where only large frames wait: produce requests that hold the whole
     budget may wait for the fetches of followers, and the other members of a group for the one whose request is next.
@@ -24,13 +24,14 @@ class RequestBudgets:
 
     def __init__(self, produced: ByteBudget, limit: int) -> None:
         self._produced = produced
-        self._others = ByteBudget(max(1, limit // _OTHERS_SHARE))
+        self.others = ByteBudget(max(1, limit // _OTHERS_SHARE))
+        """Of the large requests of both protocols that are not produced."""
 
     def reserve(self, api_key: int, size: int) -> Reservation | None:
         """Reserve the memory of a frame, None where it needs none."""
         if api_key == ApiKey.PRODUCE:
             return Reservation(self._produced, size + REQUEST_BYTES)
-        return Reservation(self._others, size + REQUEST_BYTES) if size > SMALL_BYTES else None
+        return Reservation(self.others, size + REQUEST_BYTES) if size > SMALL_BYTES else None
 
 
 class Reservation:

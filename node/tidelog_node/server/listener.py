@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -14,13 +15,14 @@ import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport import abort_with
+from tidelog.transport.budget import ByteBudget
+from tidelog.transport.intake import Charge, Handler, Intake, parse
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
-from tidelog.v1.log_service_pb2_grpc import LogServiceServicer, add_LogServiceServicer_to_server
+from tidelog.v1.log_service_pb2_grpc import LogServiceServicer
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
-from tidelog_node.server.budget import ByteBudget
 
 logger = logging.getLogger(__name__)
 Q = TypeVar("Q")
@@ -31,7 +33,11 @@ _Read: TypeAlias = Callable[[], Awaitable[Any]]
 _MAX_PIPELINED = 1_000
 _REQUEST_BYTES = 4 * 1024
 """What a produce request under way takes beside its records: messages, tasks, futures."""
-_LOG_SERVICE = "tidelog.v1.LogService"
+MAX_PRODUCE_ELEMENTS = 20_000
+"""Topics and partitions of one produce request: they are appended and answered in one step of the loop, for order. So
+many of the smallest batches take more than a mebibyte, which is what producers send at most by default."""
+_MAX_STREAMS = 16
+"""Of produce requests, per connection: of each the next request may be in memory before the budget is asked."""
 
 
 class LogService(LogServiceServicer):
@@ -42,30 +48,34 @@ class LogService(LogServiceServicer):
 
     def __init__(self, context: NodeContext, budget: ByteBudget) -> None:
         self._context = context
-        self._budget = budget
+        self.budget = budget
+        self._streams: Counter[str] = Counter()
+        """Those of each connection."""
 
     async def Produce(self, request: pb.ProduceRequest, context: _Context) -> pb.ProduceResponse:  # noqa: N802, D102
-        return await _answer(context, self._produce, self._context, request)
+        return await _answer(context, handlers.produce, self._context, request)
 
     async def ProduceStream(  # noqa: N802, D102
         self, request_iterator: AsyncIterator[pb.ProduceStreamRequest], context: _Context
     ) -> AsyncIterator[pb.ProduceStreamResponse]:
-        stream = _ProduceStream(self._context, self._budget)
+        stream = _ProduceStream(self._context, self.budget)
+        connection = context.peer()
+        if self._streams[connection] >= _MAX_STREAMS:
+            text = f"the connection has {_MAX_STREAMS} streams of produce requests already"
+            await abort_with(context, error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text))
+        self._streams[connection] += 1
         try:
             async with contextlib.aclosing(stream.run(context.read)) as responses:
                 async for response in responses:
                     yield response
         except Exception as error:
+            cause = _first_of(error)
+            if isinstance(cause, TidelogError):
+                await abort_with(context, cause)
             logger.exception("A stream of produce requests failed for a reason that has no name")
-            await abort_with(context, _unnamed(error))
-
-    async def _produce(self, context: NodeContext, request: pb.ProduceRequest) -> pb.ProduceResponse:
-        size = _REQUEST_BYTES + request.ByteSize()
-        await self._budget.take(size)
-        try:
-            return await handlers.produce(context, request)
+            await abort_with(context, _unnamed(cause))
         finally:
-            self._budget.give_back(size)
+            self._streams -= Counter((connection,))
 
     async def Fetch(self, request: pb.FetchRequest, context: _Context) -> pb.FetchResponse:  # noqa: N802, D102
         return await _answer(context, handlers.fetch, self._context, request)
@@ -126,14 +136,20 @@ class LogService(LogServiceServicer):
         return await _answer(context, handlers.describe_producers, self._context, request)
 
 
-def add_log_service(service: LogService, server: grpc.aio.Server) -> None:
-    """Let ``server`` serve it."""
-    fetch: grpc.RpcMethodHandler[pb.FetchRequest, bytes] = grpc.unary_unary_rpc_method_handler(
-        service.fetch_serialized, request_deserializer=pb.FetchRequest.FromString, response_serializer=None
-    )
-    add_LogServiceServicer_to_server(service, server)
-    # The last handler that is registered for a method answers it.
-    server.add_registered_method_handlers(_LOG_SERVICE, {"Fetch": fetch})
+def add_log_service(service: LogService, server: grpc.aio.Server, intake: Intake) -> None:
+    """Let ``server`` serve it; ``intake`` receives all but what is produced by streams."""
+    description = pb.DESCRIPTOR.services_by_name["LogService"]
+    methods = description.methods_by_name
+    own: dict[str, Handler] = {
+        "Produce": intake.handler_of(
+            methods["Produce"], service.Produce, charge=Charge(service.budget, 0, _REQUEST_BYTES, MAX_PRODUCE_ELEMENTS)
+        ),
+        "ProduceStream": grpc.stream_stream_rpc_method_handler(
+            service.ProduceStream, None, pb.ProduceStreamResponse.SerializeToString
+        ),
+        "Fetch": intake.handler_of(methods["Fetch"], service.fetch_serialized, is_serialized=True),
+    }
+    intake.add_service(server, description, service, own)
 
 
 class AdminService(AdminServiceServicer):
@@ -244,21 +260,37 @@ class _ProduceStream:
         try:
             async with asyncio.TaskGroup() as tasks:
                 # gRPC's own iterator, and a loop over it, would hold the last request until the next one comes.
-                while isinstance(item := await read(), pb.ProduceStreamRequest):
+                while isinstance(raw := await read(), bytes):
                     await self._places.acquire()
-                    await self._take(item, tasks)
+                    size = _REQUEST_BYTES + len(raw)
+                    item, refusal = await self._take(raw, size)
+                    # The records are in memory once while they are appended.
+                    del raw
+                    if refusal is not None:
+                        refused = handlers.refuse_produce(item.request, refusal)
+                        self._answer(item.correlation_id, handlers.produce_response(refused))
+                    else:
+                        await self._start(item, size, tasks)
                     del item
         finally:
             self._responses.put_nowait(None)
 
-    async def _take(self, item: pb.ProduceStreamRequest, tasks: asyncio.TaskGroup) -> None:
-        size = _REQUEST_BYTES + item.ByteSize()
+    async def _take(self, raw: bytes, size: int) -> tuple[pb.ProduceStreamRequest, TidelogError | None]:
+        """Return a request, and why it is refused: then it has taken nothing of the budget."""
+        refusal = None
         try:
             await self._budget.take(size)
         except TidelogError as error:
-            response = handlers.produce_response(handlers.refuse_produce(item.request, error))
-            self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=item.correlation_id, response=response))
-            return
+            # Its traceback leads to this frame, which has the bytes.
+            refusal = error.with_traceback(None)
+        try:
+            return await parse(pb.ProduceStreamRequest, raw, MAX_PRODUCE_ELEMENTS), refusal
+        except BaseException:
+            if refusal is None:
+                self._budget.give_back(size)
+            raise
+
+    async def _start(self, item: pb.ProduceStreamRequest, size: int, tasks: asyncio.TaskGroup) -> None:
         pending = await self._begin(item.request, size)
         task = tasks.create_task(self._complete(item.correlation_id, pending), name=f"produce-{item.correlation_id}")
         # Not by the task itself: one that is cancelled before its first step runs no line of its own.
@@ -273,9 +305,11 @@ class _ProduceStream:
 
     async def _complete(self, correlation_id: int, pending: handlers.PendingProduce) -> None:
         if pending.is_complete:
-            response = handlers.produce_response(pending.outcomes)
+            self._answer(correlation_id, handlers.produce_response(pending.outcomes))
         else:
-            response = await pending.completion(handlers.produce_response)
+            self._answer(correlation_id, await pending.completion(handlers.produce_response))
+
+    def _answer(self, correlation_id: int, response: pb.ProduceResponse) -> None:
         self._responses.put_nowait(pb.ProduceStreamResponse(correlation_id=correlation_id, response=response))
 
     def _end(self, pending: handlers.PendingProduce, size: int, _: asyncio.Task[None]) -> None:
@@ -295,7 +329,11 @@ async def _answer(
         await abort_with(call, _unnamed(error))
 
 
-def _unnamed(error: Exception) -> TidelogError:
+def _first_of(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
+    return error
+
+
+def _unnamed(error: Exception) -> TidelogError:
     return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")

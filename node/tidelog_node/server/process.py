@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Coroutine
 
 import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2
 
 from tidelog.config.endpoints import GRPC
 from tidelog.config.process import stop_signals, ungrouped
@@ -22,8 +22,9 @@ from tidelog.errors import TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.transport import server_options
 from tidelog.transport.binding import bind_port
-from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
-from tidelog.v1.group_service_pb2_grpc import add_GroupServiceServicer_to_server
+from tidelog.transport.budget import ByteBudget
+from tidelog.transport.intake import MAX_CALLS, Charge, Intake
+from tidelog.v1 import admin_service_pb2, group_service_pb2
 from tidelog.waiting import ReportedWait
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.shard import GroupShard
@@ -61,7 +62,6 @@ from tidelog_node.partitions.isr_changes import IsrChanges
 from tidelog_node.partitions.transport import GrpcReplicaTransport, ReplicaTransport
 from tidelog_node.replication import ReplicaSelector
 from tidelog_node.server.allocator import keep_freed_memory
-from tidelog_node.server.budget import ByteBudget
 from tidelog_node.server.cleaner_job import CleanerJob
 from tidelog_node.server.config import NodeConfig
 from tidelog_node.server.controller_client import ControllerClient
@@ -95,7 +95,8 @@ async def serve(properties: dict[str, str]) -> None:
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     raise_open_files_limit()
-    server = grpc.aio.server(options=server_options())
+    max_request_bytes = min(config.socket_request_max_bytes, config.queued_max_request_bytes)
+    server = grpc.aio.server(options=server_options(max_request_bytes), maximum_concurrent_rpcs=MAX_CALLS)
     port = bind_port(server, config.grpc_listener.host, config.grpc_listener.port)
     with KafkaListeners.bind(
         config.kafka_listeners, config.listener_limits(), config.inter_broker_listener.name
@@ -307,14 +308,19 @@ class Node:
         )
         request_limit = self._config.queued_max_request_bytes
         budget = ByteBudget(request_limit)
-        add_log_service(LogService(context, budget), self._server)
-        add_AdminServiceServicer_to_server(AdminService(context), self._server)
-        add_GroupServiceServicer_to_server(GroupService(self._groups), self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        requests = RequestBudgets(budget, request_limit)
+        intake = Intake(Charge(requests.others))
+        add_log_service(LogService(context, budget), self._server, intake)
+        for description, servicer in (
+            (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], AdminService(context)),
+            (group_service_pb2.DESCRIPTOR.services_by_name["GroupService"], GroupService(self._groups)),
+            (health_pb2.DESCRIPTOR.services_by_name["Health"], self._health),
+        ):
+            intake.add_service(self._server, description, servicer)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
         node = KafkaNode(context, self._groups)
-        await self._kafka.serve(node, all_apis(), RequestBudgets(budget, request_limit))
+        await self._kafka.serve(node, all_apis(), requests)
         self._is_serving = True
         self._lifecycle.hurry()
         doors = (self._config.grpc_listener, *self._config.kafka_listeners)

@@ -13,7 +13,6 @@ from typing import NoReturn, assert_never
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.v1.raft_service_pb2_grpc import add_RaftServiceServicer_to_server
 from tidelog_quorum.raft.core import (
     Command,
     Commit,
@@ -55,7 +54,7 @@ from tidelog_quorum.raft.description import describe_quorum
 from tidelog_quorum.raft.links import Resolve
 from tidelog_quorum.raft.peers import Introduction, NamedControllers, Peers
 from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, RaftListener
-from tidelog_quorum.raft.receiver import RaftReceiver
+from tidelog_quorum.raft.receiver import RaftReceiver, add_raft_service
 from tidelog_quorum.raft.requests import PendingRequests
 from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 from tidelog_quorum.raft.snapshots import remove_snapshot
@@ -107,7 +106,7 @@ class RaftDriver:
         self._failed = asyncio.Event()
         self._writer = StorageWriter(self._on_written, self.fail)
         self._receiver = RaftReceiver(self._on_message)
-        add_RaftServiceServicer_to_server(self._receiver, server)
+        add_raft_service(self._receiver, server)
 
     @property
     def directory_id(self) -> bytes:

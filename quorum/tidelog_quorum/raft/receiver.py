@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
+import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.transport import abort_with
+from tidelog.transport.intake import Handler, parse
 from tidelog.v1 import raft_service_pb2 as pb
-from tidelog.v1.raft_service_pb2_grpc import RaftServiceServicer
 from tidelog_quorum.raft.codec import decode_message
 from tidelog_quorum.raft.core import Message
 from tidelog_quorum.raft.links import MAX_FRAME_BYTES
@@ -25,7 +27,17 @@ _MAX_STREAMS_PER_SENDER = 8
 """A peer has one or two; one that was cut off may have left some behind that nobody has noticed yet."""
 
 
-class RaftReceiver(RaftServiceServicer):
+def add_raft_service(receiver: RaftReceiver, server: grpc.aio.Server) -> None:
+    """Let ``server`` serve it: the receiver parses what comes itself, within its bounds."""
+    exchange: Handler = grpc.stream_stream_rpc_method_handler(
+        receiver.Exchange, None, pb.ExchangeResponse.SerializeToString
+    )
+    name, handlers = pb.DESCRIPTOR.services_by_name["RaftService"].full_name, {"Exchange": exchange}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+    server.add_registered_method_handlers(name, handlers)
+
+
+class RaftReceiver:
     """Serves from the engine's start to its stop, on the event loop; before and after, it turns callers away.
 
     ``deliver`` gets each message with its sender's directory id and address.
@@ -44,10 +56,10 @@ class RaftReceiver(RaftServiceServicer):
 
     async def Exchange(  # noqa: N802
         self,
-        request_iterator: AsyncIterator[pb.ExchangeRequest],
+        request_iterator: AsyncIterator[bytes],
         context: grpc.aio.ServicerContext[object, object],
     ) -> AsyncIterator[pb.ExchangeResponse]:
-        """Take messages from one other controller until it or this one ends the stream."""
+        """Take serialized messages from one other controller until it or this one ends the stream."""
         if self._me is None or self._peers is None:
             await abort_with(
                 context, error_for(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is starting or stopping")
@@ -66,8 +78,8 @@ class RaftReceiver(RaftServiceServicer):
             hello = first.hello
             async with self._admitted(hello.sender_id):
                 yield pb.ExchangeResponse(hello=me.hello_to(hello.sender_id))
-                async for request in request_iterator:
-                    self._take(hello, request)
+                async for raw in request_iterator:
+                    self._take(hello, len(raw), await parse(pb.ExchangeRequest, raw))
         except TidelogError as error:
             logger.warning("refused a stream from %s: %s", context.peer(), error)
             await abort_with(context, error)
@@ -107,8 +119,7 @@ class RaftReceiver(RaftServiceServicer):
             if not streams and self._patience.get(sender_id) is streams:
                 del self._patience[sender_id]
 
-    def _take(self, hello: pb.RaftHello, request: pb.ExchangeRequest) -> None:
-        size = request.ByteSize()
+    def _take(self, hello: pb.RaftHello, size: int, request: pb.ExchangeRequest) -> None:
         if size > MAX_FRAME_BYTES:
             raise error_for(
                 ErrorCode.INVALID_REQUEST,
@@ -124,7 +135,7 @@ class RaftReceiver(RaftServiceServicer):
             self._deliver(decode_message(frame), hello.sender_directory_id, address)
 
 
-async def _first_of(requests: AsyncIterator[pb.ExchangeRequest]) -> pb.ExchangeRequest | None:
+async def _first_of(requests: AsyncIterator[bytes]) -> pb.ExchangeRequest | None:
     """Return the message with the hello, or None when the stream ends at once.
 
     Raises:
@@ -135,7 +146,9 @@ async def _first_of(requests: AsyncIterator[pb.ExchangeRequest]) -> pb.ExchangeR
             first = await anext(requests, None)
     except TimeoutError as error:
         raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"no hello came within {_HELLO_TIMEOUT_S} s") from error
-    if first is not None and first.ByteSize() > _MAX_HELLO_BYTES:
-        text = f"a hello of {first.ByteSize()} bytes is above the {_MAX_HELLO_BYTES} allowed"
+    if first is None:
+        return None
+    if len(first) > _MAX_HELLO_BYTES:
+        text = f"a hello of {len(first)} bytes is above the {_MAX_HELLO_BYTES} allowed"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
-    return first
+    return cast(pb.ExchangeRequest, await parse(pb.ExchangeRequest, first))

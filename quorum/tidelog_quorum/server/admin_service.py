@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from typing import TypeAlias
+
 from tidelog.errors import ErrorCode, error_for
 from tidelog.transport import abort_with
 from tidelog.v1 import admin_service_pb2, common_pb2
@@ -16,6 +20,8 @@ from tidelog_quorum.server.service import Responder, RpcContext
 
 _MANY_PARTITIONS = 100
 """Finding brokers for so many takes more than a few milliseconds."""
+
+_Topic: TypeAlias = admin_service_pb2.TopicPartitions | admin_service_pb2.ReassignableTopic
 
 
 class AdminService(AdminServiceServicer):
@@ -49,8 +55,7 @@ class AdminService(AdminServiceServicer):
     async def DescribeTopics(  # noqa: N802, D102
         self, request: admin_service_pb2.DescribeTopicsRequest, context: RpcContext
     ) -> admin_service_pb2.DescribeTopicsResponse:
-        response = self._quorum.read(lambda image: _describe_topics(image, request))
-        return await self._responder.answer(context, response)
+        return await self._responder.answer(context, self._describe_topics(request))
 
     async def CreatePartitions(  # noqa: N802, D102
         self, request: admin_service_pb2.CreatePartitionsRequest, context: RpcContext
@@ -77,7 +82,7 @@ class AdminService(AdminServiceServicer):
     async def AlterPartitionReassignments(  # noqa: N802, D102
         self, request: admin_service_pb2.AlterPartitionReassignmentsRequest, context: RpcContext
     ) -> admin_service_pb2.AlterPartitionReassignmentsResponse:
-        is_long = sum(len(t.partitions) for t in request.topics) > _MANY_PARTITIONS
+        is_long = _named_partitions(request.topics) > _MANY_PARTITIONS
         response = self._quorum.submit(
             lambda c, now_ms: c.handle_alter_partition_reassignments(request, now_ms), is_long=is_long
         )
@@ -127,6 +132,14 @@ class AdminService(AdminServiceServicer):
             ],
         )
 
+    async def _describe_topics(
+        self, request: admin_service_pb2.DescribeTopicsRequest
+    ) -> admin_service_pb2.DescribeTopicsResponse:
+        image = await self._quorum.read(lambda image: image)
+        if len(request.topic_names) > _MANY_PARTITIONS:
+            return await asyncio.to_thread(_describe_topics, image, request)
+        return _describe_topics(image, request)
+
     async def _elect_leaders(
         self, request: admin_service_pb2.ElectLeadersRequest
     ) -> admin_service_pb2.ElectLeadersResponse:
@@ -139,12 +152,17 @@ class AdminService(AdminServiceServicer):
         return admin_service_pb2.ElectLeadersResponse(topics=results.values())
 
     async def _elect_slice(self, part: admin_service_pb2.ElectLeadersRequest) -> admin_service_pb2.ElectLeadersResponse:
-        is_long = sum(len(t.partitions) for t in part.topics) > _MANY_PARTITIONS
+        is_long = _named_partitions(part.topics) > _MANY_PARTITIONS
         return await self._quorum.submit(lambda c, now_ms: c.handle_elect_leaders(part, now_ms), is_long=is_long)
 
 
 def _partitions_of(topic: admin_service_pb2.CreatableTopic) -> int:
     return max(len(topic.assignments), topic.num_partitions, 1)
+
+
+def _named_partitions(topics: Iterable[_Topic]) -> int:
+    """Return how many there are; a topic without any takes as long as one."""
+    return sum(max(1, len(topic.partitions)) for topic in topics)
 
 
 def _list_topics(

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 import grpc.aio
-from grpc_health.v1 import health, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2
 
 from tidelog.config.endpoints import format_address
 from tidelog.config.process import stop_signals, ungrouped
@@ -19,11 +19,12 @@ from tidelog.errors import ConfigError
 from tidelog.ids import TopicId
 from tidelog.transport import server_options
 from tidelog.transport.binding import bind_port
-from tidelog.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
-from tidelog.v1.controller_service_pb2_grpc import add_ControllerServiceServicer_to_server
-from tidelog.v1.quorum_service_pb2_grpc import add_QuorumServiceServicer_to_server
+from tidelog.transport.budget import ByteBudget
+from tidelog.transport.intake import MAX_CALLS, Charge, Intake
+from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog.waiting import watch_waits
 from tidelog_quorum.controller import Controller
+from tidelog_quorum.raft.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.admin_service import AdminService
 from tidelog_quorum.server.broker_connections import BrokerConnections
@@ -36,6 +37,8 @@ from tidelog_quorum.server.service import ControllerService
 
 logger = logging.getLogger(__name__)
 _STOP_GRACE_S = 0.2
+_QUEUED_REQUEST_BYTES = 64 * 1024**2
+"""The bytes of large requests under way; of those that wait for them there may be a quarter as many."""
 
 
 async def serve(config: QuorumConfig) -> None:
@@ -48,7 +51,7 @@ async def serve(config: QuorumConfig) -> None:
     stop = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = grpc.aio.server(options=server_options())
+    server = grpc.aio.server(options=server_options(MAX_FRAME_BYTES), maximum_concurrent_rpcs=MAX_CALLS)
     host, port = config.listener
     bind_port(server, host, port)
     _check_writable(config.metadata_log_dir)
@@ -80,12 +83,18 @@ def _add_services(
     feed: MetadataFeed,
     connections: BrokerConnections,
 ) -> None:
+    intake = Intake(Charge(ByteBudget(_QUEUED_REQUEST_BYTES)))
     controller_service = ControllerService(config.cluster_id, quorum, feed, connections)
-    add_ControllerServiceServicer_to_server(controller_service, server)
-    add_AdminServiceServicer_to_server(AdminService(config.cluster_id, quorum), server)
-    add_QuorumServiceServicer_to_server(QuorumService(config.cluster_id, engine, quorum), server)
-    health_service = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+    for description, servicer in (
+        (controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"], controller_service),
+        (admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"], AdminService(config.cluster_id, quorum)),
+        (
+            quorum_service_pb2.DESCRIPTOR.services_by_name["QuorumService"],
+            QuorumService(config.cluster_id, engine, quorum),
+        ),
+        (health_pb2.DESCRIPTOR.services_by_name["Health"], health.aio.HealthServicer()),
+    ):
+        intake.add_service(server, description, servicer)
 
 
 async def _run_until(

@@ -8,6 +8,8 @@ import pytest
 
 from tidelog.errors import ErrorCode, error_for
 from tidelog.records import RecordBatchBuilder
+from tidelog.transport.budget import ByteBudget
+from tidelog.transport.intake import Charge, Intake
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.registry import all_apis
@@ -36,10 +38,9 @@ from tidelog_node.kafka.protocol.messages.producers import (
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Caller, KafkaNode, Request
-from tidelog_node.server.budget import ByteBudget
-from tidelog_node.server.listener import LogService
+from tidelog_node.server.listener import LogService, add_log_service
 
-from tidelog.v1.log_service_pb2_grpc import LogServiceStub, add_LogServiceServicer_to_server  # isort: skip
+from tidelog.v1.log_service_pb2_grpc import LogServiceStub  # isort: skip
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 NEWEST = 11
@@ -329,7 +330,9 @@ def test_describe_producers_is_served_over_grpc_too(cluster_of):
             await cluster.create_topic(replicas=(1,))
             cluster.partition(1).append(batch(5_000, producer_id=7, sequence=0), False)
             server = grpc.aio.server()
-            add_LogServiceServicer_to_server(LogService(cluster.nodes[1].context, ByteBudget(1 << 20)), server)
+            add_log_service(
+                LogService(cluster.nodes[1].context, ByteBudget(1 << 20)), server, Intake(Charge(ByteBudget(1 << 20)))
+            )
             port = server.add_insecure_port("127.0.0.1:0")
             await server.start()
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -17,6 +17,8 @@ from tidelog.config.endpoints import NamedListener
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.records import RecordBatchBuilder, assign_offsets, read_records
 from tidelog.transport import server_options
+from tidelog.transport.budget import ByteBudget
+from tidelog.transport.intake import Charge, Intake
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.apis.fetch import FetchApi
@@ -29,7 +31,6 @@ from tidelog_node.kafka.served import KafkaNode
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.partitions.transport import GrpcReplicaTransport
 from tidelog_node.replication import EpochEnd
-from tidelog_node.server.budget import ByteBudget
 from tidelog_node.server.listener import LogService, add_log_service
 
 TOPIC_ID = b"0123456789abcdef"
@@ -40,7 +41,7 @@ LONG_MS = 30_000
 @contextlib.asynccontextmanager
 async def over_grpc(context):
     server = grpc.aio.server(options=server_options())
-    add_log_service(LogService(context, ByteBudget(1 << 20)), server)
+    add_log_service(LogService(context, ByteBudget(1 << 20)), server, Intake(Charge(ByteBudget(1 << 20))))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     transport = GrpcReplicaTransport()

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from tidelog.errors import TidelogError
+from tidelog.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.request_memory import REQUEST_BYTES, SMALL_BYTES, RequestBudgets, Reservation
-from tidelog_node.server.budget import ByteBudget
 
 
 def test_reservation_waits_its_turn_among_those_that_take() -> None:

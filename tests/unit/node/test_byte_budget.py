@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_node.server.budget import ByteBudget
+from tidelog.transport.budget import ByteBudget
 
 
 async def settle():

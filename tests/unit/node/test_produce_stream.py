@@ -3,6 +3,7 @@ import contextlib
 import gc
 import sys
 import threading
+from types import SimpleNamespace
 
 import grpc.aio
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from tidelog.config.process import run_process
 from tidelog.errors import ErrorCode
 from tidelog.transport import error_from_rpc, open_channel, server_options
+from tidelog.transport.budget import ByteBudget
+from tidelog.transport.intake import Charge, Intake
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog.v1.log_service_pb2_grpc import LogServiceStub, add_LogServiceServicer_to_server
+from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_node import handlers
 from tidelog_node.server import listener
-from tidelog_node.server.budget import ByteBudget
-from tidelog_node.server.listener import LogService
+from tidelog_node.server.listener import LogService, add_log_service
 
 
 class Requests:
@@ -32,7 +35,11 @@ class Requests:
         request = await self.read()
         if request is grpc.aio.EOF:
             raise StopAsyncIteration
-        return request
+        return pb.ProduceStreamRequest.FromString(request)
+
+    def peer(self):
+        """As a server's context has it."""
+        return "ipv4:127.0.0.1:1"
 
     async def read(self):
         """As a server's context has it."""
@@ -40,13 +47,13 @@ class Requests:
         if self.taken >= self.limit:
             return grpc.aio.EOF
         self.taken += 1
-        return pb.ProduceStreamRequest(correlation_id=self.taken, request=self.request)
+        return pb.ProduceStreamRequest(correlation_id=self.taken, request=self.request).SerializeToString()
 
 
 @contextlib.asynccontextmanager
 async def serving(context, budget):
     server = grpc.aio.server(options=server_options())
-    add_LogServiceServicer_to_server(LogService(context, budget), server)
+    add_log_service(LogService(context, budget), server, Intake(Charge(budget)))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -302,7 +309,9 @@ def test_stream_that_the_end_of_the_process_cuts_off_shows_no_traceback(
         port = server.add_insecure_port("127.0.0.1:0")
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
-            add_LogServiceServicer_to_server(LogService(cluster.nodes[1].context, ByteBudget(1 << 20)), server)
+            add_log_service(
+                LogService(cluster.nodes[1].context, ByteBudget(1 << 20)), server, Intake(Charge(ByteBudget(1 << 20)))
+            )
             await server.start()
             client = OpenStreams(port, make_produce_request(make_batch(b"a")), count=8)
             clients.append(client)
@@ -321,3 +330,28 @@ def test_stream_that_the_end_of_the_process_cuts_off_shows_no_traceback(
         for client in clients:
             client.close()
     assert "Traceback" not in caplog.text + capfd.readouterr().err
+
+
+def test_records_of_a_refused_batch_leave_the_memory_with_the_answer(cluster_of):
+    """Not when cycles are collected: by then a client has sent many more."""
+    records = bytes(1_000)
+    batch = SimpleNamespace(index=0, records=records)
+    topic = SimpleNamespace(name="t", partitions=[batch])
+    request = SimpleNamespace(acks=pb.ACKS_ALL, timeout_ms=1_000, topics=[topic])
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,))
+            pending = await handlers.begin_produce(cluster.nodes[1].context, request)
+            [[outcome]] = [t.partitions for t in pending.outcomes]
+            assert outcome.error is not None
+            del pending, outcome, batch.records
+            assert sys.getrefcount(records) == before - 1
+
+    before = sys.getrefcount(records)
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()

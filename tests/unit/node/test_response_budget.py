@@ -9,11 +9,12 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.transport import open_channel, server_options
+from tidelog.transport.budget import ByteBudget
+from tidelog.transport.intake import Charge, Intake
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog_node import handlers
 from tidelog_node.handlers.response_budget import ResponseBudget
-from tidelog_node.server.budget import ByteBudget
 from tidelog_node.server.listener import LogService, add_log_service
 
 
@@ -132,7 +133,7 @@ def test_fetch_that_waits_for_room_is_not_forgotten_with_the_one_before_it_in_it
 @contextlib.asynccontextmanager
 async def serving(context):
     server = grpc.aio.server(options=server_options())
-    add_log_service(LogService(context, ByteBudget(1 << 20)), server)
+    add_log_service(LogService(context, ByteBudget(1 << 20)), server, Intake(Charge(ByteBudget(1 << 20))))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

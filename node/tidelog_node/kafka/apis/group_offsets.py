@@ -61,7 +61,7 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: C
         retention_time_ms=None if request.retention_time_ms == _NO_RETENTION else request.retention_time_ms,
     )
     slices = TimeSlices()
-    for name, topic in zip(names, request.topics, strict=True):
+    async for name, topic in slices.of(zip(names, request.topics, strict=True)):
         known = [
             _committed(p)
             async for p in slices.of(topic.partitions)
@@ -74,7 +74,7 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: C
         answer = await group_offsets.offset_commit(node.groups, asked, caller.client)
         codes = await _codes_of(answer.topics, slices)
     results = []
-    for name, topic in zip(names, request.topics, strict=True):
+    async for name, topic in slices.of(zip(names, request.topics, strict=True)):
         unknown = (ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).code
         partitions = [
             OffsetCommitResponsePartition(p.partition_index, codes.get((name or "", p.partition_index), unknown))
@@ -85,7 +85,11 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, caller: C
 
 
 async def _codes_of(topics: Iterable[pb.OffsetCommitTopicResult], slices: TimeSlices) -> _Codes:
-    return {(topic.name, p.index): p.error.code for topic in topics async for p in slices.of(topic.partitions)}
+    return {
+        (topic.name, p.index): p.error.code
+        async for topic in slices.of(topics)
+        async for p in slices.of(topic.partitions)
+    }
 
 
 def _committed(partition: OffsetCommitRequestPartition) -> pb.OffsetCommitPartition:
@@ -190,18 +194,18 @@ async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, caller: C
     asked = pb.OffsetDeleteRequest(group_id=request.group_id)
     slices = TimeSlices()
     known: dict[str, dict[int, None]] = {}
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         async for i in slices.of(_indexes(topic)):
             if image.partition(topic.name, i) is not None:
                 known.setdefault(topic.name, {})[i] = None
-    for name, partitions in known.items():
+    async for name, partitions in slices.of(known.items()):
         asked.topics.add(name=name, partitions=partitions)
     answer = await group_offsets.offset_delete(node.groups, asked, caller.client)
     if answer.HasField("error"):
         return OffsetDeleteResponse(error_code=answer.error.code)
     codes = await _codes_of(answer.topics, slices)
     results = []
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         deleted = [
             OffsetDeleteResponsePartition(i, codes.get((topic.name, i), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code))
             async for i in slices.of(_indexes(topic))

@@ -49,7 +49,7 @@ async def alter_replica_log_dirs(
             t.name,
             [AlterReplicaLogDirPartitionResult(p.index, p.error.code) async for p in slices.of(t.partitions)],
         )
-        for t in response.topics
+        async for t in slices.of(response.topics)
     ]
     return AlterReplicaLogDirsResponse(results=results)
 

@@ -41,11 +41,15 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Cal
     level = request.isolation_level
     slices = TimeSlices()
     names = Counter(
-        [(topic.name, item.partition_index) for topic in request.topics async for item in slices.of(topic.partitions)]
+        [
+            (topic.name, item.partition_index)
+            async for topic in slices.of(request.topics)
+            async for item in slices.of(topic.partitions)
+        ]
     )
     asked = pb.ListOffsetsRequest(isolation_level=_ISOLATION_LEVELS[level == 1])
     response = ListOffsetsResponse()
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         results = ListOffsetsTopicResponse(topic.name)
         response.topics.append(results)
         accepted = asked.topics.add(name=topic.name)
@@ -56,7 +60,7 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, caller: Cal
             else:
                 results.partitions.append(ListOffsetsPartitionResponse(item.partition_index, code.code))
     answer = await handlers.list_offsets(node.context, asked)
-    for results, found in zip(response.topics, answer.topics, strict=True):
+    async for results, found in slices.of(zip(response.topics, answer.topics, strict=True)):
         results.partitions += [_found(each, caller.version) async for each in slices.of(found.partitions)]
     return response
 
@@ -67,7 +71,7 @@ async def offset_for_leader_epoch(
     """Answer for each partition."""
     asked = pb.OffsetForLeaderEpochRequest()
     slices = TimeSlices()
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         items = asked.topics.add(name=topic.topic).partitions
         async for item in slices.of(topic.partitions):
             added = items.add(index=item.partition, leader_epoch=item.leader_epoch)
@@ -83,7 +87,7 @@ async def offset_for_leader_epoch(
                     async for r in slices.of(topic.partitions)
                 ],
             )
-            for topic in answer.topics
+            async for topic in slices.of(answer.topics)
         ]
     )
 
@@ -92,11 +96,11 @@ async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller:
     """Delete from each partition, once; of one that is named again the last offset counts, as in KafkaApis."""
     slices = TimeSlices()
     offsets: dict[str, dict[int, int]] = {}
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         async for item in slices.of(topic.partitions):
             offsets.setdefault(topic.name, {})[item.partition_index] = item.offset
     asked = pb.DeleteRecordsRequest(timeout_ms=request.timeout_ms)
-    for name, of_topic in offsets.items():
+    async for name, of_topic in slices.of(offsets.items()):
         items = asked.topics.add(name=name).partitions
         async for index, offset in slices.of(of_topic.items()):
             items.add(index=index, offset=offset)
@@ -110,7 +114,7 @@ async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, caller:
                     async for r in slices.of(topic.partitions)
                 ],
             )
-            for topic in answer.topics
+            async for topic in slices.of(answer.topics)
         ]
     )
 

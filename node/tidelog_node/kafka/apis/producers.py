@@ -44,14 +44,14 @@ async def describe_producers(
 ) -> DescribeProducersResponse:
     """Describe the producers of each partition."""
     asked = pb.DescribeProducersRequest()
-    for topic in request.topics:
+    slices = TimeSlices()
+    async for topic in slices.of(request.topics):
         asked.topics.add(name=topic.name, partitions=topic.partition_indexes)
     answer = await handlers.describe_producers(node.context, asked)
-    slices = TimeSlices()
     return DescribeProducersResponse(
         topics=[
             TopicResponse(topic.name, [_partition(r) async for r in slices.of(topic.partitions)])
-            for topic in answer.topics
+            async for topic in slices.of(answer.topics)
         ]
     )
 

@@ -42,7 +42,7 @@ async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, caller: C
             t.name,
             [PartitionResult(p.index, p.error.code, p.error.message or None) async for p in slices.of(t.partitions)],
         )
-        for t in response.topics
+        async for t in slices.of(response.topics)
     ]
     return ElectLeadersResponse(replica_election_results=results)
 
@@ -56,7 +56,7 @@ async def alter_partition_reassignments(
     call = pb.AlterPartitionReassignmentsRequest(
         topics=[
             pb.ReassignableTopic(name=t.name, partitions=[_reassignable(p) async for p in slices.of(t.partitions)])
-            for t in request.topics
+            async for t in slices.of(request.topics)
         ],
         timeout_ms=request.timeout_ms,
         refuse_replication_factor_change=not is_allowed,
@@ -73,7 +73,7 @@ async def alter_partition_reassignments(
                 async for p in slices.of(t.partitions)
             ],
         )
-        for t in response.topics
+        async for t in slices.of(response.topics)
     ]
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=is_allowed, error_message=None, responses=results
@@ -114,7 +114,7 @@ async def _no_election(request: ElectLeadersRequest, error: TidelogError) -> Ele
     slices = TimeSlices()
     results = [
         ReplicaElectionResult(t.topic, [PartitionResult(i, code, text) async for i in slices.of(t.partitions)])
-        for t in request.topic_partitions or ()
+        async for t in slices.of(request.topic_partitions or ())
     ]
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
@@ -138,7 +138,7 @@ async def _no_reassignment(
                 t.name,
                 [ReassignablePartitionResponse(p.partition_index, code, text) async for p in slices.of(t.partitions)],
             )
-            for t in request.topics
+            async for t in slices.of(request.topics)
         ],
     )
 

@@ -1,4 +1,4 @@
-"""A bound on the bytes of requests that a node works on at the same time."""
+"""A bound on the bytes of requests that a process works on at the same time."""
 
 from __future__ import annotations
 

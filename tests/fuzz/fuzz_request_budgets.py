@@ -1,0 +1,190 @@
+"""Sends every API of a cluster, by both protocols, the worst requests of several sizes, and measures what each costs.
+
+    python -m tests.fuzz.fuzz_request_budgets --sizes 1000,100000,10000000 --only ListOffsets
+
+Exit code 1 says that a request cost more memory, time of the event loop or open files than it may, that a process
+ended, or that its log has a failure without a name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health_pb2
+
+from tests.support.kafka_requests import declarations
+from tests.support.request_budgets import (
+    MIB,
+    Budget,
+    Cost,
+    Process,
+    Watch,
+    cost_of,
+    grpc_ping,
+    kafka_ping,
+    send_grpc,
+    send_kafka,
+)
+from tests.support.worst_requests import grpc_requests, kafka_frames
+from tidelog.testing import LocalCluster
+from tidelog.v1 import (
+    admin_service_pb2,
+    controller_service_pb2,
+    group_service_pb2,
+    log_service_pb2,
+    quorum_service_pb2,
+    raft_service_pb2,
+)
+from tidelog_node.kafka.apis.registry import all_apis
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+
+SETTINGS = {"queued.max.request.bytes": 64 * MIB, "auto.create.topics.enable": "false"}
+NAMELESS = ("for a reason that has no name", "Traceback (most recent call last)", "never retrieved")
+LEFT_OUT = {
+    "UnregisterBroker": "it would change the cluster for good",
+    "UpdateFeatures": "it would change the cluster for good",
+    "RegisterBroker": "it would change the cluster for good",
+    "TakeSnapshot": "it writes a snapshot, whatever the request is",
+}
+_NODE = (
+    admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    group_service_pb2.DESCRIPTOR.services_by_name["GroupService"],
+    health_pb2.DESCRIPTOR.services_by_name["Health"],
+    log_service_pb2.DESCRIPTOR.services_by_name["LogService"],
+)
+_QUORUM = (
+    admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    controller_service_pb2.DESCRIPTOR.services_by_name["ControllerService"],
+    health_pb2.DESCRIPTOR.services_by_name["Health"],
+    quorum_service_pb2.DESCRIPTOR.services_by_name["QuorumService"],
+    raft_service_pb2.DESCRIPTOR.services_by_name["RaftService"],
+)
+
+
+def budget_for(size: int) -> Budget:
+    """Return what a request of a size may cost: the memory of its objects, and some slices of the loop."""
+    return Budget(memory_bytes=24 * MIB + min(40 * size, 240 * MIB + 6 * size), loop_s=0.25)
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """A request and how to send it."""
+
+    name: str
+    raw: bytes
+    method: str = ""
+
+
+def kafka_attacks(size: int, only: str = "") -> Iterator[Attack]:
+    """Yield the worst requests of each API, in its first and its last version."""
+    kinds = declarations()
+    for key, api in all_apis().items():
+        if "".join(part.title() for part in key.name.split("_")) in LEFT_OUT or only.lower() not in _plain(key):
+            continue
+        for version in sorted(set(api.versions)):
+            for name, frame in kafka_frames(kinds[key], version, size):
+                yield Attack(f"Kafka {key.name} v{version}, {name}", frame)
+
+
+def _plain(key: ApiKey) -> str:
+    return key.name.replace("_", "").lower()
+
+
+def grpc_attacks(services: Sequence[ServiceDescriptor], size: int, only: str = "") -> Iterator[Attack]:
+    """Yield the worst requests of each method."""
+    for service in services:
+        for method in service.methods:
+            if method.name in LEFT_OUT or only.lower() not in method.name.lower():
+                continue
+            for name, raw in grpc_requests(method.input_type, size):
+                yield Attack(f"gRPC {service.name}.{method.name}, {name}", raw, f"/{service.full_name}/{method.name}")
+
+
+def one_of_each(attacks: Iterable[Attack]) -> list[Attack]:
+    """Return of each API and method one request, that with elements at the greatest depth, in the last version."""
+    chosen: dict[str, Attack] = {}
+    for attack in attacks:
+        api = attack.name.partition(",")[0].partition(" v")[0]
+        known = chosen.get(api)
+        if known is None or attack.name.count(".") >= known.name.count("."):
+            chosen[api] = attack
+    return list(chosen.values())
+
+
+async def run(
+    cluster: LocalCluster,
+    sizes: Sequence[int],
+    only: str = "",
+    select: Callable[[Iterable[Attack]], Iterable[Attack]] = list,
+    report: Callable[[Cost], None] = lambda _: None,
+) -> list[str]:
+    """Attack a node and a controller; returns what cost too much."""
+    [node], [controller] = cluster.nodes.values(), cluster.controllers.values()
+    host, _, port = cluster.kafka_bootstrap_servers.rpartition(":")
+    kafka = host, int(port)
+    found: list[str] = []
+    for where, handle, services in (("node", node, _NODE), ("controller", controller, _QUORUM)):
+        is_node = handle is node
+
+        def attacks_of(size: int, services: Sequence[ServiceDescriptor] = services) -> Iterator[Attack]:
+            if services is _NODE:
+                yield from kafka_attacks(size, only)
+            yield from grpc_attacks(services, size, only)
+
+        def send(attack: Attack, address: str = handle.address) -> Awaitable[None]:
+            return send_grpc(address, attack.method, attack.raw) if attack.method else send_kafka(kafka, attack.raw)
+
+        process = Process(handle.pid)
+        async with kafka_ping(kafka) if is_node else grpc_ping(handle.address) as ping:
+            watch = Watch(process, ping)
+            for size in sizes:
+                for attack in select(attacks_of(size)):
+                    cost = await cost_of(
+                        process, watch, f"{where}: {attack.name}", len(attack.raw), functools.partial(send, attack)
+                    )
+                    report(cost)
+                    excess = cost.excess(budget_for(size))
+                    if excess is not None:
+                        found.append(excess)
+            await watch.stop()
+    return found
+
+
+def log_failures(cluster: LocalCluster) -> list[str]:
+    """Return the lines of the logs that tell of failures without a name."""
+    handles = (*cluster.nodes.values(), *cluster.controllers.values())
+    lines = [line for handle in handles for line in handle.log_path.read_text(errors="replace").splitlines()]
+    return [line for line in lines if any(mark in line for mark in NAMELESS)]
+
+
+def main() -> int:
+    """Run against a cluster of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="1000,100000,10000000")
+    parser.add_argument("--only", default="", help="a part of the APIs' names")
+    options = parser.parse_args()
+
+    def report(cost: Cost) -> None:
+        print(
+            f"{cost.loop_s * 1000:6.0f} ms {cost.memory_bytes / MIB:6.0f} MiB {cost.files:3d} files "
+            f"{cost.total_s:6.2f} s {cost.size:>10,} bytes  {cost.name}",
+            flush=True,
+        )
+
+    with LocalCluster(controllers=1, nodes=1, config=SETTINGS) as cluster:
+        sizes = [int(size) for size in options.sizes.split(",")]
+        found = asyncio.run(run(cluster, sizes, options.only, report=report))
+        found += log_failures(cluster) + cluster.failures
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""What hostile requests may cost a node and a controller; the long form is ``tests/fuzz/fuzz_request_budgets.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from tests.fuzz.fuzz_request_budgets import SETTINGS, log_failures, one_of_each, run
+from tests.support.request_budgets import MIB, Process
+from tidelog.errors import ErrorCode
+from tidelog.testing import LocalCluster
+from tidelog.transport import error_from_rpc, open_channel
+from tidelog.v1 import log_service_pb2 as pb
+
+import grpc.aio  # isort: skip
+
+BUDGET_MIB = 8
+CALLS = 16
+SLACK_MIB = 24
+"""What connections, gRPC's buffers and the allocator take beside requests."""
+PRODUCE = "/tidelog.v1.LogService/Produce"
+LIST_OFFSETS = "/tidelog.v1.LogService/ListOffsets"
+
+
+@pytest.mark.slow
+def test_worst_request_of_every_api_stays_within_its_budget() -> None:
+    with LocalCluster(controllers=1, nodes=1, config=SETTINGS) as cluster:
+        assert asyncio.run(run(cluster, [40_000], select=one_of_each)) == []
+        assert log_failures(cluster) == []
+
+
+@pytest.mark.parametrize("method", [PRODUCE, LIST_OFFSETS])
+@pytest.mark.parametrize(
+    ("message_mib", "connections"),
+    [(32, CALLS), (BUDGET_MIB - 1, CALLS), (BUDGET_MIB - 1, 1)],
+    ids=["above the budget", "a connection each", "one connection"],
+)
+def test_calls_take_no_more_memory_than_the_budget_and_a_message_per_connection(
+    small_budget: LocalCluster, method: str, message_mib: int, connections: int
+) -> None:
+    [node] = small_budget.nodes.values()
+    process = Process(node.pid)
+    resident = process.forget_peak()
+    codes = asyncio.run(_calls(node.address, method, message_mib * MIB, connections))
+    grown_mib = (process.peak() - resident) / MIB
+
+    per_connection = 0 if message_mib > BUDGET_MIB else message_mib
+    # Of what is under way the parsed message and the handler's copy are in memory; of what waits the bytes alone.
+    bound = 2.25 * BUDGET_MIB + (connections + 1) * per_connection + SLACK_MIB
+    print(f"GROWN {method} {message_mib} {connections}: {grown_mib:.0f} MiB of {bound:.0f}")
+    assert grown_mib < bound, f"{grown_mib:.0f} MiB, at most {bound:.0f}"
+    if message_mib > BUDGET_MIB:
+        assert codes == {ErrorCode.MESSAGE_TOO_LARGE}
+    else:
+        assert codes <= {None, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+
+
+@pytest.fixture(scope="module")
+def small_budget() -> LocalCluster:
+    with LocalCluster(controllers=1, nodes=1, config={"queued.max.request.bytes": BUDGET_MIB * MIB}) as cluster:
+        yield cluster
+
+
+async def _calls(address: str, method: str, size: int, connections: int) -> set[ErrorCode | None]:
+    """Return with what the calls ended."""
+    if method == PRODUCE:
+        partition = pb.ProducePartition(records=bytes(size))
+        request = pb.ProduceRequest(topics=[pb.ProduceTopic(name="t", partitions=[partition])]).SerializeToString()
+    else:
+        request = pb.ListOffsetsRequest(topics=[pb.ListOffsetsTopic(name="x" * size)]).SerializeToString()
+
+    async def call(channel: grpc.aio.Channel) -> ErrorCode | None:
+        try:
+            await channel.unary_unary(method)(request, timeout=60)
+        except grpc.aio.AioRpcError as error:
+            return error_from_rpc(error).code
+        return None
+
+    async with contextlib.AsyncExitStack() as stack:
+        channels = [await stack.enter_async_context(open_channel(address)) for _ in range(connections)]
+        return set(await asyncio.gather(*(call(channels[n % connections]) for n in range(CALLS))))
