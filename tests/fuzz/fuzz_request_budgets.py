@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +34,8 @@ from tests.support.request_budgets import (
     send_kafka,
 )
 from tests.support.worst_requests import grpc_requests, kafka_frames
+from tidelog.admin import AdminClient
+from tidelog.errors import KafkaException
 from tidelog.testing import LocalCluster
 from tidelog.v1 import (
     admin_service_pb2,
@@ -156,6 +160,23 @@ async def run(
     return found
 
 
+def warm_up(cluster: LocalCluster) -> None:
+    """Let the topic of the groups be created, which opens files, and wait until all of it is there."""
+    with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(KafkaException):
+                admin.describe_consumer_groups(["g"])["g"].result()
+            topics = admin.list_topics().topics
+            if "__consumer_offsets" in topics:
+                break
+            time.sleep(0.1)
+    [node] = cluster.nodes.values()
+    process, files = Process(node.pid), -1
+    while files != (files := process.files()):
+        time.sleep(1)
+
+
 def log_failures(cluster: LocalCluster) -> list[str]:
     """Return the lines of the logs that tell of failures without a name."""
     handles = (*cluster.nodes.values(), *cluster.controllers.values())
@@ -178,6 +199,7 @@ def main() -> int:
         )
 
     with LocalCluster(controllers=1, nodes=1, config=SETTINGS) as cluster:
+        warm_up(cluster)
         sizes = [int(size) for size in options.sizes.split(",")]
         found = asyncio.run(run(cluster, sizes, options.only, report=report))
         found += log_failures(cluster) + cluster.failures
