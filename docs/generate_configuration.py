@@ -29,6 +29,7 @@ SECTIONS = (
         "tidelog_node.server.config:NodeConfig",
     ),
     ("Topics", "Given when a topic is created, or changed later.", "tidelog.config.topic:TopicConfig"),
+    ("Groups", "Set on a group of the consumer protocol while it runs.", "tidelog.config.group:GroupConfig"),
     ("Producer", "Given to `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
     ("Consumer", "Given to `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
     ("Admin client", "Given to `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),

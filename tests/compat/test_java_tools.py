@@ -166,6 +166,28 @@ def test_kafka_configs_alters_topics_and_brokers(shell: Shell, topic: str) -> No
     assert "node.id=1" in shell(*of_broker, "--describe", "--all")
 
 
+def test_kafka_configs_alters_groups_and_keeps_settings_that_brokers_do_not_have(shell: Shell, name: str) -> None:
+    of_group = ("kafka-configs", "--entity-type", "groups", "--entity-name", name)
+    shell(*of_group, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    said = shell(*of_group, "--describe")
+    assert "consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:" in said
+    assert f"for group {name} are" in shell("kafka-configs", "--entity-type", "groups", "--describe")
+    assert (
+        "InvalidConfigurationException"
+        in shell.ended(*of_group, "--alter", "--add-config", "consumer.session.timeout.ms=1").said
+    )
+    shell(*of_group, "--alter", "--delete-config", "consumer.session.timeout.ms")
+    assert "consumer.session.timeout.ms" not in shell(*of_group, "--describe")
+    of_broker = ("kafka-configs", "--entity-type", "brokers", "--entity-name", "1")
+    shell(*of_broker, "--alter", "--add-config", "my.custom.key=v")
+    assert "my.custom.key=null sensitive=true synonyms={DYNAMIC_BROKER_CONFIG:my.custom.key=null}" in shell(
+        *of_broker, "--describe"
+    )
+    shell(*of_broker, "--alter", "--delete-config", "my.custom.key")
+    refused = shell.ended(*of_broker, "--alter", "--add-config", "process.roles=broker").said
+    assert "InvalidRequestException" in refused
+
+
 @pytest.mark.parametrize("entity_type", ["topics", "brokers", "groups", "client-metrics"])
 def test_kafka_configs_describes_all_of_a_type(shell: Shell, topic: str, entity_type: str) -> None:
     done = shell.ended("kafka-configs", "--entity-type", entity_type, "--describe")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from acknowledged import wait_for
 
 from tidelog import KafkaException, TopicPartition
 from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewPartitions
 from tidelog.config import TopicConfig, describe
 from tidelog.errors import ErrorCode
 from tidelog.transport import run_sync
+from tidelog.v1 import group_service_pb2 as group_pb
 from tidelog.v1 import log_service_pb2 as pb
 
 Deployment = Any
@@ -132,6 +134,80 @@ def test_settings_of_an_unknown_topic_are_refused(cluster: Deployment) -> None:
         with pytest.raises(KafkaException) as caught:
             ask([missing])[missing].result(30)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def group_settings(cluster: Deployment, group: ConfigResource) -> dict[str, tuple[str, ConfigSource]]:
+    found = cluster.admin.describe_configs([group])[group].result(30)
+    return {name: (found_entry.value, found_entry.source) for name, found_entry in found.items()}
+
+
+def test_settings_of_a_group_are_set_described_and_removed(cluster: Deployment) -> None:
+    group = ConfigResource(ConfigResource.Type.GROUP, cluster.topic())
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    before = group_settings(cluster, group)
+    assert (list(before), before[session][1]) == ([session, heartbeat], DEFAULT)
+    group.incremental_configs = [entry(session, "50000"), entry(heartbeat, "6000")]
+    cluster.admin.incremental_alter_configs([group])[group].result(30)
+    changed = ConfigSource.GROUP_CONFIG
+    assert group_settings(cluster, group) == {session: ("50000", changed), heartbeat: ("6000", changed)}
+    group.incremental_configs = [entry(key, kind=AlterConfigOpType.DELETE) for key in (session, heartbeat)]
+    cluster.admin.incremental_alter_configs([group])[group].result(30)
+    assert group_settings(cluster, group) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "code", "text"),
+    [
+        ("g", "consumer.session.timeout.ms", "1", "INVALID_CONFIG", "below group.consumer.min.session.timeout.ms"),
+        ("g", "consumer.session.timeout.ms", "61000", "INVALID_CONFIG", "above group.consumer.max.session.timeout.ms"),
+        ("g", "consumer.session.timeout.ms", "", "INVALID_CONFIG", "must not be empty"),
+        ("g", "consumer.heartbeat.interval.ms", "x", "INVALID_CONFIG", "must be a whole number"),
+        ("g", "consumer.heartbeat.interval", "1", "INVALID_CONFIG", 'did you mean "consumer.heartbeat.interval.ms"?'),
+        ("g", "share.session.timeout.ms", "50000", "INVALID_CONFIG", "share groups (KIP-932) are not supported"),
+        ("g", "streams.num.standby.replicas", "1", "INVALID_CONFIG", "streams groups (KIP-1071) are not supported"),
+        ("", "consumer.session.timeout.ms", "50000", "INVALID_REQUEST", "must not be empty"),
+    ],
+)
+def test_settings_of_a_group_are_refused_with_the_reason(
+    cluster: Deployment, name: str, key: str, value: str, code: str, text: str
+) -> None:
+    group = ConfigResource(ConfigResource.Type.GROUP, name, incremental_configs=[entry(key, value)])
+    with pytest.raises(KafkaException) as caught:
+        cluster.admin.incremental_alter_configs([group])[group].result(30)
+    assert (caught.value.code.name, text in caught.value.message) == (code, True), caught.value
+
+
+def test_members_keep_to_what_is_set_on_their_group(group_cluster: Deployment) -> None:
+    name, client = group_cluster.topic(), group_cluster.client
+    group = ConfigResource(ConfigResource.Type.GROUP, name)
+
+    async def beat(epoch: int) -> group_pb.ConsumerGroupHeartbeatResponse:
+        request = group_pb.ConsumerGroupHeartbeatRequest(
+            group_id=name,
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout_ms=5_000,
+            subscribed_topic_names=group_pb.SubscribedTopicNames(names=[name]),
+            topic_partitions=group_pb.MemberTopics(),
+        )
+        metadata = await client.refresh([])
+        connection = client.connection(next(iter(metadata.brokers)))
+        # Has the topic of groups created.
+        wanted = group_pb.FindCoordinatorRequest(group_ids=[name])
+        await connection.call(lambda c: c.groups.FindCoordinator(wanted, timeout=10))
+        return await connection.call(lambda c: c.groups.ConsumerGroupHeartbeat(request, timeout=10))
+
+    def told_interval() -> int:
+        answer = run_sync(beat(0), 30)
+        return 0 if answer.HasField("error") else answer.heartbeat_interval_ms
+
+    wait_for(lambda: told_interval() == 100, "the coordinator's interval")
+    group.incremental_configs = [entry("consumer.heartbeat.interval.ms", "7000")]
+    group_cluster.admin.incremental_alter_configs([group])[group].result(30)
+    wait_for(lambda: told_interval() == 7_000, "the group's interval")
+    group.incremental_configs = [entry("consumer.heartbeat.interval.ms", kind=AlterConfigOpType.DELETE)]
+    group_cluster.admin.incremental_alter_configs([group])[group].result(30)
+    wait_for(lambda: told_interval() == 100, "the coordinator's interval")
 
 
 def test_create_partitions_adds_partitions_that_can_be_used_at_once(cluster: Deployment) -> None:

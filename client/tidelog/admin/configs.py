@@ -10,6 +10,9 @@ from tidelog.admin.resources import ResourceType
 from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
 
+_GROUP = 32
+"""The number of groups in requests, which differs from that of :class:`ResourceType`, as in confluent-kafka."""
+
 
 class ConfigSource(enum.Enum):
     """Where a value comes from."""
@@ -75,7 +78,7 @@ class ConfigEntry:
 
 
 class ConfigResource:
-    """Whose settings: a topic by name, a node by id, or ``""`` of type BROKER for all nodes.
+    """Whose settings: a topic by name, a node by id, ``""`` of type BROKER for all nodes, or a group by id.
 
     ``set_config`` maps names to values, as a SET of each; ``incremental_configs`` are changes of other kinds as well.
     Two are equal when they name the same resource.
@@ -135,7 +138,8 @@ class ConfigResource:
 
     def to_name(self) -> pb.ConfigResourceName:
         """Return the resource as a request names it."""
-        return pb.ConfigResourceName(type=self.restype_int, name=self.name)  # type: ignore[arg-type]
+        number = _GROUP if self.restype is ResourceType.GROUP else self.restype_int
+        return pb.ConfigResourceName(type=number, name=self.name)  # type: ignore[arg-type]
 
 
 class ConfigAdmin(Operations):
@@ -324,7 +328,7 @@ def _entry(config: pb.DescribedConfig) -> ConfigEntry:
 
 
 def _key(name: pb.ConfigResourceName) -> ConfigResource:
-    return ConfigResource(name.type, name.name)
+    return ConfigResource(ResourceType.GROUP if name.type == _GROUP else name.type, name.name)
 
 
 def _error(result: pb.ConfigResourceResult | pb.DescribedConfigResource) -> TidelogError | None:

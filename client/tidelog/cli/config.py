@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -23,10 +23,13 @@ from tidelog.cli.output import (
 from tidelog.config import TopicConfig
 from tidelog.config import describe as describe_settings
 from tidelog.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
+from tidelog.config.group import GROUP_KEYS
 from tidelog.config.settings import unknown_key
 
 app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, help="Show and change the settings of topics and nodes while they run."
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="Show and change the settings of topics, nodes and groups while they run.",
 )
 
 TopicNames = Annotated[
@@ -35,10 +38,18 @@ TopicNames = Annotated[
 Nodes = Annotated[
     list[int] | None, typer.Option("--node", "-n", metavar="ID", help="A node to change or show. May be repeated.")
 ]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="A group to change or show. May be repeated.")
+]
 AllNodes = Annotated[bool, typer.Option("--all-nodes", help="All nodes, unless a node has a value of its own.")]
 Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="The settings.")]
 
 _TOPIC_DEFAULTS = {info.key: info.default_text for info in describe_settings(TopicConfig)}
+_KEYS: Mapping[ResourceType, Collection[str]] = {
+    ResourceType.TOPIC: _TOPIC_DEFAULTS.keys(),
+    ResourceType.BROKER: DYNAMIC_BROKER_KEYS | READ_ONLY_BROKER_KEYS,
+    ResourceType.GROUP: GROUP_KEYS,
+}
 _COLUMNS = ("setting", "value", "source", "default")
 _SOURCES = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
@@ -46,6 +57,7 @@ _SOURCES = {
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all nodes",
     ConfigSource.STATIC_BROKER_CONFIG: "file",
     ConfigSource.DEFAULT_CONFIG: "default",
+    ConfigSource.GROUP_CONFIG: "group",
     ConfigSource.UNKNOWN_CONFIG: None,
 }
 
@@ -62,8 +74,15 @@ class _Target:
         return self.resource.restype is ResourceType.TOPIC
 
     @property
+    def is_node(self) -> bool:
+        """Whether it is a node, or all of them."""
+        return self.resource.restype is ResourceType.BROKER
+
+    @property
     def name(self) -> str:
         """The resource in words."""
+        if self.resource.restype is ResourceType.GROUP:
+            return f"group {self.resource.name}"
         if self.is_topic:
             return f"topic {self.resource.name}"
         return f"node {self.resource.name}" if self.resource.name else "all nodes"
@@ -81,6 +100,7 @@ def describe(
     topics: TopicNames = None,
     nodes: Nodes = None,
     all_nodes: AllNodes = False,
+    groups: Groups = None,
     everything: Annotated[bool, typer.Option("--all", help="Also what is as by default.")] = False,
     names: Annotated[
         list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Only this setting. May be repeated.")
@@ -95,7 +115,7 @@ def describe(
       tidelog config describe --topic flights --all
       tidelog config describe --node 1 --key log.retention.ms
     """
-    targets = _targets(topics, nodes, all_nodes)
+    targets = _targets(topics, nodes, all_nodes, groups)
     with session.admin() as admin:
         futures = admin.describe_configs([t.resource for t in targets], request_timeout=session.timeout_s)
         found, errors = settle(futures)
@@ -121,6 +141,7 @@ def set_configs(
     topics: TopicNames = None,
     nodes: Nodes = None,
     all_nodes: AllNodes = False,
+    groups: Groups = None,
     validate_only: ValidateOnly = False,
     yes: Yes = False,
 ) -> None:
@@ -131,9 +152,9 @@ def set_configs(
     Example: tidelog config set retention.ms=604800000 --topic flights --topic orders
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SET)
-    targets = _targets(topics, nodes, all_nodes)
+    targets = _targets(topics, nodes, all_nodes, groups)
     for key in () if validate_only else [entry.name for entry in entries]:
-        if known := _known_keys_without(key, [t for t in targets if not t.is_topic]):
+        if known := _known_keys_without(key, [t for t in targets if t.is_node]):
             confirm(f"set {key}, which has no effect", yes, _sentence(unknown_key(key, known)))
     _change(session, targets, entries, validate_only)
 
@@ -146,6 +167,7 @@ def delete(
     topics: TopicNames = None,
     nodes: Nodes = None,
     all_nodes: AllNodes = False,
+    groups: Groups = None,
     validate_only: ValidateOnly = False,
     yes: Yes = False,
 ) -> None:
@@ -154,7 +176,7 @@ def delete(
     Example: tidelog config delete log.retention.ms --all-nodes
     """
     entries = _entries(dict.fromkeys(keys), AlterConfigOpType.DELETE)
-    targets = _targets(topics, nodes, all_nodes)
+    targets = _targets(topics, nodes, all_nodes, groups)
     for key in () if validate_only else keys:
         if known := _known_keys_without(key, targets):
             confirm(f"delete {key} where it is set", yes, _sentence(unknown_key(key, known)))
@@ -169,6 +191,7 @@ def append(
     topics: TopicNames = None,
     nodes: Nodes = None,
     all_nodes: AllNodes = False,
+    groups: Groups = None,
     validate_only: ValidateOnly = False,
 ) -> None:
     """Add values to settings that are lists.
@@ -176,7 +199,7 @@ def append(
     Example: tidelog config append cleanup.policy=compact --topic flights
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.APPEND)
-    _change(session, _targets(topics, nodes, all_nodes), entries, validate_only)
+    _change(session, _targets(topics, nodes, all_nodes, groups), entries, validate_only)
 
 
 @app.command()
@@ -187,6 +210,7 @@ def subtract(
     topics: TopicNames = None,
     nodes: Nodes = None,
     all_nodes: AllNodes = False,
+    groups: Groups = None,
     validate_only: ValidateOnly = False,
 ) -> None:
     """Take values out of settings that are lists.
@@ -194,24 +218,25 @@ def subtract(
     Example: tidelog config subtract cleanup.policy=delete --topic flights
     """
     entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SUBTRACT)
-    _change(session, _targets(topics, nodes, all_nodes), entries, validate_only)
+    _change(session, _targets(topics, nodes, all_nodes, groups), entries, validate_only)
 
 
-def _targets(topics: list[str] | None, nodes: list[int] | None, all_nodes: bool) -> list[_Target]:
+def _targets(
+    topics: list[str] | None, nodes: list[int] | None, all_nodes: bool, groups: list[str] | None
+) -> list[_Target]:
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics or ()]
     resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes or ()]
+    resources += [ConfigResource(ResourceType.GROUP, group) for group in groups or ()]
     if all_nodes:
         resources.append(ConfigResource(ResourceType.BROKER, ""))
     if not resources:
-        raise UsageError("Pass at least one of --topic, --node and --all-nodes.")
+        raise UsageError("Pass at least one of --topic, --node, --all-nodes and --group.")
     return [_Target(resource) for resource in dict.fromkeys(resources)]
 
 
 def _known_keys_without(key: str, targets: Iterable[_Target]) -> Iterable[str]:
     """Return the keys that one of the targets has where ``key`` is none of them; else nothing."""
-    nodes = DYNAMIC_BROKER_KEYS | READ_ONLY_BROKER_KEYS
-    known = (_TOPIC_DEFAULTS.keys() if target.is_topic else nodes for target in targets)
-    return next((keys for keys in known if key not in keys), ())
+    return next((known for known in (_KEYS[t.resource.restype] for t in targets) if key not in known), ())
 
 
 def _sentence(text: str) -> str:

@@ -333,6 +333,7 @@ READ_ONLY_BROKER_KEYS = frozenset(
         "group.consumer.max.heartbeat.interval.ms",
         "group.consumer.max.session.timeout.ms",
         "group.consumer.max.size",
+        "group.consumer.migration.policy",
         "group.consumer.min.heartbeat.interval.ms",
         "group.consumer.min.session.timeout.ms",
         "group.consumer.regex.refresh.interval.ms",

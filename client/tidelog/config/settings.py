@@ -80,6 +80,12 @@ def setting(
     return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: declaration})
 
 
+def setting_of(cls: type[Any], name: str) -> Any:
+    """Return a setting that another class declares: its key, default, limits and text."""
+    declared = next(f for f in dataclasses.fields(cls) if f.name == name)
+    return dataclasses.field(default=declared.default, repr=declared.repr, metadata=declared.metadata)
+
+
 def config_key(field: dataclasses.Field[Any]) -> str:
     """Return the dotted key of a field."""
     declaration: _Declaration = field.metadata[_METADATA]

@@ -61,6 +61,7 @@ class _ConfigSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConfigSo
     CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG: _ConfigSource.ValueType  # 3
     CONFIG_SOURCE_STATIC_BROKER_CONFIG: _ConfigSource.ValueType  # 4
     CONFIG_SOURCE_DEFAULT_CONFIG: _ConfigSource.ValueType  # 5
+    CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG: _ConfigSource.ValueType  # 8
 
 class ConfigSource(_ConfigSource, metaclass=_ConfigSourceEnumTypeWrapper):
     """Where a value comes from; the numbers are Kafka's."""
@@ -71,6 +72,7 @@ CONFIG_SOURCE_DYNAMIC_BROKER_CONFIG: ConfigSource.ValueType  # 2
 CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG: ConfigSource.ValueType  # 3
 CONFIG_SOURCE_STATIC_BROKER_CONFIG: ConfigSource.ValueType  # 4
 CONFIG_SOURCE_DEFAULT_CONFIG: ConfigSource.ValueType  # 5
+CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG: ConfigSource.ValueType  # 8
 Global___ConfigSource: _TypeAlias = ConfigSource  # noqa: Y015
 
 class _ElectionType:

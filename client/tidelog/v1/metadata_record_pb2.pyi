@@ -31,12 +31,14 @@ class _ConfigResourceTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Co
     CONFIG_RESOURCE_TYPE_UNSPECIFIED: _ConfigResourceType.ValueType  # 0
     CONFIG_RESOURCE_TYPE_TOPIC: _ConfigResourceType.ValueType  # 2
     CONFIG_RESOURCE_TYPE_BROKER: _ConfigResourceType.ValueType  # 4
+    CONFIG_RESOURCE_TYPE_GROUP: _ConfigResourceType.ValueType  # 32
 
 class ConfigResourceType(_ConfigResourceType, metaclass=_ConfigResourceTypeEnumTypeWrapper): ...
 
 CONFIG_RESOURCE_TYPE_UNSPECIFIED: ConfigResourceType.ValueType  # 0
 CONFIG_RESOURCE_TYPE_TOPIC: ConfigResourceType.ValueType  # 2
 CONFIG_RESOURCE_TYPE_BROKER: ConfigResourceType.ValueType  # 4
+CONFIG_RESOURCE_TYPE_GROUP: ConfigResourceType.ValueType  # 32
 Global___ConfigResourceType: _TypeAlias = ConfigResourceType  # noqa: Y015
 
 @_typing.final
@@ -461,7 +463,7 @@ class ConfigRecord(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     resource_type: Global___ConfigResourceType.ValueType
     resource_name: _builtins.str
-    """A topic's name; a broker's id, or "" for all brokers."""
+    """A topic's name; a broker's id, or "" for all brokers; a group's id."""
     name: _builtins.str
     value: _builtins.str
     """Absent removes the setting."""

@@ -17,12 +17,14 @@ from tidelog.ids import BrokerId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination.calls import CallBounds
+from tidelog_node.coordination.group_timings import GroupTimings
 from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for
 from tidelog_node.coordination.shard_driver import ShardCore, ShardDriver, ShardEnvironment
 from tidelog_node.coordination.topics import GroupTopics
 from tidelog_node.coordination.view import GroupView, ViewFailedError
 from tidelog_node.coordination.views import GroupViews
 from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse, TopicInfo
+from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.store import GroupStore
 from tidelog_node.groups.wire import MAX_STRING_BYTES
 from tidelog_node.partitions import Clock, MetadataCache, Partition, PartitionRegistry
@@ -68,12 +70,14 @@ class GroupCoordinator:
         self._metadata = metadata
         self._topic_creator = topic_creator
         self._topics = GroupTopics()
+        self._timings = GroupTimings()
         self._views = GroupViews(log_directories)
         self._environment = ShardEnvironment(
             self._views,
             clock,
             new_core,
             self._newest_topics,
+            self._newest_timings,
             self._is_held,
             compression,
             commit_timeout_ms,
@@ -199,6 +203,7 @@ class GroupCoordinator:
             image = await self._metadata.next_image(image)
             for driver in self._drivers.values():
                 driver.tell_topics()
+                driver.tell_timings()
             await asyncio.sleep(_TOPICS_INTERVAL_S)
 
     async def _forget_lost_shards(self) -> None:
@@ -226,6 +231,10 @@ class GroupCoordinator:
     def _newest_topics(self) -> Mapping[str, TopicInfo]:
         self._topics.follow(self._metadata.image)
         return self._topics.current
+
+    def _newest_timings(self) -> Mapping[str, OwnTimings]:
+        self._timings.follow(self._metadata.image)
+        return self._timings.current
 
     def _is_held(self, partition: Partition) -> bool:
         return self._partitions.get(partition.topic, partition.index) is partition

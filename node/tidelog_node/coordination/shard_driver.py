@@ -44,11 +44,13 @@ from tidelog_node.groups.events import (
     RequestReceived,
     Respond,
     TimePassed,
+    TimingsChanged,
     TopicInfo,
     TopicsChanged,
     WriteFailed,
     WriteRecords,
 )
+from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.store import GroupStore
 from tidelog_node.partitions import Clock, Partition
 from tidelog_node.partitions.time_slices import TimeSlices
@@ -77,12 +79,13 @@ class ShardCore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardEnvironment:
-    """What the shards of a node share. ``topics()`` are those of the newest metadata."""
+    """What the shards of a node share. ``topics()`` and ``timings()`` are those of the newest metadata."""
 
     views: GroupViews
     clock: Clock
     new_core: Callable[[GroupStore], ShardCore]
     topics: Callable[[], Mapping[str, TopicInfo]]
+    timings: Callable[[], Mapping[str, OwnTimings]]
     is_held: Callable[[Partition], bool]
     """Whether a partition is still one of this node's."""
     compression: str
@@ -105,6 +108,7 @@ class ShardDriver:
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._told: Mapping[str, TopicInfo] | None = None
+        self._told_timings: Mapping[str, OwnTimings] = {}
 
     @property
     def is_leading(self) -> bool:
@@ -125,6 +129,14 @@ class ShardDriver:
             if topics is not self._told:
                 self._told = topics
                 self._post(TopicsChanged(topics))
+
+    def tell_timings(self) -> None:
+        """Tell the shard of what is set on groups, when it is other than before."""
+        if self._core is not None:
+            timings = self._environment.timings()
+            if timings != self._told_timings:
+                self._told_timings = timings
+                self._post(TimingsChanged(timings))
 
     async def call(self, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
         """Return the shard's answer.
@@ -190,8 +202,9 @@ class ShardDriver:
         loader = ShardLoader(self.partition, lambda: self.is_leading, self._woken, environment.views, environment.clock)
         store = await loader.load(view)
         self._core = core = environment.new_core(store)
-        self._told = None
+        self._told, self._told_timings = None, {}
         self.tell_topics()
+        self.tell_timings()
         await self._serve(core, store)
 
     async def _serve(self, core: ShardCore, store: ShardView) -> None:

@@ -22,12 +22,13 @@ from tidelog_node.groups.events import (
     RequestReceived,
     Respond,
     TimePassed,
+    TimingsChanged,
     TopicInfo,
     TopicsChanged,
     WriteRecords,
 )
 from tidelog_node.groups.memory_store import MemoryGroupStore
-from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.settings import GroupSettings, OwnTimings, own_timings
 from tidelog_node.groups.shard import GroupShard
 
 
@@ -56,6 +57,7 @@ class EmbeddedGroups:
         )
         self._shard = GroupShard(self._settings, self._store, new_member_id, now_ms)
         self._topics: dict[str, TopicInfo] = {}
+        self._timings: dict[str, OwnTimings] = {}
 
     @property
     def next_deadline_ms(self) -> int:
@@ -89,6 +91,14 @@ class EmbeddedGroups:
             return {}
         self._topics = known
         return self._step(TopicsChanged(known), now_ms)
+
+    def change_configs(self, configs: Mapping[str, Mapping[str, str]], now_ms: int) -> dict[int, GroupResponse]:
+        """Take what is set on single groups, by their ids."""
+        timings = {group_id: own_timings(settings) for group_id, settings in configs.items()}
+        if timings == self._timings:
+            return {}
+        self._timings = timings
+        return self._step(TimingsChanged(timings), now_ms)
 
     def pass_time(self, now_ms: int) -> dict[int, GroupResponse]:
         """Do what is due by the clock."""

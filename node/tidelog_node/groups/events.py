@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_node.groups.settings import OwnTimings
 
 GroupRequest = (
     pb.JoinGroupRequest
@@ -117,12 +118,26 @@ class TopicsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class TimingsChanged:
+    """What is set on single groups, by their ids."""
+
+    own_timings: Mapping[str, OwnTimings]
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """A deadline may be over."""
 
 
 Event = (
-    RequestReceived | RequestAbandoned | RecordsWritten | RecordsCommitted | WriteFailed | TopicsChanged | TimePassed
+    RequestReceived
+    | RequestAbandoned
+    | RecordsWritten
+    | RecordsCommitted
+    | WriteFailed
+    | TopicsChanged
+    | TimingsChanged
+    | TimePassed
 )
 
 

@@ -90,6 +90,13 @@ class HeldGroups:
         yield from self._store.group_ids()
         yield from tuple(self._held)
 
+    def change_settings(self, settings: GroupSettings) -> None:
+        """Go by other settings from now on."""
+        self._settings = settings
+        for held in self._held.values():
+            if isinstance(held.group, ConsumerGroup):
+                held.group.change_settings(settings)
+
     def get(self, group_id: str, begin: Callable[[HeldGroup], None]) -> HeldGroup:
         """Return a group, an empty classic one where there is none; ``begin`` is called with one that was read."""
         self.touched.add(group_id)

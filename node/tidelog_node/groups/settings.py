@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from tidelog.config import parse_config
+from tidelog.config.group import GROUP_KEYS, GroupConfig
 
 _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS
@@ -28,6 +32,33 @@ class MigrationPolicy(StrEnum):
     def allows_downgrade(self) -> bool:
         """Whether a consumer group becomes a classic group when only classic members are left."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerTimings:
+    """The times that members of a group of the consumer protocol keep to."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTimings:
+    """What is set on a single group; None: nothing."""
+
+    session_timeout_ms: int | None = None
+    """``consumer.session.timeout.ms``"""
+    heartbeat_interval_ms: int | None = None
+    """``consumer.heartbeat.interval.ms``"""
+
+
+_NO_TIMINGS = OwnTimings()
+
+
+def own_timings(settings: Mapping[str, str]) -> OwnTimings:
+    """Return the timings among the settings of a group, which a newer version may have others of."""
+    config = parse_config(GroupConfig, {key: value for key, value in settings.items() if key in GROUP_KEYS})
+    return OwnTimings(config.consumer_session_timeout_ms, config.consumer_heartbeat_interval_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +95,8 @@ class GroupSettings:
     consumer_regex_refresh_interval_ms: int = 10 * _MINUTE_MS
     """``group.consumer.regex.refresh.interval.ms``"""
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    own_timings: Mapping[str, OwnTimings] = field(default_factory=dict)
+    """What is set on single groups, by their ids."""
 
     def __post_init__(self) -> None:
         _check_order(
@@ -88,6 +121,30 @@ class GroupSettings:
             )
         if not self.consumer_assignors:
             raise ValueError("group.consumer.assignors must name an assignor")
+
+    def timings_of(self, group_id: str) -> ConsumerTimings:
+        """Return a group's timings: its own within this coordinator's limits, else the coordinator's.
+
+        The limits may have changed since the group's were set, or be others on the controller.
+        """
+        own = self.own_timings.get(group_id, _NO_TIMINGS)
+        session_ms = _within(
+            own.session_timeout_ms or self.consumer_session_timeout_ms,
+            self.consumer_min_session_timeout_ms,
+            self.consumer_max_session_timeout_ms,
+        )
+        heartbeat_ms = _within(
+            own.heartbeat_interval_ms or self.consumer_heartbeat_interval_ms,
+            self.consumer_min_heartbeat_interval_ms,
+            self.consumer_max_heartbeat_interval_ms,
+        )
+        if heartbeat_ms >= session_ms:
+            return ConsumerTimings(self.consumer_session_timeout_ms, self.consumer_heartbeat_interval_ms)
+        return ConsumerTimings(session_ms, heartbeat_ms)
+
+
+def _within(value: int, least: int, greatest: int) -> int:
+    return max(least, min(value, greatest))
 
 
 def _check_order(key: str, least: int, greatest: int, value: int | None = None) -> None:

@@ -10,6 +10,7 @@ goes with it, as in Kafka, and members that live join again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from tidelog.errors import TidelogError
@@ -30,6 +31,7 @@ from tidelog_node.groups.events import (
     RequestReceived,
     Respond,
     TimePassed,
+    TimingsChanged,
     TopicInfo,
     TopicsChanged,
     WriteFailed,
@@ -104,6 +106,9 @@ class GroupShard:
             case TopicsChanged():
                 self._sweep.change_topics(self._topics or {}, event.topics, now_ms)
                 self._topics = event.topics
+            case TimingsChanged():
+                self._settings = replace(self._settings, own_timings=event.own_timings)
+                self._groups.change_settings(self._settings)
             case TimePassed():
                 self._pass_time(turn)
             case _:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tidelog.config import TopicConfig, describe, format_value
 from tidelog.config.broker import BROKER_SYNONYMS, same_meaning
 from tidelog.config.foreign import foreign_info, is_foreign
+from tidelog.config.group import COORDINATOR_PREFIX, GroupConfig
 from tidelog.config.settings import SettingInfo
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.topic_names import validate_topic_name
@@ -29,9 +30,7 @@ from tidelog_quorum.metadata import (
 
 _VISIBLE_S = 3.0
 _TOPIC_INFOS = tuple(describe(TopicConfig))
-_GROUP = 32
-"""Kafka's number of groups as resources (KIP-848)."""
-_GROUP_KEYS = ("group.consumer.session.timeout.ms", "group.consumer.heartbeat.interval.ms")
+_GROUP_INFOS = tuple(describe(GroupConfig))
 _Layers: TypeAlias = Sequence[tuple["pb.ConfigSource.ValueType", Mapping[str, str]]]
 
 
@@ -123,10 +122,10 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.Describ
         if name not in context.metadata.image.topics:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return topic_settings(context, context.metadata.image.config_of_topic(name))
-    if kind == _GROUP:
+    if kind == ConfigResourceType.GROUP:
         if not name:
             raise error_for(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return _describe_group(context)
+        return _describe_group(context, name)
     if kind != ConfigResourceType.BROKER:
         text = f"the type {kind} of resource {name!r} is no topic, no broker and no group"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
@@ -136,14 +135,21 @@ def _describe(context: NodeContext, kind: int, name: str) -> Iterable[pb.Describ
     return _describe_all_brokers(context) if not name else _describe_broker(context)
 
 
-def _describe_group(context: NodeContext) -> Iterator[pb.DescribedConfig]:
-    """The settings of a group are those of its coordinator: none is set on a single group."""
-    current = context.settings.current
-    for info in context.settings.infos:
-        if info.key in _GROUP_KEYS:
-            described = _described(info, current, [], is_read_only=True)
-            described.name = info.key.removeprefix("group.")
-            yield described
+def _describe_group(context: NodeContext, group_id: str) -> Iterator[pb.DescribedConfig]:
+    """Describe what is set on a group over what this node has for groups, whether or not there is such a group yet.
+
+    As in Kafka 4.1 the node's value is a default, wherever the node has it from.
+    """
+    resource = ConfigResource(ConfigResourceType.GROUP, group_id)
+    own, current = context.metadata.image.configs.get(resource, {}), context.settings.current
+    for info in _GROUP_INFOS:
+        default = format_value(getattr(current, f"{COORDINATOR_PREFIX}{info.key}".replace(".", "_")))
+        value, source = default, pb.CONFIG_SOURCE_DEFAULT_CONFIG
+        if info.key in own:
+            value, source = own[info.key].strip(), pb.CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG
+        described = _described(info, None, [_synonym(info.key, value or "", source)], is_read_only=False)
+        described.value = value or ""
+        yield described
 
 
 def _describe_broker(context: NodeContext) -> Iterator[pb.DescribedConfig]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.config import at_least, between, each_of, one_of, setting
 from tidelog.config.broker import DynamicBrokerConfig
+from tidelog.config.group import ConsumerGroupLimits
+from tidelog.config.settings import setting_of
 from tidelog_node.coordination import OffsetsTopicSettings
 from tidelog_node.groups.settings import DEFAULT_ASSIGNORS, GroupSettings, MigrationPolicy
 
 _MINUTE_MS = 60_000
 _DAY_MINUTES = 24 * 60
 _INT32_MAX = 2**31 - 1
+_limit = partial(setting_of, ConsumerGroupLimits)
 
 
 def _check_policy(value: str) -> None:
@@ -82,30 +86,12 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
     group_max_size: int = setting(
         _INT32_MAX, check=at_least(1), config_type="INT", doc="The most members of a group of the classic protocol."
     )
-    group_consumer_session_timeout_ms: int = setting(
-        45_000,
-        check=at_least(1),
-        config_type="INT",
-        doc="After what silence a member of a group of the consumer protocol (KIP-848) is taken out.",
-    )
-    group_consumer_min_session_timeout_ms: int = setting(
-        45_000, check=at_least(1), config_type="INT", doc="The least group.consumer.session.timeout.ms."
-    )
-    group_consumer_max_session_timeout_ms: int = setting(
-        60_000, check=at_least(1), config_type="INT", doc="The greatest group.consumer.session.timeout.ms."
-    )
-    group_consumer_heartbeat_interval_ms: int = setting(
-        5_000,
-        check=at_least(1),
-        config_type="INT",
-        doc="How often members of groups of the consumer protocol are told to send heartbeats.",
-    )
-    group_consumer_min_heartbeat_interval_ms: int = setting(
-        5_000, check=at_least(1), config_type="INT", doc="The least group.consumer.heartbeat.interval.ms."
-    )
-    group_consumer_max_heartbeat_interval_ms: int = setting(
-        15_000, check=at_least(1), config_type="INT", doc="The greatest group.consumer.heartbeat.interval.ms."
-    )
+    group_consumer_session_timeout_ms: int = _limit("group_consumer_session_timeout_ms")
+    group_consumer_min_session_timeout_ms: int = _limit("group_consumer_min_session_timeout_ms")
+    group_consumer_max_session_timeout_ms: int = _limit("group_consumer_max_session_timeout_ms")
+    group_consumer_heartbeat_interval_ms: int = _limit("group_consumer_heartbeat_interval_ms")
+    group_consumer_min_heartbeat_interval_ms: int = _limit("group_consumer_min_heartbeat_interval_ms")
+    group_consumer_max_heartbeat_interval_ms: int = _limit("group_consumer_max_heartbeat_interval_ms")
     group_consumer_max_size: int = setting(
         _INT32_MAX, check=at_least(1), config_type="INT", doc="The most members of a group of the consumer protocol."
     )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.config import TopicConfig, at_least, not_empty, setting
+from tidelog.config.group import ConsumerGroupLimits
+from tidelog.config.settings import setting_of
+
+_limit = partial(setting_of, ConsumerGroupLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,18 @@ class ControllerConfig:
         "by others.",
         config_type="INT",
     )
+
+    group_consumer_session_timeout_ms: int = _limit("group_consumer_session_timeout_ms")
+    group_consumer_min_session_timeout_ms: int = _limit("group_consumer_min_session_timeout_ms")
+    group_consumer_max_session_timeout_ms: int = _limit("group_consumer_max_session_timeout_ms")
+    group_consumer_heartbeat_interval_ms: int = _limit("group_consumer_heartbeat_interval_ms")
+    group_consumer_min_heartbeat_interval_ms: int = _limit("group_consumer_min_heartbeat_interval_ms")
+    group_consumer_max_heartbeat_interval_ms: int = _limit("group_consumer_max_heartbeat_interval_ms")
+
+    def group_limits(self) -> ConsumerGroupLimits:
+        """Return the limits of what is set on groups."""
+        fields = dataclasses.fields(ConsumerGroupLimits)
+        return ConsumerGroupLimits(**{field.name: getattr(self, field.name) for field in fields})
 
     def topic_config(self) -> TopicConfig:
         """Return the settings of topics for which neither topic nor cluster says."""

@@ -1,4 +1,4 @@
-"""Changes of settings of topics, of a broker (``"7"``) and of all brokers (``""``) at run time (KIP-339, KIP-226).
+"""Changes of settings of topics, groups, a broker (``"7"``) and all brokers (``""``) at run time (KIP-339, KIP-226).
 
 Rules:
 
@@ -6,6 +6,7 @@ Rules:
 - a change that replaces all settings of a resource (KIP-133) removes those that it does not name;
 - what results is checked: keys, types, limits, and values that depend on each other, over the defaults that hold;
 - a key that a topic does not have is refused unless it is removed; one that brokers do not have is kept (``foreign``);
+- a group need not exist; what is set on it is within this controller's limits, which Kafka's controllers have too;
 - a broker's setting that is read from its file alone is refused, and so is one that contradicts another layer's;
 - with eligible leader replicas (KIP-966) ``min.insync.replicas`` is the same for all: it is neither set on one broker
   nor removed from all of them;
@@ -26,6 +27,13 @@ from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, parse_con
 from tidelog.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
 from tidelog.config.changes import changed_value
 from tidelog.config.foreign import check_foreign, check_foreign_count, foreign_info, is_foreign, with_effect
+from tidelog.config.group import (
+    ConsumerGroupLimits,
+    GroupConfig,
+    check_group_id,
+    check_group_key,
+    check_group_settings,
+)
 from tidelog.config.settings import SettingInfo, unknown_key
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
@@ -56,20 +64,21 @@ R = TypeVar("R")
 MAX_OPERATIONS_PER_REQUEST = 10_000
 MAX_PARTITIONS_IN_ENTRY = 10_000
 """That change together with the settings. With these they are what one entry holds."""
-_TOPIC, _BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+_TOPIC, _BROKER, _GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SETTINGS: Mapping[ConfigResourceType, Mapping[str, SettingInfo]] = {
     _TOPIC: {info.key: info for info in describe(TopicConfig)},
     _BROKER: {info.key: info for info in describe(DynamicBrokerConfig)},
+    _GROUP: {info.key: info for info in describe(GroupConfig)},
 }
 
 
 def incremental_alter_configs(
-    image: MetadataImage, own: TopicConfig, request: pb.IncrementalAlterConfigsRequest
+    image: MetadataImage, own: TopicConfig, limits: ConsumerGroupLimits, request: pb.IncrementalAlterConfigsRequest
 ) -> Result[pb.IncrementalAlterConfigsResponse]:
     """Change the resources that can be changed; each of the others gets its own error.
 
-    ``own`` are the settings of topics that do not say, in this controller's own file.
+    ``own`` are the settings of topics that do not say, ``limits`` those of groups, in this controller's own file.
 
     Raises:
         TidelogError: POLICY_VIOLATION when the request has too many operations, or changes too much in one step.
@@ -89,7 +98,7 @@ def incremental_alter_configs(
             if counts[key] > 1:
                 text = f"the resource {wanted.resource.name!r} is named {counts[key]} times"
                 raise error_for(ErrorCode.INVALID_REQUEST, text)
-            changed = _alter(seen, own, wanted)
+            changed = _alter(seen, own, limits, wanted)
         except TidelogError as error:
             results[key].error.CopyFrom(error_message(error))
             continue
@@ -138,15 +147,17 @@ def _topics_concerned(image: MetadataImage, records: list[MetadataRecord]) -> Co
     return {r.resource_name for r in settings}
 
 
-def _alter(image: MetadataImage, own: TopicConfig, wanted: pb.ConfigResourceChange) -> list[ConfigRecord]:
+def _alter(
+    image: MetadataImage, own: TopicConfig, limits: ConsumerGroupLimits, wanted: pb.ConfigResourceChange
+) -> list[ConfigRecord]:
     resource = _existing(image, wanted.resource)
     current = image.configs.get(resource, {})
     with _errors_of(resource):
         changes = dict(_changes(resource, current, wanted))
     _check_elr(image, resource, changes)
-    settings = {**current, **changes}
+    settings = {name: value for name, value in {**current, **changes}.items() if value is not None}
     with _errors_of(resource):
-        _check(image, own, resource, {name: value for name, value in settings.items() if value is not None})
+        _check(image, own, limits, resource, settings)
     return [
         ConfigRecord(resource.type, resource.name, name, value)
         for name, value in changes.items()
@@ -171,8 +182,13 @@ def _existing(image: MetadataImage, resource: pb.ConfigResourceName) -> ConfigRe
         if resource.name not in image.topics:
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name!r}")
         return ConfigResource(_TOPIC, resource.name)
+    if resource.type == metadata_record_pb2.CONFIG_RESOURCE_TYPE_GROUP:
+        if not resource.name:
+            raise error_for(ErrorCode.INVALID_REQUEST, "a group's id must not be empty: there are no defaults to set")
+        check_group_id(resource.name)
+        return ConfigResource(_GROUP, resource.name)
     if resource.type != metadata_record_pb2.CONFIG_RESOURCE_TYPE_BROKER:
-        text = f"the type {resource.type} of resource {resource.name!r} is neither a topic nor a broker"
+        text = f"the type {resource.type} of resource {resource.name!r} is neither a topic nor a broker nor a group"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if resource.name and not _BROKER_ID.fullmatch(resource.name):
         text = f'{resource.name!r} is no broker id, and not "" for all brokers'
@@ -210,6 +226,8 @@ def _info(kind: ConfigResourceType, name: str) -> SettingInfo:
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     if info is None and kind is _BROKER:
         return foreign_info(name)
+    if kind is _GROUP:
+        check_group_key(name)
     if info is None:
         raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(name, _SETTINGS[kind]))
     return info
@@ -226,7 +244,13 @@ def _check_elr(image: MetadataImage, resource: ConfigResource, changes: Mapping[
         raise error_for(ErrorCode.INVALID_CONFIG, text)
 
 
-def _check(image: MetadataImage, own: TopicConfig, resource: ConfigResource, given: Mapping[str, str]) -> None:
+def _check(
+    image: MetadataImage,
+    own: TopicConfig,
+    limits: ConsumerGroupLimits,
+    resource: ConfigResource,
+    given: Mapping[str, str],
+) -> None:
     settings = with_effect(given) if resource.type is _BROKER else given
     check_foreign_count(len(given) - len(settings))
     for name, value in settings.items():
@@ -234,6 +258,8 @@ def _check(image: MetadataImage, own: TopicConfig, resource: ConfigResource, giv
             raise error_for(ErrorCode.INVALID_CONFIG, f'invalid value "" for configuration "{name}": must not be empty')
     if resource.type is _TOPIC:
         override_topic_config(settings, cluster_topic_defaults(image, own))
+    elif resource.type is _GROUP:
+        check_group_settings(settings, limits)
     elif resource != ALL_BROKERS:
         parse_config(DynamicBrokerConfig, override_broker_settings(with_effect(broker_settings(image)), settings))
     else:

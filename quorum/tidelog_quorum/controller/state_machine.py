@@ -44,6 +44,7 @@ class Controller:
     def __init__(self, config: ControllerConfig, new_topic_id: Callable[[], TopicId]) -> None:
         self._config = config
         self._own = config.topic_config()
+        self._limits = config.group_limits()
         self._defaults = topics.TopicDefaults(config.num_partitions, config.default_replication_factor, self._own)
         self._load = ClusterLoad()
         self._new_topic_id = new_topic_id
@@ -199,7 +200,7 @@ class Controller:
         self, request: admin_service_pb2.IncrementalAlterConfigsRequest, now_ms: int
     ) -> Result[admin_service_pb2.IncrementalAlterConfigsResponse]:
         """See :func:`~tidelog_quorum.controller.configs.incremental_alter_configs`."""
-        return incremental_alter_configs(self.latest, self._own, request)
+        return incremental_alter_configs(self.latest, self._own, self._limits, request)
 
     def handle_elect_leaders(
         self, request: admin_service_pb2.ElectLeadersRequest, now_ms: int

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from tidelog.config import at_least, not_empty, one_of, setting
 from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
+from tidelog.config.settings import setting_of
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
@@ -16,12 +15,6 @@ from tidelog_quorum.raft.snapshot_config import SnapshotConfig
 TIDELOG = "tidelog"
 PYSYNCOBJ = "pysyncobj"
 _ANY_HOST = ("0.0.0.0", "::")
-
-
-def _setting_of(cls: type[Any], name: str) -> Any:
-    """Return a setting that another class declares: its key, default, limits and text."""
-    declared = next(f for f in dataclasses.fields(cls) if f.name == name)
-    return dataclasses.field(default=declared.default, metadata=declared.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +58,21 @@ class QuorumConfig(ControllerConfig):
         "id@host:port,... on the loopback interface.",
     )
     metadata_log_dir: str = setting(check=not_empty, doc="The folder of the metadata log.")
-    metadata_log_max_record_bytes_between_snapshots: int = _setting_of(SnapshotConfig, "max_bytes_between")
-    metadata_log_max_snapshot_interval_ms: int = _setting_of(SnapshotConfig, "max_interval_ms")
-    controller_quorum_election_timeout_ms: int = _setting_of(RaftConfig, "election_timeout_ms")
+    metadata_log_max_record_bytes_between_snapshots: int = setting_of(SnapshotConfig, "max_bytes_between")
+    metadata_log_max_snapshot_interval_ms: int = setting_of(SnapshotConfig, "max_interval_ms")
+    controller_quorum_election_timeout_ms: int = setting_of(RaftConfig, "election_timeout_ms")
     controller_quorum_heartbeat_interval_ms: int = setting(
         0,
         check=at_least(0),
         doc="How often a leader shows its followers that it lives; 0: three times in an election timeout.",
     )
-    controller_quorum_append_max_bytes: int = _setting_of(RaftConfig, "max_append_bytes")
-    controller_quorum_append_max_inflight: int = _setting_of(RaftConfig, "max_inflight_appends")
-    controller_quorum_append_max_inflight_bytes: int = _setting_of(RaftConfig, "max_inflight_bytes")
-    controller_quorum_snapshot_trailing_entries: int = _setting_of(RaftConfig, "max_trailing_entries")
-    controller_quorum_snapshot_trailing_bytes: int = _setting_of(RaftConfig, "max_trailing_bytes")
-    controller_quorum_snapshot_chunk_bytes: int = _setting_of(SnapshotConfig, "chunk_bytes")
-    controller_quorum_observers_max: int = _setting_of(RaftConfig, "max_observers")
+    controller_quorum_append_max_bytes: int = setting_of(RaftConfig, "max_append_bytes")
+    controller_quorum_append_max_inflight: int = setting_of(RaftConfig, "max_inflight_appends")
+    controller_quorum_append_max_inflight_bytes: int = setting_of(RaftConfig, "max_inflight_bytes")
+    controller_quorum_snapshot_trailing_entries: int = setting_of(RaftConfig, "max_trailing_entries")
+    controller_quorum_snapshot_trailing_bytes: int = setting_of(RaftConfig, "max_trailing_bytes")
+    controller_quorum_snapshot_chunk_bytes: int = setting_of(SnapshotConfig, "chunk_bytes")
+    controller_quorum_observers_max: int = setting_of(RaftConfig, "max_observers")
 
     def __post_init__(self) -> None:
         self._check_membership()

@@ -37,6 +37,7 @@ _TOPIC_KEYS = [
     "unclean.leader.election.enable",
 ]
 _KEPT = ["my.custom.key", "cleanup.policy", "sasl.kerberos.min.time.before.relogin", ""]
+_SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 _THROTTLED = "leader.replication.throttled.replicas"
 
 
@@ -91,6 +92,10 @@ def _alter(kind: int, name: str, *changes: tuple[str, int, str | None]) -> Incre
 
 def _resource(kind: int, name: str, *changes: tuple[str, int, str | None]) -> IncrementalAlterConfigsResource:
     return IncrementalAlterConfigsResource(kind, name, [IncrementalAlterableConfig(*change) for change in changes])
+
+
+def _replace(kind: int, name: str, *configs: tuple[str, str | None]) -> AlterConfigsRequest:
+    return AlterConfigsRequest([AlterConfigsResource(kind, name, [AlterableConfig(*config) for config in configs])])
 
 
 _RESOURCE_TWICE = IncrementalAlterConfigsRequest(
@@ -154,17 +159,26 @@ _ALTER = (
     Case("alter: a logger of another broker", _alter(LOGGER, "5", ("kafka.server", SET, "INFO"))),
     Case("alter: client metrics", _alter(CLIENT_METRICS, "any", ("interval.ms", SET, "1000"))),
     Case("alter: client metrics of no name", _alter(CLIENT_METRICS, "", ("interval.ms", SET, "1000"))),
-    Case("alter: a group", _alter(GROUP, "group", ("consumer.session.timeout.ms", SET, "50000"))),
-    Case("alter: no group", _alter(GROUP, "", ("consumer.session.timeout.ms", SET, "50000"))),
+    Case("alter: a group", _alter(GROUP, "group", (_SESSION, SET, "50000"))),
+    Case("alter: no group", _alter(GROUP, "", (_SESSION, SET, "50000"))),
+    Case("alter: a group below the limit", _alter(GROUP, "group", (_SESSION, SET, "5"))),
+    Case("alter: a group above the limit", _alter(GROUP, "group", (_HEARTBEAT, SET, "50000"))),
+    Case("alter: a group's bad value", _alter(GROUP, "group", (_SESSION, SET, "z"))),
+    Case("alter: append to a group's", _alter(GROUP, "group", (_SESSION, APPEND, "1"))),
+    Case("alter: an unknown key of a group", _alter(GROUP, "group", ("nope", SET, "1"))),
+    Case("alter: delete an unknown key of a group", _alter(GROUP, "group", ("nope", DELETE, None))),
+    Case("describe: a group altered", _describe(GROUP, "group", told=True), (4,), ["documentation"], settles=True),
+    Case("list: a group altered", ListConfigResourcesRequest([GROUP]), (1,), settles=True),
+    Case("replace: a group", _replace(GROUP, "group", (_HEARTBEAT, "6000"))),
+    Case("describe: a group replaced", _describe(GROUP, "group"), (4,), settles=True),
+    Case("replace: a group's unknown key", _replace(GROUP, "group", ("nope", "6000"))),
+    Case("replace: nothing of a group", _replace(GROUP, "group")),
+    Case("alter: a share group", _alter(GROUP, "group", ("share.auto.offset.reset", SET, "latest"))),
     Case("alter: type 9", _alter(9, "", ("retention.ms", SET, "1"))),
     Case("alter: nothing", IncrementalAlterConfigsRequest([])),
     Case("alter: some that are bad", _SOME_BAD),
     _then("alter: then the good one", "retention.ms"),
 )
-
-
-def _replace(kind: int, name: str, *configs: tuple[str, str | None]) -> AlterConfigsRequest:
-    return AlterConfigsRequest([AlterConfigsResource(kind, name, [AlterableConfig(*config) for config in configs])])
 
 
 _REPLACE = (

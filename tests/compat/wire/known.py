@@ -49,7 +49,7 @@ _FEATURES = (
 _NO_FEATURE = "an update of no feature is refused; Kafka has done it"
 _METRICS = "metrics of clients (KIP-714) are not served"
 _LOGGERS = "levels of loggers are not settings here"
-_GROUPS = "groups have the cluster's settings; a group of its own settings (KIP-848, KIP-932) is not served"
+_OTHER_GROUPS = "groups of KIP-932 and KIP-1071 are not served, nor settings of theirs"
 _CHECKED = "nothing is created when a request is only checked, so that there is no id; Kafka makes one up"
 _BOTH_WAYS = "a topic named by its id and by its name is refused under its name alone"
 _FLUSH = "a log is put on the disk every 5 s (docs/storage.md); Kafka leaves that to the operating system"
@@ -96,9 +96,8 @@ KNOWN = (
     Known(_LOGGERS, "list: loggers", "config_resources[1]", (THERE,), (ABSENT,)),
     Known(_LOGGERS, "list: all", "config_resources[1].resource_type", (8,), (4,)),
     Known(_LOGGERS, "list: all", "config_resources[1]#2", (THERE,), (ABSENT,)),
-    Known(_GROUPS, "describe: a group", "results[group].configs[*]", (THERE,), (ABSENT,)),
-    Known(_GROUPS, "describe: a group", "results[group].configs[*].read_only", (False,), (True,)),
-    Known(_GROUPS, "alter: a group", "responses[group].error_code", _NONE, _INVALID),
+    Known(_OTHER_GROUPS, "describe: a group*", "results[group].configs[s*]", (THERE,), (ABSENT,)),
+    Known(_OTHER_GROUPS, "alter: a share group", "responses[group].error_code", _NONE, ("INVALID_CONFIG",)),
     Known(_CHECKED, "create: *", "topics[*].topic_id", ("<made>",), ("<none>",)),
     Known(_BOTH_WAYS, "delete: one by name and by id", "responses[told].topic_id", ("told",), ("<none>",)),
     Known(_FLUSH, "describe: a topic*", "*.configs[flush.ms].value", ("9223372036854775807",), ("5000",)),

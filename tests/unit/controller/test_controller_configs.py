@@ -18,6 +18,8 @@ from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.controller import Result
 from tidelog_quorum.metadata import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
+    ConfigResource,
+    ConfigResourceType,
     FeatureLevelRecord,
     MetadataImage,
     PartitionChangeRecord,
@@ -30,7 +32,7 @@ from tidelog_quorum.metadata import (
 )
 from tidelog_quorum.server.config import QuorumConfig
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = 1, 2, 3, 4
 
 
@@ -137,7 +139,18 @@ def test_only_lists_are_appended_to_and_subtracted_from(one: Any, kind: int) -> 
         (BROKER, "1", "num.io.threads", str(2**31), "INVALID_REQUEST", "must fit into 32 bits"),
         (BROKER, "1", "k" * 256, "1", "INVALID_REQUEST", "has 256 bytes, more than 255"),
         (BROKER, "1", "my.custom.key", "x" * 40_000, "INVALID_REQUEST", "more than 32767"),
-        (3, "t", "x", "1", "INVALID_REQUEST", "neither a topic nor a broker"),
+        (3, "t", "x", "1", "INVALID_REQUEST", "neither a topic nor a broker nor a group"),
+        (GROUP, "", "consumer.session.timeout.ms", "50000", "INVALID_REQUEST", "must not be empty"),
+        (GROUP, "g" * 32_768, "consumer.session.timeout.ms", "50000", "INVALID_GROUP_ID", "32768 bytes, at most 32767"),
+        (GROUP, "g", "consumer.session.timeout.ms", "1", "INVALID_CONFIG", "1 is below group.consumer.min.session"),
+        (GROUP, "g", "consumer.session.timeout.ms", "60001", "INVALID_CONFIG", "above group.consumer.max.session"),
+        (GROUP, "g", "consumer.heartbeat.interval.ms", "4999", "INVALID_CONFIG", "below group.consumer.min.heartbeat"),
+        (GROUP, "g", "consumer.heartbeat.interval.ms", "15001", "INVALID_CONFIG", "above group.consumer.max.heartbeat"),
+        (GROUP, "g", "consumer.session.timeout.ms", " ", "INVALID_CONFIG", "must not be empty"),
+        (GROUP, "g", "consumer.session.timeout.ms", "z", "INVALID_CONFIG", "must be a whole number"),
+        (GROUP, "g", "consumer.sessions", "1", "INVALID_CONFIG", 'unknown configuration "consumer.sessions"'),
+        (GROUP, "g", "share.auto.offset.reset", "earliest", "INVALID_CONFIG", "share groups (KIP-932)"),
+        (GROUP, "g", "streams.num.standby.replicas", "1", "INVALID_CONFIG", "streams groups (KIP-1071)"),
     ],
 )
 def test_a_change_is_refused_with_the_reason(
@@ -148,6 +161,25 @@ def test_a_change_is_refused_with_the_reason(
     assert found == code
     assert text in message
     assert len(one.log) == entries
+
+
+def test_settings_of_a_group_are_within_the_controllers_limits(new_driver: Any) -> None:
+    driver = new_driver(
+        group_consumer_session_timeout_ms=900,
+        group_consumer_min_session_timeout_ms=100,
+        group_consumer_heartbeat_interval_ms=50,
+        group_consumer_min_heartbeat_interval_ms=50,
+    )
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    assert alter(driver, GROUP, "g", operation(session, "200"), operation(heartbeat, "60")) == ("NONE", "")
+    assert driver.image.configs[ConfigResource(ConfigResourceType.GROUP, "g")] == {session: "200", heartbeat: "60"}
+    code, message = alter(driver, GROUP, "g", operation(heartbeat, "200"))
+    assert (code, message) == ("INVALID_CONFIG", f"{session} 200 must be greater than {heartbeat} 200")
+    assert alter(driver, GROUP, "g", operation(session, kind=DELETE), operation(heartbeat, "200")) == ("NONE", "")
+    image = driver.image
+    assert MetadataImage.from_records(image.offset, image.epoch, image.to_records()).configs == image.configs
+    assert alter(driver, GROUP, "g", operation(heartbeat, kind=DELETE), operation("nope", kind=DELETE)) == ("NONE", "")
+    assert not driver.image.configs
 
 
 @pytest.mark.parametrize("broker", ["", "1"])

@@ -20,6 +20,7 @@ from tidelog_node.kafka.protocol.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -81,6 +82,18 @@ def test_describe_configs_of_a_group_shows_what_its_coordinator_goes_by():
     }
 
 
+def test_settings_of_a_group_are_altered_described_and_listed():
+    node = AdminNode(1)
+    session = "consumer.session.timeout.ms"
+    assert alter(node, (GROUP, "g", (session, SET, "50000"))) == [(GROUP, "g", None)]
+    [config] = describe(node, GROUP, "g", session, synonyms=True).configs
+    assert (config.value, config.config_source, config.read_only, config.config_type) == ("50000", 8, False, 3)
+    assert [(s.name, s.value, s.source) for s in config.synonyms] == [(session, "50000", 8)]
+    assert replace(node, (GROUP, "g", {})) == [(GROUP, "g", None)]
+    [config] = describe(node, GROUP, "g", session).configs
+    assert (config.value, config.config_source) == ("45000", 5)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "error"),
     [
@@ -123,6 +136,15 @@ def test_list_config_resources_lists_the_brokers_with_the_listener_and_the_topic
     assert list_resources(node, BROKER) == (None, brokers)
     assert list_resources(node, BROKER, listener="INTERNAL") == (None, [(BROKER, "2"), (BROKER, "3")])
     assert list_resources(node, GROUP, CLIENT_METRICS, BROKER_LOGGER) == (None, [])
+
+
+def test_list_config_resources_lists_the_groups_on_which_something_is_set():
+    node = node_with_topics()
+    records = [ConfigRecord(ConfigResourceType.GROUP, name, "consumer.session.timeout.ms", "50000") for name in "gh"]
+    node.add(*records)
+    groups = [(GROUP, "g"), (GROUP, "h")]
+    assert list_resources(node, GROUP) == (None, groups)
+    assert list_resources(node)[1][-2:] == groups
 
 
 def test_list_config_resources_lists_client_metrics_alone_in_version_0():
@@ -191,7 +213,8 @@ def test_incremental_alter_configs_refuses_a_resource_with_its_own_error():
         (BROKER, "1", ("node.id", SET, "2")),
         (BROKER, "9", ("log.cleaner.threads", SET, "2")),
         (BROKER_LOGGER, "1", ("root", SET, "DEBUG")),
-        (GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "5")),
+        (GROUP, "", ("consumer.session.timeout.ms", SET, "50000")),
     )
     assert {(kind, name): error for kind, name, error in answer} == {
         (TOPIC, "good"): None,
@@ -205,9 +228,10 @@ def test_incremental_alter_configs_refuses_a_resource_with_its_own_error():
         (BROKER, "1"): "INVALID_REQUEST",
         (BROKER, "9"): "BROKER_ID_NOT_REGISTERED",
         (BROKER_LOGGER, "1"): "INVALID_REQUEST",
-        (GROUP, "g"): "INVALID_REQUEST",
+        (GROUP, "g"): "INVALID_CONFIG",
+        (GROUP, ""): "INVALID_REQUEST",
     }
-    assert len(answer) == 12
+    assert len(answer) == 13
     assert [node.image.config_of_topic(name) for name in ("good", "twice")] == [{"segment.ms": "30"}, {}]
 
 

@@ -44,6 +44,7 @@ def test_settings_reach_the_groups_under_their_own_names():
         "offsets_retention_ms": 2 * 60_000,
         "consumer_assignors": ("range",),
         "new_member_join_timeout_ms": GroupSettings().new_member_join_timeout_ms,
+        "own_timings": {},
     }
     for field in dataclasses.fields(GroupSettings):
         key = field.name.replace("_", ".")

@@ -19,13 +19,15 @@ from tidelog_node.groups.events import (
     RequestReceived,
     Respond,
     TimePassed,
+    TimingsChanged,
     TopicsChanged,
     WriteFailed,
     WriteRecords,
 )
 from tidelog_node.groups.records import OffsetCommitKey, encode_key
+from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.partitions import SystemClock
-from tidelog_quorum.metadata import PartitionChangeRecord, RemoveTopicRecord
+from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, PartitionChangeRecord, RemoveTopicRecord
 
 TOPIC_ID = b"0123456789abcdef"
 CLIENT = ClientIdentity("client", "/127.0.0.1")
@@ -411,6 +413,26 @@ def test_shard_is_told_the_topics_at_its_start_and_when_they_change(groups_of, w
             await groups.cluster.controller.change(PartitionChangeRecord(b"t" * 16, 0, isr=(1,)))
             await asyncio.sleep(0.15)
             assert len(told(groups)) == 2, "an ISR is no business of groups"
+
+    asyncio.run(run())
+
+
+def test_shard_is_told_what_is_set_on_groups_at_its_start_and_when_it_changes(groups_of, wait_for):
+    def told(groups):
+        return [e.own_timings for e in groups.shards[1].events if isinstance(e, TimingsChanged)]
+
+    async def run():
+        async with groups_of(1) as groups:
+            setting = (ConfigResourceType.GROUP, "g", "consumer.session.timeout.ms")
+            await groups.cluster.controller.change(ConfigRecord(*setting, "50000"))
+            await groups.fetch(1, "g")
+            assert told(groups) == [{"g": OwnTimings(50_000)}]
+            newer = ConfigRecord(ConfigResourceType.GROUP, "g", "not.known.yet", "1")
+            await groups.cluster.controller.change(ConfigRecord(*setting, "55000"), newer)
+            await wait_for(lambda: len(told(groups)) == 2)
+            await groups.cluster.controller.change(ConfigRecord(*setting, None))
+            await wait_for(lambda: len(told(groups)) == 3)
+            assert told(groups)[1:] == [{"g": OwnTimings(55_000)}, {"g": OwnTimings()}]
 
     asyncio.run(run())
 

@@ -1,12 +1,21 @@
-"""Settings of the fake's topics: described and changed as a node and a controller do."""
+"""Settings of the fake's topics and groups: described and changed as a node and a controller do."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, format_value, parse_config
 from tidelog.config.broker import BROKER_SYNONYMS
 from tidelog.config.changes import changed_value
+from tidelog.config.group import (
+    COORDINATOR_PREFIX,
+    ConsumerGroupLimits,
+    GroupConfig,
+    check_group_id,
+    check_group_key,
+    check_group_settings,
+)
 from tidelog.config.settings import SettingInfo, unknown_key
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.testing.fake.faults import Fault, error_message
@@ -15,20 +24,22 @@ from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
 
 _INFOS = {info.key: info for info in describe(TopicConfig)}
+_GROUP_INFOS = {info.key: info for info in describe(GroupConfig)}
+_GROUP_LIMITS = ConsumerGroupLimits()
 _DEFAULTS = {info.key: info.default_text for info in describe(DynamicBrokerConfig)}
 _UNSET = {info.key: getattr(DynamicBrokerConfig().topic_defaults(), info.attribute) for info in _INFOS.values()}
 
 
 def describe_configs(table: TopicTable, request: pb.DescribeConfigsRequest, fault: Fault) -> pb.DescribeConfigsResponse:
-    """Describe the settings of topics; each other resource has its error."""
+    """Describe the settings of topics and groups; each other resource has its error."""
     results = []
     with table.changed:
         for wanted in request.resources:
             result = pb.DescribedConfigResource(resource=wanted.resource)
             try:
                 fault.before_effect()
-                topic = _topic(table, wanted.resource)
-                result.configs.extend(c for c in _described(topic) if not wanted.names or c.name in wanted.names)
+                configs = _described_resource(table, wanted.resource)
+                result.configs.extend(c for c in configs if not wanted.names or c.name in wanted.names)
                 fault.after_effect()
             except TidelogError as error:
                 result.error.CopyFrom(error_message(error))
@@ -39,7 +50,7 @@ def describe_configs(table: TopicTable, request: pb.DescribeConfigsRequest, faul
 def alter_configs(
     table: TopicTable, request: pb.IncrementalAlterConfigsRequest, fault: Fault
 ) -> pb.IncrementalAlterConfigsResponse:
-    """Change the settings of each topic, or say why not."""
+    """Change the settings of each topic and group, or say why not."""
     counts = Counter((r.resource.type, r.resource.name) for r in request.resources)
     results: dict[tuple[int, str], pb.ConfigResourceResult] = {}
     with table.changed:
@@ -51,24 +62,47 @@ def alter_configs(
                 if counts[key] > 1:
                     text = f"the resource {wanted.resource.name!r} is named {counts[key]} times"
                     raise error_for(ErrorCode.INVALID_REQUEST, text)
-                topic = _topic(table, wanted.resource)
-                table.change_configs(topic.name, _changed(topic, wanted), request.validate_only)
+                _alter(table, wanted, request.validate_only)
                 fault.after_effect()
             except TidelogError as error:
                 results[key].error.CopyFrom(error_message(error))
     return pb.IncrementalAlterConfigsResponse(resources=results.values())
 
 
+def _alter(table: TopicTable, wanted: pb.ConfigResourceChange, validate_only: bool) -> None:
+    if wanted.resource.type != metadata_record_pb2.CONFIG_RESOURCE_TYPE_GROUP:
+        topic = _topic(table, wanted.resource)
+        table.change_configs(topic.name, _changed(topic.configs, _INFOS, wanted), validate_only)
+        return
+    group_id = _group_id(wanted.resource)
+    for operation in wanted.operations:
+        if operation.type != pb.CONFIG_OPERATION_TYPE_DELETE:
+            check_group_key(operation.name)
+    configs = _changed(table.group_configs.get(group_id, {}), _GROUP_INFOS, wanted)
+    check_group_settings(configs, _GROUP_LIMITS)
+    if not validate_only:
+        table.group_configs[group_id] = configs
+
+
+def _group_id(resource: pb.ConfigResourceName) -> str:
+    if not resource.name:
+        raise error_for(ErrorCode.INVALID_REQUEST, "a group's id must not be empty")
+    check_group_id(resource.name)
+    return resource.name
+
+
 def _topic(table: TopicTable, resource: pb.ConfigResourceName) -> FakeTopic:
     if resource.type != metadata_record_pb2.CONFIG_RESOURCE_TYPE_TOPIC:
-        text = f"the fake has settings of topics alone, not of the resource {resource.name!r} of type {resource.type}"
+        text = f"the fake has settings of topics and groups, not of resource {resource.name!r} of type {resource.type}"
         raise error_for(ErrorCode.INVALID_REQUEST, text)
     return table.topic(resource.name)
 
 
-def _changed(topic: FakeTopic, wanted: pb.ConfigResourceChange) -> dict[str, str]:
+def _changed(
+    current: Mapping[str, str], infos: Mapping[str, SettingInfo], wanted: pb.ConfigResourceChange
+) -> dict[str, str]:
     counts = Counter(o.name for o in wanted.operations)
-    configs = {n: v for n, v in topic.configs.items() if n in counts or not wanted.replaces_all}
+    configs = {n: v for n, v in current.items() if n in counts or not wanted.replaces_all}
     for operation in wanted.operations:
         name = operation.name
         if counts[name] > 1:
@@ -76,12 +110,32 @@ def _changed(topic: FakeTopic, wanted: pb.ConfigResourceChange) -> dict[str, str
         if operation.type == pb.CONFIG_OPERATION_TYPE_DELETE:
             configs.pop(name, None)
             continue
-        if name not in _INFOS:
-            raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(name, _INFOS))
-        value = changed_value(configs.pop(name, None), operation, _INFOS[name])
+        if name not in infos:
+            raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(name, infos))
+        value = changed_value(configs.pop(name, None), operation, infos[name])
         if value is not None:
             configs[name] = value
     return configs
+
+
+def _described_resource(table: TopicTable, resource: pb.ConfigResourceName) -> Iterator[pb.DescribedConfig]:
+    if resource.type != metadata_record_pb2.CONFIG_RESOURCE_TYPE_GROUP:
+        yield from _described(_topic(table, resource))
+        return
+    own = table.group_configs.get(_group_id(resource), {})
+    for info in _GROUP_INFOS.values():
+        default = getattr(_GROUP_LIMITS, f"{COORDINATOR_PREFIX}{info.key}".replace(".", "_"))
+        value, source = str(default), pb.CONFIG_SOURCE_DEFAULT_CONFIG
+        if info.key in own:
+            value, source = own[info.key].strip(), pb.CONFIG_SOURCE_DYNAMIC_GROUP_CONFIG
+        yield pb.DescribedConfig(
+            name=info.key,
+            value=value,
+            source=source,
+            synonyms=[pb.ConfigSynonym(name=info.key, value=value, source=source)],
+            documentation=info.doc,
+            type=info.config_type,
+        )
 
 
 def _described(topic: FakeTopic) -> list[pb.DescribedConfig]:

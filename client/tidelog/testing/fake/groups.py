@@ -43,6 +43,10 @@ class Coordinator(Protocol):
         """Take the topics as they are now."""
         ...
 
+    def change_configs(self, configs: Mapping[str, Mapping[str, str]], now_ms: int) -> Mapping[int, Any]:
+        """Take what is set on groups."""
+        ...
+
     def pass_time(self, now_ms: int) -> Mapping[int, Any]:
         """Do what is due by the clock."""
         ...
@@ -71,6 +75,7 @@ class FakeGroups:
         coordinator = self._started()
         call_id, self._next_call = self._next_call, self._next_call + 1
         self._take(coordinator.change_topics(self._topics(), _now_ms()))
+        self._take(coordinator.change_configs(self._table.group_configs, _now_ms()))
         self._take(coordinator.pass_time(_now_ms()))
         self._take(coordinator.call(call_id, request, client_id, host, _now_ms()))
         while call_id not in self._answers:

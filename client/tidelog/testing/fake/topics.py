@@ -36,6 +36,8 @@ class TopicTable:
     def __init__(self, default_partitions: int) -> None:
         self.changed = threading.Condition()
         self._topics: dict[str, FakeTopic] = {}
+        self.group_configs: dict[str, dict[str, str]] = {}
+        """What is set on groups, by their ids."""
         self._default_partitions = default_partitions
 
     def names(self) -> list[str]:

@@ -57,8 +57,9 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
         self._settings = settings
+        self._timings = settings.timings_of(group_id)
         self._state = GroupState(group_id)
-        self._timeouts = Timeouts(settings)
+        self._timeouts = Timeouts(self._timings.session_timeout_ms)
         self._topics: Mapping[str, TopicInfo] | None = None
         # The topics that the group's epoch accounts for, and when they were looked at.
         self._accounted: Mapping[str, TopicInfo] | None = None
@@ -97,6 +98,12 @@ class ConsumerGroup:
         if all(member.is_reconciled_to(state.assignment_epoch) for member in state.members.values()):
             return "Stable"
         return "Reconciling"
+
+    def change_settings(self, settings: GroupSettings) -> None:
+        """Go by other settings from now on; a session that has begun ends when it was to end."""
+        self._settings = settings
+        self._timings = settings.timings_of(self.group_id)
+        self._timeouts.session_timeout_ms = self._timings.session_timeout_ms
 
     def replay(self, key: Key, value: Value | None) -> None:
         """Take over a record that has been written; nothing else changes the persistent state."""
@@ -270,7 +277,7 @@ class ConsumerGroup:
         return pb.ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._timings.heartbeat_interval_ms,
         )
 
     @property

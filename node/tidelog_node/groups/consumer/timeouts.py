@@ -10,14 +10,14 @@ from __future__ import annotations
 from tidelog_node.groups.consumer.deadlines import Deadlines
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, MemberState
 from tidelog_node.groups.consumer.state import GroupState
-from tidelog_node.groups.settings import GroupSettings
 
 
 class Timeouts:
     """The deadlines of one group, in ms of its shard's clock; lives as long as the group is in memory."""
 
-    def __init__(self, settings: GroupSettings) -> None:
-        self._settings = settings
+    def __init__(self, session_timeout_ms: int) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        """Of members of the consumer protocol, from their next heartbeat on."""
         self._sessions = Deadlines()
         self._rebalances = Deadlines()
         self._rebalance_epochs: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Timeouts:
 
     def _session_timeout_ms(self, member: ConsumerGroupMember) -> int:
         classic = member.metadata.classic
-        return self._settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+        return self.session_timeout_ms if classic is None else classic.session_timeout_ms
 
     def _is_late(self, state: GroupState, member_id: str) -> bool:
         """Return whether a member still is where its rebalance timeout began; else the timeout ends."""

@@ -90,10 +90,10 @@ async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, cal
 async def list_config_resources(
     node: KafkaNode, request: ListConfigResourcesRequest, caller: Caller
 ) -> ListConfigResourcesResponse:
-    """List what DescribeConfigs describes: the brokers that have the caller's listener, fenced ones too, and topics.
+    """List the brokers that have the caller's listener, fenced ones too, topics, and groups on which something is set.
 
-    A type that the version does not have refuses all (KafkaApis.handleListConfigResources). Loggers, client metrics and
-    groups have no settings of their own here, so that none is listed.
+    A type that the version does not have refuses all (KafkaApis.handleListConfigResources). Loggers and client metrics
+    have no settings here, so that none is listed.
     """
     known = _LISTED[caller.version]
     asked = set(request.resource_types) or known
@@ -105,6 +105,8 @@ async def list_config_resources(
         listed += [ConfigResource(str(i), _BROKER) for i in ClusterView(image.brokers, caller.listener).shown]
     if _TOPIC in asked:
         listed += [ConfigResource(name, _TOPIC) async for name in TimeSlices().of(image.topics)]
+    if _GROUP in asked:
+        listed += [ConfigResource(r.name, _GROUP) async for r in TimeSlices().of(image.configs) if r.type == _GROUP]
     return ListConfigResourcesResponse(config_resources=listed)
 
 

@@ -171,6 +171,21 @@ def test_config_asks_before_a_setting_that_has_no_effect(
     assert run("config", *args, "--yes").exit_code == code_with_yes
 
 
+def test_config_shows_and_sets_what_is_set_on_a_group(run: Callable[..., Result]) -> None:
+    assert run("config", "set", "consumer.session.timeout.ms=50000", "--group", "billing").stdout == (
+        "changed consumer.session.timeout.ms of group billing\n"
+    )
+    assert run("config", "describe", "-g", "billing").stdout == (
+        "group billing:\n"
+        "SETTING                      VALUE  SOURCE  DEFAULT\n"
+        "consumer.session.timeout.ms  50000  group   -\n"
+    )
+    assert run("config", "delete", "consumer.session.timeout.ms", "-g", "billing").exit_code == 0
+    assert "no setting is changed" in run("config", "describe", "-g", "billing").stdout
+    asked = run("config", "delete", "session.timeout.ms", "-g", "billing")
+    assert (asked.exit_code, 'did you mean "consumer.session.timeout.ms"?' in asked.stderr) == (2, True)
+
+
 def test_config_sets_deletes_appends_and_subtracts(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
     def policy() -> Any:
         [described] = run_json("config", "describe", "-t", "flights", "-k", "cleanup.policy")["resources"]

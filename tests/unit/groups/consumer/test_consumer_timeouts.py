@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from consumer_groups import CLIENT, REBALANCE_TIMEOUT_MS, GroupHarness, join_request, partitions_in, parts, topic
 
-from tidelog_node.groups.settings import GroupSettings
+from tidelog_node.groups.settings import ConsumerTimings, GroupSettings, OwnTimings
 
 SESSION_MS = GroupSettings().consumer_session_timeout_ms
 
@@ -124,3 +124,45 @@ def test_rebalance_timeout_that_could_not_be_written_removes_nobody(harness: Gro
     assert harness.group.heartbeat(request, CLIENT, harness.topics, harness.now_ms).records
     harness.pass_time(REBALANCE_TIMEOUT_MS)
     assert set(harness.group.state.members) == {"m1", "m2"}
+
+
+def test_member_is_told_and_held_to_what_is_set_on_its_group_from_its_next_heartbeat_on(harness: GroupHarness) -> None:
+    assert harness.join("m1", "a").heartbeat_interval_ms == GroupSettings().consumer_heartbeat_interval_ms
+    harness.group.change_settings(GroupSettings(own_timings={"g": OwnTimings(50_000, 6_000)}))
+    assert harness.beat("m1", 1).heartbeat_interval_ms == 6_000
+    harness.pass_time(49_999)
+    assert "m1" in harness.group.state.members
+    harness.pass_time(1)
+    assert "m1" not in harness.group.state.members
+
+
+def test_session_that_has_begun_ends_when_it_was_to_end(harness: GroupHarness) -> None:
+    harness.join("m1", "a")
+    harness.group.change_settings(GroupSettings(own_timings={"g": OwnTimings(60_000)}))
+    harness.pass_time(SESSION_MS)
+    assert "m1" not in harness.group.state.members
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (OwnTimings(), ConsumerTimings(45_000, 5_000)),
+        (OwnTimings(60_000), ConsumerTimings(60_000, 5_000)),
+        (OwnTimings(None, 15_000), ConsumerTimings(45_000, 15_000)),
+        (OwnTimings(1, 1), ConsumerTimings(45_000, 5_000)),
+        (OwnTimings(90_000, 90_000), ConsumerTimings(60_000, 15_000)),
+    ],
+)
+def test_timings_of_a_group_are_within_the_coordinators_limits(own: OwnTimings, expected: ConsumerTimings) -> None:
+    settings = GroupSettings(own_timings={"g": own})
+    assert settings.timings_of("g") == expected
+    assert settings.timings_of("other") == ConsumerTimings(45_000, 5_000)
+
+
+def test_timings_of_a_group_that_would_expire_between_heartbeats_are_the_coordinators() -> None:
+    settings = GroupSettings(
+        consumer_min_session_timeout_ms=1,
+        consumer_min_heartbeat_interval_ms=1,
+        own_timings={"g": OwnTimings(5_000, 5_000)},
+    )
+    assert settings.timings_of("g") == ConsumerTimings(45_000, 5_000)
