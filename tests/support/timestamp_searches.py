@@ -23,4 +23,4 @@ def _result(search: TimestampSearch) -> TimestampAndOffset | None:
         except StopIteration as end:
             found: TimestampAndOffset | None = end.value
             return found
-        seen = look(None)
+        seen = look.find(None)

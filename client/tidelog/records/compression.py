@@ -44,6 +44,8 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _SNAPPY_MAX_RATIO = 22
 """Three bytes of raw snappy copy at most 64."""
+_SNAPPY_BLOCK_COST = 256
+"""What a block counts toward a limit at least: as many bytes are decompressed in the time that it takes."""
 _BLOCK_LENGTH = struct.Struct(">i")
 
 _Bytes = bytes | bytearray | memoryview
@@ -189,10 +191,12 @@ def _scratch() -> bytearray:
 def _snappy_decompress(data: _Bytes, limit: int) -> memoryview:
     """Decompress blocks that state their sizes, of which none is believed that its bytes cannot have."""
     try:
-        total = 0
+        total = cost = 0
         for block in _snappy_blocks(data):
-            total += _snappy_size(block)
-            if total > limit:
+            size = _snappy_size(block)
+            total += size
+            cost += max(size, _SNAPPY_BLOCK_COST)
+            if cost > limit:
                 raise OversizedRecordsError("snappy", len(data), limit)
         output = memoryview(_scratch() if total <= _SCRATCH_SIZE else mmap.mmap(-1, total))[:total]
         position = 0

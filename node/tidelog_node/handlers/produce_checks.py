@@ -15,7 +15,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.records import OversizedRecordsError
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.log import CheckedBatch, ProduceRules
-from tidelog_node.partitions import INLINE_BYTES
+from tidelog_node.partitions import INLINE_BYTES, MAX_INLINE_SIZE
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ INLINE_REQUEST_BYTES: Final = 1024 * 1024
 MAX_REQUEST_PLAIN_BYTES: Final = 1024 * 1024 * 1024
 """What the batches of one request may decompress to in all: sixteen of the largest with the default settings."""
 
-_INLINE_RECORDS: Final = 64 * 1024
+_LEAST_COST: Final = 4096
+_COST_OF_COMPRESSED: Final = 8
+"""What a batch costs at least of a request's bytes, and for each of its own: codecs take time for empty parts too."""
 
 Checks = dict[int, CheckedBatch | TidelogError]
 """Batches by their place in the request, from 0: as they may be appended, or why they are refused."""
@@ -80,7 +82,7 @@ def check_inline(context: NodeContext, survey: Survey) -> Checks | None:
     for place, rules, records in survey.costly:
         if place in checks:
             continue
-        if len(records) > _INLINE_RECORDS or remaining <= 0:
+        if len(records) > MAX_INLINE_SIZE or remaining <= 0:
             return None
         try:
             checked = rules.check(records, context.clock.wall_ms(), min(INLINE_BYTES, remaining))
@@ -92,7 +94,7 @@ def check_inline(context: NodeContext, survey: Survey) -> Checks | None:
             remaining -= INLINE_BYTES
         else:
             checks[place] = checked
-            remaining -= checked.plain_size
+            remaining -= max(checked.plain_size, _COST_OF_COMPRESSED * len(records), _LEAST_COST)
     return checks
 
 

@@ -13,11 +13,19 @@ from typing import NamedTuple
 
 from tidelog.ids import LeaderEpoch
 from tidelog.records import FoundRecord, RecordBatchHeader, find_greatest, find_timestamp
+from tidelog.records.header import COMPRESSION_MASK
 from tidelog_node.log.indexes import NO_TIMESTAMP
 from tidelog_node.log.segment import Segment
 
-Look = Callable[[int | None], FoundRecord | None]
-"""Looks into one batch, which may decompress to so many bytes; raises OversizedRecordsError. Safe in a thread."""
+
+class Look(NamedTuple):
+    """A look into one batch. ``compressed_size`` is the batch's size, 0 where it is not compressed.
+
+    ``find`` takes how many bytes the batch may decompress to and raises OversizedRecordsError. It is safe in a thread.
+    """
+
+    find: Callable[[int | None], FoundRecord | None]
+    compressed_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,11 @@ class Candidate(NamedTuple):
 
     batch: bytes
     header: RecordBatchHeader
+
+    @property
+    def compressed_size(self) -> int:
+        """The batch's size, 0 where it is not compressed."""
+        return len(self.batch) if self.header.attributes & COMPRESSION_MASK else 0
 
 
 class NewestTimestamp(NamedTuple):
@@ -91,7 +104,8 @@ def search_timestamp(
     ``next_batch`` is :func:`next_candidate` of a timestamp and an offset.
     """
     while (candidate := next_batch(timestamp_ms, min_offset)) is not None:
-        found = yield partial(find_timestamp, candidate.batch, timestamp_ms, min_offset)
+        find = partial(find_timestamp, candidate.batch, timestamp_ms, min_offset)
+        found = yield Look(find, candidate.compressed_size)
         if found is not None:
             return _result(found, candidate)
         min_offset = candidate.header.next_offset
@@ -104,7 +118,8 @@ def search_greatest(
     """Search for the first record from ``min_offset`` on with the largest timestamp."""
     timestamp_ms, partial_batch = newest
     if partial_batch is not None:
-        found = yield partial(find_greatest, partial_batch.batch, min_offset)
+        find = partial(find_greatest, partial_batch.batch, min_offset)
+        found = yield Look(find, partial_batch.compressed_size)
         if found is not None and found.timestamp_ms >= timestamp_ms:
             return _result(found, partial_batch)
     if timestamp_ms == NO_TIMESTAMP:

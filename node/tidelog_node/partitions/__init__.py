@@ -1,7 +1,7 @@
 """The shell around logs and replication state: appends, fetchers, waiting requests, metadata applied to partitions."""
 
 from tidelog_node.partitions.clock import Clock, SystemClock
-from tidelog_node.partitions.decoding import INLINE_BYTES, DecodingThread
+from tidelog_node.partitions.decoding import INLINE_BYTES, MAX_INLINE_SIZE, DecodingThread
 from tidelog_node.partitions.foundings import found_all
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.metadata_cache import MetadataCache
@@ -13,6 +13,7 @@ from tidelog_node.partitions.throttles import ReplicationThrottles
 
 __all__ = [
     "INLINE_BYTES",
+    "MAX_INLINE_SIZE",
     "Clock",
     "DecodingThread",
     "FollowerIdentity",

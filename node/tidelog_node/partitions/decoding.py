@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -12,6 +13,9 @@ from tidelog.records import OversizedRecordsError
 T = TypeVar("T")
 INLINE_BYTES = 256 * 1024
 """What may be decompressed on the event loop without a pause: at most a millisecond with any codec."""
+
+MAX_INLINE_SIZE = 32 * 1024
+"""The largest compressed batch that is tried on the loop: of nothing but empty parts, a codec takes 5 ms for it."""
 
 
 class DecodingThread:
@@ -24,15 +28,16 @@ class DecodingThread:
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="decoding")
 
-    async def run(self, job: Callable[[int | None], T]) -> T:
+    async def run(self, job: Callable[[int | None], T], compressed_size: int) -> T:
         """Return the result of a job that is given how many bytes it may decompress: on the loop if that is enough.
 
-        None is no limit but the job's own. Raises what the job raises.
+        None is no limit but the job's own. ``compressed_size`` is that of the batch, 0 for one that is not compressed.
+        Raises what the job raises.
         """
-        try:
-            return job(INLINE_BYTES)
-        except OversizedRecordsError:
-            return await self.run_in_thread(job)
+        if compressed_size <= MAX_INLINE_SIZE:
+            with contextlib.suppress(OversizedRecordsError):
+                return job(INLINE_BYTES)
+        return await self.run_in_thread(job)
 
     async def run_in_thread(self, job: Callable[[int | None], T]) -> T:
         """Return the result of a job that has no limit but its own. Raises what the job raises."""

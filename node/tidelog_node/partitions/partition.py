@@ -468,7 +468,7 @@ class Partition:
             except StopIteration as end:
                 found: TimestampAndOffset | None = end.value
                 return found if found is not None and found.offset < end_offset else None
-            seen = await decoding.run(look)
+            seen = await decoding.run(look.find, look.compressed_size)
 
     def _abandon(self, reason: str, code: ErrorCode) -> None:
         self._effects.stop_fetching(self)

@@ -2,11 +2,13 @@
 
 import asyncio
 import dataclasses
+import random
 
+import cramjam
 import pytest
 
 from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder, parse_header, read_records
+from tidelog.records import HEADER_SIZE, RecordBatchBuilder, encode_batch, parse_header, read_records
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
 from tidelog_node.handlers import produce_checks
@@ -42,18 +44,41 @@ def _codes(response):
     return [item.error.code for item in response.topics[0].partitions]
 
 
-@pytest.mark.parametrize("topic_codec", ["producer", "lz4"])
-def test_loop_goes_on_while_a_large_batch_is_checked_and_searched(cluster_of, topic_codec):
+def _empty_members():
+    """Return a batch whose bytes are nearly all empty members of gzip: they cost time and become nothing."""
+    builder = RecordBatchBuilder()
+    builder.append(b"k", b"v", (), 1_000)
+    plain = builder.build()
+    member = bytes(cramjam.gzip.compress(b""))
+    packed = bytes(cramjam.gzip.compress(plain[HEADER_SIZE:])) + member * (1_000_000 // len(member))
+    return encode_batch(parse_header(plain)._replace(attributes=1), packed)
+
+
+def _uncompressed():
+    return _batch(random.Random(3).randbytes(900_000), "none")
+
+
+@pytest.mark.parametrize(
+    ("topic_codec", "batch", "searches"),
+    [
+        ("producer", LARGE, True),
+        ("lz4", LARGE, True),
+        ("producer", _empty_members(), True),
+        ("gzip", _uncompressed(), False),
+    ],
+    ids=["large", "large for another codec", "of empty members", "uncompressed for another codec"],
+)
+def test_loop_goes_on_while_a_large_batch_is_checked_and_searched(cluster_of, topic_codec, batch, searches):
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,))
             partition = cluster.partition(1)
             partition.change_config(dataclasses.replace(partition.log.config, compression_type=topic_codec))
             context = cluster.nodes[1].context
-            response, turns = await _with_turns(handlers.produce(context, _request((0, LARGE))))
+            response, turns = await _with_turns(handlers.produce(context, _request((0, batch))))
             assert _codes(response) == [0]
             assert turns > TURNS_MEANWHILE
-            for timestamp_ms in (500, -3):
+            for timestamp_ms in (500, -3) if searches else ():
                 item = pb.ListOffsetsPartition(index=0, timestamp_ms=timestamp_ms)
                 request = pb.ListOffsetsRequest(topics=[pb.ListOffsetsTopic(name="t", partitions=[item])])
                 found, turns = await _with_turns(handlers.list_offsets(context, request))
@@ -135,6 +160,10 @@ def test_small_compressed_batches_are_checked_without_a_pause_up_to_a_bound(clus
             assert handlers.try_begin_produce(context, _request(*few)) is not None
             many = [(index, _batch(bytes(100_000))) for index in range(20)]
             assert handlers.try_begin_produce(context, _request(*many)) is None
+            slow = [(index, _batch(random.Random(3).randbytes(15_000))) for index in range(20)]
+            assert handlers.try_begin_produce(context, _request(*slow)) is not None, "they are not compressed"
+            slow = [(index, _batch(random.Random(3).randbytes(7_500).hex().encode())) for index in range(20)]
+            assert handlers.try_begin_produce(context, _request(*slow)) is None
             [value] = [record.value for record in read_records(cluster.partition(1, 9).log.read(0, 1, 1))]
             assert value == bytes(100_000)
 

@@ -13,7 +13,7 @@ import pytest
 
 from tidelog.errors import ConfigError, CorruptRecordError
 from tidelog.records import CODECS, RecordBatchBuilder, compression, read_records
-from tidelog.records.compression import check_level, compress, decompress
+from tidelog.records.compression import OversizedRecordsError, check_level, compress, decompress
 
 DATA = b"".join(b"record %d of many; " % i for i in range(20_000))
 COMPRESSING = CODECS[1:]
@@ -85,6 +85,13 @@ def test_data_is_corrupt_when_it_grows_beyond_the_limit(
 def test_snappy_is_corrupt_before_anything_is_allocated_when_it_claims_four_gigabytes(claim: bytes) -> None:
     with pytest.raises(CorruptRecordError, match="claims to hold 4294967295"):
         decompress("snappy", claim)
+
+
+def test_snappy_of_tiny_blocks_counts_for_the_time_that_it_takes() -> None:
+    tiny = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + (struct.pack(">i", 1) + b"\0") * 2_000
+    assert decompress("snappy", tiny) == b""
+    with pytest.raises(OversizedRecordsError):
+        decompress("snappy", tiny, 256 * 1024)
 
 
 def test_snappy_takes_no_memory_for_what_its_bytes_cannot_hold() -> None:
