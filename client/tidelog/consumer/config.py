@@ -156,7 +156,8 @@ class ConsumerConfig(TrackingConfig):
     client_rack: str = setting(
         "",
         doc="Where the consumer is, as broker.rack says it of a node: it may be told to read from a replica near by in "
-        "place of the leader (replica.selector.class of the nodes).",
+        "place of the leader (replica.selector.class of the nodes), and a group assigns it partitions with a replica "
+        "there, as far as equal shares allow.",
     )
     allow_auto_create_topics: bool = setting(
         False, doc="Whether a topic that is not there may be created, if the nodes have auto.create.topics.enable."

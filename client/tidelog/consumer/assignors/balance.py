@@ -1,4 +1,4 @@
-"""The balancing of the sticky assignors, by counts.
+"""The balancing of the sticky assignors, by counts; racks decide which partitions a member gets (KIP-881).
 
 Topics that have the same subscribers form a class: who has how many of a class's partitions is all that balance
 depends on. So the numbers are settled first, and then each member keeps as many of its own as its numbers allow.
@@ -13,7 +13,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
 from tidelog.consumer.assignors.protocol import Key
-from tidelog.consumer.assignors.range import subscribers_by_topic
+from tidelog.consumer.assignors.range import racks_of, subscribers_by_topic
+from tidelog.rack_placement import Seat, counts_racks, place
 
 
 @dataclass(slots=True)
@@ -46,8 +47,13 @@ def assign_sticky(
     while any(_level(each, loads) for each in classes) or any(_undo(each, loads) for each in classes):
         pass
     assignment: Assignment = {member.member_id: [] for member in ordered}
+    racks = {key: racks_of(topics, key) for each in classes for key in each.partitions}
+    is_rack_aware = counts_racks((member.subscription.rack for member in ordered), racks.values())
     for each in classes:
-        _hand_out(each, ordered, assignment)
+        if is_rack_aware:
+            _place(each, ordered, racks, assignment)
+        else:
+            _hand_out(each, ordered, assignment)
     return assignment
 
 
@@ -134,6 +140,19 @@ def _undo(each: _Class, loads: list[int]) -> bool:
         if _surplus(each, loser) < 0:
             heappush(losers, (loads[loser], loser))
     return undone
+
+
+def _place(
+    each: _Class, ordered: Sequence[Member], racks: Mapping[Key, frozenset[str]], assignment: Assignment
+) -> None:
+    """Turn counts into partitions, as many as possible at members in a rack of a replica."""
+    seats = [
+        Seat(ordered[member].subscription.rack or None, each.counts[member], each.kept.get(member, ()))
+        for member in each.subscribers
+    ]
+    placed = place({key: racks[key] for key in each.partitions}, seats)
+    for member, partitions in zip(each.subscribers, placed, strict=True):
+        assignment[ordered[member].member_id] += partitions
 
 
 def _hand_out(each: _Class, ordered: Sequence[Member], assignment: Assignment) -> None:

@@ -26,7 +26,8 @@ def refresh(draft: Draft, topics: Mapping[str, TopicInfo], *, has_changed: bool,
     resolved = resolve(members.values(), before, topics, again=resolve_again, wall_ms=draft.wall_ms)
     has_changed |= any(before[pattern] != resolved[pattern] for pattern in before.keys() & resolved.keys())
     draft.put_regular_expressions(resolved)
-    of_topics = metadata_hash(subscribed_topics(members, resolved), topics)
+    with_racks = any(member.metadata.rack_id is not None for member in members.values())
+    of_topics = metadata_hash(subscribed_topics(members, resolved), topics, with_racks=with_racks)
     if has_changed or of_topics != draft.metadata.metadata_hash:
         draft.bump_epoch(of_topics)
         return True
@@ -41,12 +42,14 @@ def update_target(draft: Draft, topics: Mapping[str, TopicInfo], assignors: Sequ
             topic_ids_of(member, draft.regular_expressions, topics),
             draft.target_of(member_id),
             member.metadata.instance_id,
+            member.metadata.rack_id,
         )
         for member_id, member in members.items()
     }
     subscribed = frozenset[bytes]().union(*(spec.subscribed_topic_ids for spec in specs.values()))
     counts = {topic.topic_id: topic.partitions for topic in topics.values() if topic.topic_id in subscribed}
-    targets = ASSIGNORS[preferred_assignor(members.values(), assignors)](specs, counts)
+    racks = {topic.topic_id: topic.racks for topic in topics.values() if topic.topic_id in subscribed and topic.racks}
+    targets = ASSIGNORS[preferred_assignor(members.values(), assignors)](specs, counts, racks)
     for member_id in sorted(targets):
         if targets[member_id] != specs[member_id].partitions:
             draft.put_target(member_id, targets[member_id])

@@ -14,10 +14,11 @@ _NO_TOPICS_HASH = 0
 _NO_VERSION = 0
 
 
-def metadata_hash(names: Iterable[str], topics: Mapping[str, TopicInfo]) -> int:
+def metadata_hash(names: Iterable[str], topics: Mapping[str, TopicInfo], *, with_racks: bool = False) -> int:
     """Return a number, int64, that changes when what assignments depend on changes of these topics (KIP-1101).
 
-    It is of the topics that exist; 0 when none does. Where replicas are does not count: no assignor looks at it.
+    It is of the topics that exist; 0 when none does. ``with_racks`` says that a member has a rack: the racks of
+    replicas count for no other group, so that a reassignment does not make it rebalance.
     """
     digest = hashlib.blake2b(digest_size=8)
     found = False
@@ -25,6 +26,8 @@ def metadata_hash(names: Iterable[str], topics: Mapping[str, TopicInfo]) -> int:
         if (topic := topics.get(name)) is not None:
             found = True
             digest.update(f"{topic.topic_id.hex()} {topic.partitions} {name}\n".encode())
+            if with_racks and topic.racks:
+                digest.update(repr([sorted(racks) for racks in topic.racks]).encode())
     return int.from_bytes(digest.digest(), "big", signed=True) if found else _NO_TOPICS_HASH
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelog_node.groups.consumer.assignors.spec import Assignment, MemberSpec, TopicPartition
+from tidelog_node.groups.consumer.assignors.spec import NO_RACKS, Assignment, MemberSpec, Racks, TopicPartition
 
 _CoPartitioned = tuple[int, tuple[str, ...]]
 
 
-def assign_range(members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Return equal shares of each topic (see :class:`.spec.Assignor`)."""
+def assign_range(
+    members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int], racks: Racks = NO_RACKS
+) -> dict[str, Assignment]:
+    """Return equal shares of each topic, wherever its replicas are (see :class:`.spec.Assignor`)."""
     owned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
     for (count, subscribers), topic_ids in _co_partitioned(members, partition_counts).items():
         for index, member_id in enumerate(_shares(count, subscribers, topic_ids, members)):

@@ -5,8 +5,9 @@ An assignor is a pure function. What it answers depends on its arguments alone, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 TopicPartition = tuple[bytes, int]
@@ -26,13 +27,21 @@ class MemberSpec:
     subscribed_topic_ids: frozenset[bytes]
     partitions: Assignment
     instance_id: str | None = None
+    rack_id: str | None = None
+
+
+Racks = Mapping[bytes, Sequence[frozenset[str]]]
+"""By topic, the racks of each partition's replicas; without those of topics of which they are not known."""
+
+
+NO_RACKS: Racks = MappingProxyType({})
 
 
 class Assignor(Protocol):
     """Divides the partitions of topics among the members of a group."""
 
     def __call__(
-        self, members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]
+        self, members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int], racks: Racks = NO_RACKS
     ) -> dict[str, Assignment]:
         """Return what each member is to own: every partition of a subscribed topic, once, at a subscriber of it.
 

@@ -1,7 +1,9 @@
 """The assignor ``uniform``: members own as equally many partitions as they can, and keep what they have.
 
 Balance comes before stickiness, as in Kafka's UniformAssignor. Where all members subscribe to the same topics their
-numbers of partitions differ by at most one, and no assignment with that property moves fewer partitions.
+numbers of partitions differ by at most one, and no assignment with that property moves fewer partitions; unless racks
+make a difference. Then as many partitions as those numbers allow go to a member in the rack of a replica, which comes
+before stickiness (KIP-881 for the clients' assignors; Kafka's of KIP-848 do not look at racks).
 """
 
 from __future__ import annotations
@@ -9,26 +11,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
+from tidelog.rack_placement import Seat, counts_racks, place
 from tidelog_node.groups.consumer.assignors.heterogeneous import HeterogeneousAssignment
 from tidelog_node.groups.consumer.assignors.spec import (
+    NO_RACKS,
     Assignment,
     MemberSpec,
+    Racks,
     TopicPartition,
     kept_partitions,
 )
 
 
-def assign_uniform(members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+def assign_uniform(
+    members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int], racks: Racks = NO_RACKS
+) -> dict[str, Assignment]:
     """Return a balanced assignment that keeps as much as it can (see :class:`.spec.Assignor`)."""
     if len({member.subscribed_topic_ids for member in members.values()}) > 1:
         owned = HeterogeneousAssignment(members, partition_counts).build()
     else:
-        owned = _assign_homogeneous(members, partition_counts)
+        owned = _assign_homogeneous(members, partition_counts, racks)
     return {member_id: frozenset(owned[member_id]) for member_id in members}
 
 
 def _assign_homogeneous(
-    members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]
+    members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int], racks: Racks
 ) -> dict[str, list[TopicPartition]]:
     if not members:
         return {}
@@ -39,10 +46,20 @@ def _assign_homogeneous(
     # The members that have most may have one partition more than the others: so the fewest move.
     by_size = sorted(kept, key=lambda member_id: -len(kept[member_id]))
     limits = {member_id: quota + (rank < extras) for rank, member_id in enumerate(by_size)}
+    racks_of = {partition: _racks_of(partition, racks) for partition in sorted(free)}
+    if counts_racks((member.rack_id for member in members.values()), racks_of.values()):
+        seats = [Seat(members[member_id].rack_id, limits[member_id], had) for member_id, had in kept.items()]
+        return dict(zip(kept, place(racks_of, seats), strict=True))
     owned = {member_id: partitions[: limits[member_id]] for member_id, partitions in kept.items()}
     free.difference_update(*owned.values())
     _deal(sorted(free), owned, limits)
     return owned
+
+
+def _racks_of(partition: TopicPartition, racks: Racks) -> frozenset[str]:
+    topic_id, index = partition
+    of_topic = racks.get(topic_id, ())
+    return of_topic[index] if index < len(of_topic) else frozenset()
 
 
 def _deal(free: list[TopicPartition], owned: dict[str, list[TopicPartition]], limits: Mapping[str, int]) -> None:
