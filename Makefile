@@ -14,7 +14,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 
 FAULTS ?= kill,stop,pause,slow,partition,delay,disk,clock
 NATIVE := $(shell find client quorum node -name '*.px[dy]')
 
-.PHONY: help demo test lint format proto docs bench bench-kafka sim chaos compat build clean
+.PHONY: help demo test quick lint format proto docs bench bench-kafka sim chaos compat build clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -24,6 +24,11 @@ demo: $(VENV)/.demo ## Run the flights demo: a cluster, a crash, Spark, and the 
 
 test: $(VENV)/.dev ## Run the tests in a few processes (ARGS="-k name" narrows them down)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+quick: $(VENV)/.dev ## Run most unit tests with few examples each: the inner loop (ARGS="-k name")
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/scenario --hypothesis-profile=quick \
+		$(patsubst %,--ignore=tests/unit/%,chaos chaos_runner benchmarks deploy examples client/test_cli_dev.py) \
+		-m "not slow and not sim and not chaos and not compat" -k "not crash" $(ARGS)
 
 lint: $(VENV)/.dev ## Check style, types, layers and that generated files are up to date
 	@$(BIN)/ruff check $(SOURCES)

@@ -22,6 +22,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A few examples each, for the inner loop: --hypothesis-profile=quick.
+settings.register_profile("quick", parent=settings.get_profile("tidelog"), max_examples=10, stateful_step_count=20)
 settings.load_profile("tidelog")
 
 
