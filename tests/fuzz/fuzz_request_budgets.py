@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import sys
 import time
@@ -56,6 +57,11 @@ LEFT_OUT = {
     "RegisterBroker": "it would change the cluster for good",
     "TakeSnapshot": "it writes a snapshot, whatever the request is",
 }
+EXCUSED = {
+    "FETCH": "a fetch of tens of thousands of partitions is looked at and answered in one step of the loop, up to 3 s",
+}
+"""What may take longer of the loop than its budget, from ``EXCUSED_BYTES`` on."""
+EXCUSED_BYTES = 1_000_000
 _NODE = (
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
     group_service_pb2.DESCRIPTOR.services_by_name["GroupService"],
@@ -110,6 +116,12 @@ def grpc_attacks(services: Sequence[ServiceDescriptor], size: int, only: str = "
                 yield Attack(f"gRPC {service.name}.{method.name}, {name}", raw, f"/{service.full_name}/{method.name}")
 
 
+def is_excused(attack: Attack, cost: Cost, budget: Budget) -> bool:
+    """Return whether a cost that is too high is a known one."""
+    is_known = any(f"Kafka {name} " in attack.name for name in EXCUSED) and cost.size >= EXCUSED_BYTES
+    return is_known and dataclasses.replace(cost, loop_s=0.0).excess(budget) is None
+
+
 def one_of_each(attacks: Iterable[Attack]) -> list[Attack]:
     """Return of each API and method one request, that with elements at the greatest depth, in the last version."""
     chosen: dict[str, Attack] = {}
@@ -154,7 +166,7 @@ async def run(
                     )
                     report(cost)
                     excess = cost.excess(budget_for(size))
-                    if excess is not None:
+                    if excess is not None and not is_excused(attack, cost, budget_for(size)):
                         found.append(excess)
             await watch.stop()
     return found

@@ -62,11 +62,13 @@ async def _fetch(
 ) -> pb.OffsetFetchGroupResult:
     """Ask for the named partitions in parts, since a shard answers each in one step of the loop."""
     answer: pb.OffsetFetchGroupResult | None = None
-    async for part in TimeSlices().of(_parts_of(group)):
+    async for part, goes_on in TimeSlices().of(_parts_of(group)):
         found = await answer_of_group(coordinator, part, client, pb.OffsetFetchGroupResult)
         if answer is None or found.HasField("error"):
             answer = found
         else:
+            if goes_on:
+                answer.topics[-1].partitions.extend(found.topics.pop(0).partitions)
             answer.topics.extend(found.topics)
         if answer.HasField("error"):
             break
@@ -74,22 +76,26 @@ async def _fetch(
     return answer
 
 
-def _parts_of(group: pb.OffsetFetchGroup) -> Iterator[pb.OffsetFetchGroup]:
-    """Yield requests for a bounded number of partitions each, at least one: together they ask for the same."""
+def _parts_of(group: pb.OffsetFetchGroup) -> Iterator[tuple[pb.OffsetFetchGroup, bool]]:
+    """Yield requests for a bounded number of partitions each, at least one: together they ask for the same.
+
+    The second value says whether the first topic goes on with the last one of the request before.
+    """
     if _offsets_in(group.topics) <= _FETCHED_AT_A_STRETCH:
-        yield group
+        yield group, False
         return
-    part, size = _part_of(group), 0
+    part, size, goes_on = _part_of(group), 0, False
     for topic in group.topics:
         for start in range(0, max(1, len(topic.partitions)), _FETCHED_AT_A_STRETCH):
+            goes_on = goes_on if part.topics else start > 0
             indexes = topic.partitions[start : start + _FETCHED_AT_A_STRETCH]
             part.topics.add(name=topic.name, partitions=indexes)
             size += max(1, len(indexes))
             if size >= _FETCHED_AT_A_STRETCH:
-                yield part
+                yield part, goes_on
                 part, size = _part_of(group), 0
     if part.topics:
-        yield part
+        yield part, goes_on
 
 
 def _part_of(group: pb.OffsetFetchGroup) -> pb.OffsetFetchGroup:
