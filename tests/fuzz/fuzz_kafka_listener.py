@@ -36,7 +36,9 @@ _SETTINGS = {
     "connections.max.idle.ms": 5_000,
 }
 _NAMELESS = ("for a reason that has no name", "Traceback (most recent call last)", "never retrieved")
-_LEFT_OUT = frozenset({ApiKey.UNREGISTER_BROKER, ApiKey.UPDATE_FEATURES})
+_LEFT_OUT = frozenset(
+    {ApiKey.UNREGISTER_BROKER, ApiKey.UPDATE_FEATURES, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+)
 """What would change the cluster for good."""
 
 

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from acknowledged import wait_for
+from kafka_requests import framed
 from quorum_load import Controllers
 from typer.testing import CliRunner, Result
 
+from tidelog.admin.quorum import QuorumAdmin
 from tidelog.cli.commands import app
+from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
+from tidelog_node.kafka.protocol.codec import decode, encode
+from tidelog_node.kafka.protocol.fields import Message
+from tidelog_node.kafka.protocol.headers import read_response_header, write_request_header
+from tidelog_node.kafka.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    QuorumListener,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+from tidelog_node.kafka.protocol.reader import Reader
+from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_quorum.tools.dump_command import app as dump_app
 
 Run = Callable[..., str]
@@ -43,6 +59,20 @@ def run(invoke: Callable[..., Result]) -> Run:
         return result.stdout
 
     return succeed
+
+
+def ask(
+    connection: socket.socket, request: Message, answer: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse]
+) -> int:
+    """Send a request in version 0 and return the answer's error code."""
+    writer = Writer()
+    write_request_header(writer, int(request.API_KEY), 0, 1, "test", is_flexible=True)
+    encode(request, writer, 0)
+    connection.sendall(framed(b"".join(writer.chunks())))
+    with connection.makefile("rb") as stream:
+        reader = Reader(stream.read(int.from_bytes(stream.read(4), "big")))
+    read_response_header(reader, has_tags=True)
+    return decode(answer, reader, 0).error_code
 
 
 def voters_of(run: Run) -> list[int]:
@@ -102,6 +132,21 @@ def test_quorum_adds_a_voter_that_can_lead_and_removes_it(
     wait_for(lambda: observers_of(run) == [4], "it to follow on")
     assert invoke("remove-voter", "4").stderr.endswith("[VOTER_NOT_FOUND]\n")
     assert quorum.failures == []
+
+
+def test_voter_is_added_and_removed_over_kafkas_protocol(tmp_path: Path) -> None:
+    with LocalCluster(controllers=1, nodes=1, data_dir=tmp_path) as cluster:
+        observer = cluster.add_controller()
+        cluster.wait_ready()
+        listener = QuorumListener("GRPC", observer.host, observer.port)
+        add = AddRaftVoterRequest(cluster.cluster_id, 20_000, 2, bytes(16), [listener])
+        with socket.create_connection((cluster.nodes[1].host, cluster.nodes[1].kafka_port)) as connection:
+            assert ask(connection, add, AddRaftVoterResponse) == 0
+            with QuorumAdmin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+                assert [v.replica_id for v in admin.describe_metadata_quorum().voters] == [1, 2]
+            assert ask(connection, add, AddRaftVoterResponse) == ErrorCode.DUPLICATE_VOTER.code
+            removal = RemoveRaftVoterRequest(cluster.cluster_id, 2, bytes(16))
+            assert ask(connection, removal, RemoveRaftVoterResponse) == 0
 
 
 def test_quorum_command_asks_a_node_for_the_controllers(tmp_path: Path) -> None:

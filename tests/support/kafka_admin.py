@@ -68,6 +68,7 @@ class CoreController:
         self.core.activate(1, 0)
         self.cache = cache
         self.failure = None
+        self.voter_changes = []
         self.quorum = quorum_pb.DescribeQuorumResponse()
 
     def do(self, handle, request):
@@ -139,6 +140,14 @@ class CoreController:
     async def describe_quorum(self, request, timeout_s):
         self.do(lambda *_: _NOTHING, None)
         return self.quorum
+
+    async def add_raft_voter(self, request, timeout_s):
+        self.do(lambda *_: _NOTHING, None)
+        self.voter_changes.append(request)
+
+    async def remove_raft_voter(self, request, timeout_s):
+        self.do(lambda *_: _NOTHING, None)
+        self.voter_changes.append(request)
 
 
 class AdminNode:

@@ -1,11 +1,13 @@
 """One file per API: functions of a request and the node's context that return the response."""
 
 from tidelog_node.handlers.administration import (
+    add_raft_voter,
     alter_partition_reassignments,
     describe_features,
     describe_quorum,
     elect_leaders,
     list_partition_reassignments,
+    remove_raft_voter,
     unregister_broker,
     update_features,
 )
@@ -44,6 +46,7 @@ __all__ = [
     "PartitionOutcome",
     "PendingProduce",
     "TopicOutcome",
+    "add_raft_voter",
     "alter_partition_reassignments",
     "alter_replica_log_dirs",
     "begin_fetch",
@@ -71,6 +74,7 @@ __all__ = [
     "produce",
     "produce_response",
     "refuse_produce",
+    "remove_raft_voter",
     "take_turn",
     "topic_settings",
     "try_begin_produce",

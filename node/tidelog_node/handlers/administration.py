@@ -76,3 +76,18 @@ async def describe_quorum(
         TidelogError: the controllers could not be asked in time.
     """
     return await context.controller.describe_quorum(request, _DEFAULT_TIMEOUT_S)
+
+
+async def add_raft_voter(context: NodeContext, request: quorum_pb.AddRaftVoterRequest) -> None:
+    """Give a controller a vote; returns when that is committed.
+
+    Raises:
+        TidelogError: the controllers could not be asked in time, or refuse; after NOT_CONTROLLER and REQUEST_TIMED_OUT
+            the change may have been made.
+    """
+    await context.controller.add_raft_voter(request, timeout_ms(request.timeout_ms) / 1000)
+
+
+async def remove_raft_voter(context: NodeContext, request: quorum_pb.RemoveRaftVoterRequest) -> None:
+    """Take a controller's vote. Returns and raises as :func:`add_raft_voter`."""
+    await context.controller.remove_raft_voter(request, timeout_ms(request.timeout_ms) / 1000)

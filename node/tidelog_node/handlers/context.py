@@ -100,6 +100,14 @@ class AdminController(Protocol):
         """Describe the quorum of the controllers."""
         ...
 
+    async def add_raft_voter(self, request: quorum_service_pb2.AddRaftVoterRequest, timeout_s: float) -> None:
+        """Give a controller a vote."""
+        ...
+
+    async def remove_raft_voter(self, request: quorum_service_pb2.RemoveRaftVoterRequest, timeout_s: float) -> None:
+        """Take a controller's vote."""
+        ...
+
 
 class NodeSettings(Protocol):
     """The node's configuration: what its file gives, by the settings' own names, and what holds now."""

@@ -34,6 +34,8 @@ R = TypeVar("R")
 
 _ATTEMPT_TIMEOUT_S = 2.0
 _ADMIN_ATTEMPT_TIMEOUT_S = 10.0
+_ANSWER_SLACK_S = 1.0
+"""The leader of the quorum is let say itself that the time of a change is over."""
 _PAUSE_S = 0.05
 _TRY_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT, ErrorCode.REQUEST_TIMED_OUT)
 
@@ -187,6 +189,23 @@ class ControllerClient:
             return await stub.DescribeQuorum(request, timeout=attempt_s)
 
         return await self._call(call, timeout_s, _ADMIN_ATTEMPT_TIMEOUT_S)
+
+    async def add_raft_voter(self, request: quorum_service_pb2.AddRaftVoterRequest, timeout_s: float) -> None:
+        """Give a controller a vote."""
+        await self._change_quorum(lambda s, t: s.AddRaftVoter(request, timeout=t), timeout_s)
+
+    async def remove_raft_voter(self, request: quorum_service_pb2.RemoveRaftVoterRequest, timeout_s: float) -> None:
+        """Take a controller's vote."""
+        await self._change_quorum(lambda s, t: s.RemoveRaftVoter(request, timeout=t), timeout_s)
+
+    async def _change_quorum(
+        self, call: Callable[[QuorumServiceAsyncStub, float], Awaitable[object]], timeout_s: float
+    ) -> None:
+        """Ask the leader once: it may have made a change that it did not answer, and a second one would be refused."""
+        deadline = time.monotonic() + timeout_s
+        await self.describe_quorum(quorum_service_pb2.DescribeQuorumRequest(), timeout_s)
+        remaining_s = max(0.0, deadline - time.monotonic()) + _ANSWER_SLACK_S
+        await self._call(lambda c, t: call(QuorumServiceStub(c), t), remaining_s, remaining_s, repeats=False)
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return the channel to a controller."""

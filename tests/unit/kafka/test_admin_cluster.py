@@ -1,4 +1,4 @@
-"""UpdateFeatures, DescribeQuorum and UnregisterBroker in all their versions, against a controller's core."""
+"""UpdateFeatures, DescribeQuorum, changes of voters and UnregisterBroker, against a controller's core."""
 
 import time
 
@@ -14,10 +14,15 @@ from tidelog_node.kafka.protocol.messages.features import (
     UpdateFeaturesResponse,
 )
 from tidelog_node.kafka.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    QuorumListener,
     QuorumPartition,
     QuorumTopic,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
@@ -136,6 +141,50 @@ def test_describe_quorum_without_controllers_times_out():
     node.controller.failure = TIMED_OUT
     response = quorum(node)
     assert (name_of(response.error_code), response.topics) == ("REQUEST_TIMED_OUT", [])
+
+
+DIRECTORY = bytes(range(16))
+HERE = QuorumListener("CONTROLLER", "c4", 9093)
+
+
+def add_voter(node, *listeners, cluster_id="c1", directory_id=DIRECTORY):
+    request = AddRaftVoterRequest(cluster_id, 5_000, 4, directory_id, list(listeners))
+    response = node.ask(request, 0, AddRaftVoterResponse)
+    assert (response.error_message is None) is (response.error_code == 0)
+    return name_of(response.error_code)
+
+
+def remove_voter(node, cluster_id=None, directory_id=DIRECTORY):
+    response = node.ask(RemoveRaftVoterRequest(cluster_id, 4, directory_id), 0, RemoveRaftVoterResponse)
+    assert (response.error_message is None) is (response.error_code == 0)
+    return name_of(response.error_code)
+
+
+def test_voter_is_added_and_removed_by_the_controllers():
+    node = AdminNode(1)
+    assert add_voter(node, HERE) is None
+    assert add_voter(node, HERE, QuorumListener("GRPC", "c4", 9094), cluster_id=None, directory_id=bytes(16)) is None
+    assert remove_voter(node) is None
+    assert remove_voter(node, cluster_id="c1", directory_id=bytes(16)) is None
+    endpoints = [common_pb2.Endpoint(host="c4", port=port) for port in (9093, 9094)]
+    assert node.controller.voter_changes == [
+        quorum_pb.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoints[0], timeout_ms=5_000),
+        quorum_pb.AddRaftVoterRequest(voter_id=4, endpoint=endpoints[1], timeout_ms=5_000),
+        quorum_pb.RemoveRaftVoterRequest(voter_id=4, directory_id=DIRECTORY),
+        quorum_pb.RemoveRaftVoterRequest(voter_id=4),
+    ]
+
+
+def test_change_of_voters_is_refused_with_the_controllers_error_or_before_it_is_passed_on():
+    node = AdminNode(1)
+    assert add_voter(node, HERE, cluster_id="c2") == "INCONSISTENT_CLUSTER_ID"
+    assert remove_voter(node, cluster_id="c2") == "INCONSISTENT_CLUSTER_ID"
+    assert add_voter(node) == "INVALID_REQUEST"
+    assert add_voter(node, HERE, QuorumListener("OTHER", "c4", 1)) == "INVALID_REQUEST"
+    node.controller.failure = error_for(ErrorCode.VOTER_NOT_FOUND, "no replica 4 follows the log")
+    assert add_voter(node, HERE) == "VOTER_NOT_FOUND"
+    assert remove_voter(node) == "VOTER_NOT_FOUND"
+    assert node.controller.voter_changes == []
 
 
 def test_unregister_broker_forgets_a_broker():

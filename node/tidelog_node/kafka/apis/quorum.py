@@ -1,4 +1,7 @@
-"""DescribeQuorum and UnregisterBroker, passed on to the leading controller.
+"""DescribeQuorum, AddRaftVoter, RemoveRaftVoter and UnregisterBroker, passed on to the leading controller.
+
+UpdateRaftVoter is none of them: with Kafka too only controllers serve it, for each other, and here a controller says
+where it listens whenever it connects to another one.
 
 Kafka's offsets of a log's end and of the high watermark are one after the last record, the controllers' are the last.
 """
@@ -7,18 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
 from tidelog.v1 import admin_service_pb2 as admin_pb
+from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumListener,
     QuorumNode,
     QuorumPartitionState,
     QuorumTopicState,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     ReplicaState,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -29,6 +37,7 @@ from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 
 _LISTENER = "GRPC"
 """What the listeners of controllers are called."""
+_MAX_NAMED = 5
 
 
 async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
@@ -51,6 +60,38 @@ async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, calle
     )
 
 
+async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, caller: Caller) -> AddRaftVoterResponse:
+    """Give a controller that follows the metadata log a vote (KIP-853)."""
+    try:
+        _check_cluster(node, request.cluster_id)
+        listener = _grpc_listener(request)
+        await handlers.add_raft_voter(
+            node.context,
+            pb.AddRaftVoterRequest(
+                voter_id=request.voter_id,
+                directory_id=_directory(request.voter_directory_id),
+                endpoint=common_pb2.Endpoint(host=listener.host, port=listener.port),
+                timeout_ms=request.timeout_ms,
+            ),
+        )
+    except TidelogError as error:
+        return AddRaftVoterResponse(error_code=error.code.code, error_message=error.message)
+    return AddRaftVoterResponse(error_message=None)
+
+
+async def remove_raft_voter(
+    node: KafkaNode, request: RemoveRaftVoterRequest, caller: Caller
+) -> RemoveRaftVoterResponse:
+    """Take a controller's vote (KIP-853)."""
+    call = pb.RemoveRaftVoterRequest(voter_id=request.voter_id, directory_id=_directory(request.voter_directory_id))
+    try:
+        _check_cluster(node, request.cluster_id)
+        await handlers.remove_raft_voter(node.context, call)
+    except TidelogError as error:
+        return RemoveRaftVoterResponse(error_code=error.code.code, error_message=error.message)
+    return RemoveRaftVoterResponse(error_message=None)
+
+
 async def unregister_broker(
     node: KafkaNode, request: UnregisterBrokerRequest, caller: Caller
 ) -> UnregisterBrokerResponse:
@@ -61,6 +102,27 @@ async def unregister_broker(
     except TidelogError as error:
         return UnregisterBrokerResponse(error_code=error.code.code, error_message=error.message)
     return UnregisterBrokerResponse(error_message=None)
+
+
+def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:
+    if cluster_id is not None and cluster_id != node.context.cluster_id:
+        text = f'this is cluster "{node.context.cluster_id}", not "{cluster_id}"'
+        raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
+
+
+def _grpc_listener(request: AddRaftVoterRequest) -> QuorumListener:
+    """Return where the controller listens: a controller has one listener, whatever a tool calls it."""
+    named = [listener for listener in request.listeners if listener.name == _LISTENER] or request.listeners
+    if len(named) != 1:
+        names = ", ".join(listener.name for listener in request.listeners[:_MAX_NAMED]) or "none"
+        text = f"controller {request.voter_id} has one listener, {_LISTENER}; the request has {names}"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    return named[0]
+
+
+def _directory(directory_id: bytes) -> bytes:
+    """Return the directory id; none for zeros, which match any."""
+    return directory_id if any(directory_id) else b""
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -122,5 +184,7 @@ def _brokers(quorum: pb.DescribeQuorumResponse, image: MetadataImage, now_ms: in
 
 APIS: tuple[Api, ...] = (
     MessageApi(DescribeQuorumRequest, describe_quorum),
+    MessageApi(AddRaftVoterRequest, add_raft_voter),
+    MessageApi(RemoveRaftVoterRequest, remove_raft_voter),
     MessageApi(UnregisterBrokerRequest, unregister_broker),
 )

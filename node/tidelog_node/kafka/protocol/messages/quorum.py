@@ -1,4 +1,4 @@
-"""DescribeQuorum and UnregisterBroker (KIP-595, KIP-836, KIP-853, KIP-631)."""
+"""DescribeQuorum, AddRaftVoter, RemoveRaftVoter and UnregisterBroker (KIP-595, KIP-836, KIP-853, KIP-631)."""
 
 from __future__ import annotations
 
@@ -108,6 +108,52 @@ class UnregisterBrokerResponse(Message):
     """Whether it did."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UNREGISTER_BROKER, (0, 0), 0
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+
+
+@dataclass(slots=True)
+class AddRaftVoterRequest(Message):
+    """The controller that gets a vote. Version 1, which may answer before the change is committed, is not served."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_RAFT_VOTER, (0, 0), 0
+
+    cluster_id: str | None = string(nullable=0)
+    timeout_ms: int = int32()
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+    listeners: list[QuorumListener] = array(QuorumListener)
+
+
+@dataclass(slots=True)
+class AddRaftVoterResponse(Message):
+    """Whether it has it."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_RAFT_VOTER, (0, 0), 0
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable=0)
+
+
+@dataclass(slots=True)
+class RemoveRaftVoterRequest(Message):
+    """The controller that loses its vote."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.REMOVE_RAFT_VOTER, (0, 0), 0
+
+    cluster_id: str | None = string(nullable=0)
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+
+
+@dataclass(slots=True)
+class RemoveRaftVoterResponse(Message):
+    """Whether it has lost it."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.REMOVE_RAFT_VOTER, (0, 0), 0
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
