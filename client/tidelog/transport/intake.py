@@ -161,10 +161,10 @@ class Intake:
             try:
                 await place
             except asyncio.CancelledError:
-                if place in waiting:
-                    waiting.remove(place)
-                else:
+                if not place.cancelled():
                     self._pass_on(connection)
+                elif place in waiting:
+                    waiting.remove(place)
                 raise
         try:
             yield
@@ -173,10 +173,13 @@ class Intake:
 
     def _pass_on(self, connection: str) -> None:
         waiting = self._turns[connection]
-        if waiting:
-            waiting.pop(0).set_result(None)
-        else:
-            del self._turns[connection]
+        while waiting:
+            place = waiting.pop(0)
+            # A call that is cancelled may not have run since, and still wait here.
+            if not place.done():
+                place.set_result(None)
+                return
+        del self._turns[connection]
 
 
 async def parse(kind: type[Message], raw: bytes, max_elements: int = MAX_ELEMENTS) -> Any:
