@@ -65,6 +65,10 @@ from tidelog_node.groups.records import (
 from tidelog_node.groups.settings import GroupSettings
 
 
+_ASSIGNORS_WITHOUT_DATA = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""The assignors whose members need no user data; librdkafka copies that of the subscription into the assignment."""
+
+
 def upgraded(
     group: ClassicGroup, topics: Mapping[str, TopicInfo], settings: GroupSettings, wall_ms: int
 ) -> list[Record]:
@@ -168,7 +172,7 @@ def _claim(
     assignment may have been taken back, and it goes on with what it had.
     """
     partitions, user_data = read_assignment(member.assignment)
-    if user_data:
+    if user_data and group.protocol_name not in _ASSIGNORS_WITHOUT_DATA:
         raise _not_upgraded(group, f"the assignor {group.protocol_name} gives its members data of its own")
     owned = subscription.generation, with_ids(subscription.owned, topics)
     if member.assignment or group.state is ClassicState.STABLE:
