@@ -64,7 +64,6 @@ from tidelog_node.groups.records import (
 )
 from tidelog_node.groups.settings import GroupSettings
 
-
 _ASSIGNORS_WITHOUT_DATA = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """The assignors whose members need no user data; librdkafka copies that of the subscription into the assignment."""
 
