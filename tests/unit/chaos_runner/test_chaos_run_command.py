@@ -20,7 +20,7 @@ from tidelog.errors import ConfigError
 def test_duration_is_read_with_its_unit() -> None:
     assert [parse_duration(text, "--x") for text in ("90s", "5m", "1.5h", "250ms")] == [90, 300, 5400, 0.25]
     for text in ("5", "5 days", "-1s", "0s", ""):
-        with pytest.raises(typer.BadParameter, match="no time such as 90s"):
+        with pytest.raises(typer.BadParameter, match="is not a duration such as 90s"):
             parse_duration(text, "--duration")
     assert parse_duration("0s", "--crash-interval", least_s=0) == 0
 
@@ -38,7 +38,7 @@ CONFLUENT = ["--client", "confluent-kafka"]
 @pytest.mark.parametrize(
     ("options", "exit_code", "said"),
     [
-        (["--duration", "long"], 2, "no time such as"),
+        (["--duration", "long"], 2, "is not a duration such as"),
         (["--faults", "earthquake"], 1, '"earthquake" is not a fault'),
         (["--driver", "cloud"], 1, '"cloud" is not a driver; there are local, netns, kubernetes, none'),
         (["--workload", "bank"], 1, '"bank" is not a workload'),

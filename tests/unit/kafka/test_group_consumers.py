@@ -128,11 +128,13 @@ def test_heartbeats_are_refused_with_the_codes_of_kafka(tmp_path):
     running(test, tmp_path, consumer_max_size=1)
 
 
-def test_members_of_the_two_protocols_refuse_each_other(tmp_path):
+def test_members_of_the_two_protocols_that_do_not_understand_each_other_are_refused(tmp_path):
     async def test(groups):
         joined = await groups.ask(joining(), 1)
         for version in (0, 9):
-            assert (await groups.join(version)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL.code
+            other = await groups.join(version, protocol_type="connect")
+            assert other.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL.code
+            assert (await groups.join(version)).error_code == ErrorCode.INVALID_REQUEST.code  # no subscription
         await groups.ask(ConsumerGroupHeartbeatRequest("g", "m", -1), 1)
         classic = await groups.single_member()
         assert classic.error_code == 0
