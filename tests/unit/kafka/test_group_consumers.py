@@ -140,6 +140,6 @@ def test_members_of_the_two_protocols_that_do_not_understand_each_other_are_refu
         assert classic.error_code == 0
         assert (await groups.ask(joining(), 1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND.code
         beat = ConsumerGroupHeartbeatRequest("g", "m", joined.member_epoch)
-        assert (await groups.ask(beat, 1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND.code
+        assert (await groups.ask(beat, 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID.code
 
     running(test, tmp_path)
