@@ -13,6 +13,7 @@ from tidelog.admin import AdminClient, NewTopic
 from tidelog.testing import LocalCluster
 
 TOPIC = "t"
+PARTITIONS = 2
 DEADLINE_S = 30
 
 
@@ -20,7 +21,7 @@ DEADLINE_S = 30
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(1, 1) as started:
         admin = AdminClient({"bootstrap.servers": started.bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result()
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
         yield started
 
 
@@ -44,30 +45,40 @@ def tells_offsets(consumer: confluent_kafka.Consumer) -> bool:
 
 
 def test_consumer_of_librdkafka_reads_on_when_the_coordinator_has_its_session_again(cluster: LocalCluster) -> None:
-    """librdkafka takes some errors of OffsetFetch for final, and then never asks for the offset again."""
+    """librdkafka drops partitions when OffsetFetch is refused and others were assigned since it asked."""
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
-        producer.produce(TOPIC, b"value")
+        for partition in range(PARTITIONS):
+            producer.produce(TOPIC, b"%d" % partition, partition=partition)
     asking, reading = consumer_of(cluster), consumer_of(cluster)
     wait_for(lambda: tells_offsets(asking), "the coordinator to tell offsets")
     cluster.controllers[1].pause()
     try:
         wait_for(lambda: not tells_offsets(asking), "the session of the node to end")
-        reading.assign([confluent_kafka.TopicPartition(TOPIC, 0, confluent_kafka.OFFSET_STORED)])
-        # Long enough for the request to be refused.
-        ended = time.monotonic() + 1
-        while time.monotonic() < ended:
-            reading.poll(0.1)
+        for partition in range(PARTITIONS):
+            reading.incremental_assign([stored(partition)])
+            # Long enough for the request to come, and to be refused were it not to wait.
+            poll_for(reading, 0.7)
     finally:
         cluster.controllers[1].resume()
-    read: list[bytes | None] = []
+    read: set[bytes | None] = set()
 
     def has_read() -> bool:
         message = reading.poll(0.5)
         if message is not None and message.error() is None:
-            read.append(message.value())
-        return bool(read)
+            read.add(message.value())
+        return len(read) == PARTITIONS
 
-    wait_for(has_read, "the record")
-    assert read == [b"value"]
+    wait_for(has_read, "the records of all partitions")
+    assert read == {b"0", b"1"}
     asking.close()
     reading.close()
+
+
+def stored(partition: int) -> confluent_kafka.TopicPartition:
+    return confluent_kafka.TopicPartition(TOPIC, partition, confluent_kafka.OFFSET_STORED)
+
+
+def poll_for(consumer: confluent_kafka.Consumer, seconds: float) -> None:
+    ended = time.monotonic() + seconds
+    while time.monotonic() < ended:
+        consumer.poll(0.1)

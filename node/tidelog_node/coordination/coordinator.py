@@ -19,6 +19,7 @@ from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination.calls import CallBounds
 from tidelog_node.coordination.group_timings import GroupTimings
 from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for
+from tidelog_node.coordination.session_waits import SessionWaits
 from tidelog_node.coordination.shard_driver import ShardCore, ShardDriver, ShardEnvironment
 from tidelog_node.coordination.topics import GroupTopics
 from tidelog_node.coordination.view import GroupView, ViewFailedError
@@ -32,6 +33,9 @@ from tidelog_quorum.metadata.image import TopicImage
 
 MAX_CALLS = 100_000
 MAX_CALL_BYTES = 128 * 1024**2
+MAX_SESSION_WAITS = 10_000
+SESSION_WAIT_MS = 3_000
+"""Heartbeats of the same connection wait as well: half of the shortest session timeout of members by default."""
 _TOPICS_INTERVAL_S = 0.1
 """Images come often; groups need not hear of each."""
 
@@ -65,6 +69,7 @@ class GroupCoordinator:
         compression: str = "none",
         commit_timeout_ms: int = 5_000,
         has_session: Callable[[], bool] = lambda: True,
+        session_wait_ms: int = SESSION_WAIT_MS,
     ) -> None:
         self._partitions = partitions
         self._metadata = metadata
@@ -84,6 +89,7 @@ class GroupCoordinator:
             has_session,
         )
         self._bounds = CallBounds(MAX_CALLS, MAX_CALL_BYTES)
+        self._session_waits = SessionWaits(has_session, clock, session_wait_ms, MAX_SESSION_WAITS)
         self._drivers: dict[int, ShardDriver] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -98,6 +104,7 @@ class GroupCoordinator:
                     await self._follow_leaderships()
                 finally:
                     self._tasks = None
+                    self._session_waits.end()
         finally:
             await self._views.close()
 
@@ -131,11 +138,20 @@ class GroupCoordinator:
         self._follow_registry()
         return sorted(index for index, driver in self._drivers.items() if driver.is_leading)
 
+    async def wait_for_session(self) -> None:
+        """Wait before offsets are told until the node may tell them, for SESSION_WAIT_MS at most.
+
+        A node that coordinates no group does not wait, so that clients are sent to the coordinator at once.
+        """
+        if self._tasks is not None and self._drivers:
+            await self._session_waits.wait()
+
     async def call(self, shard: int, request: GroupRequest, client: ClientIdentity) -> GroupResponse:
         """Return the answer of one shard.
 
         OffsetFetch is never refused with COORDINATOR_NOT_AVAILABLE: librdkafka does not repeat it then, and the
-        consumer waits for the offsets of its partitions for ever. COORDINATOR_LOAD_IN_PROGRESS all clients repeat.
+        consumer waits for the offsets of its partitions for ever. COORDINATOR_LOAD_IN_PROGRESS it repeats, unless its
+        assignment has changed since it asked; so the call comes after :meth:`wait_for_session`.
 
         Raises:
             TidelogError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.

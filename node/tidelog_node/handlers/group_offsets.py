@@ -40,6 +40,7 @@ async def offset_fetch(
 ) -> pb.OffsetFetchResponse:
     """Return what groups have committed; there is nothing yet that a transaction may change (``require_stable``)."""
     response = pb.OffsetFetchResponse()
+    await coordinator.wait_for_session()
     for start in range(0, len(request.groups), _AT_ONCE):
         groups = request.groups[start : start + _AT_ONCE]
         response.groups.extend(await asyncio.gather(*(_fetch(coordinator, group, client) for group in groups)))

@@ -26,6 +26,7 @@ from tidelog_node.groups.events import (
 )
 from tidelog_node.groups.records import OffsetCommitKey, encode_key
 from tidelog_node.groups.settings import OwnTimings
+from tidelog_node.handlers.group_offsets import offset_fetch
 from tidelog_node.partitions import SystemClock
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, PartitionChangeRecord, RemoveTopicRecord
 
@@ -83,8 +84,9 @@ def fetched(*offsets):
 class Groups:
     """A coordinator beside each node of a cluster."""
 
-    def __init__(self, cluster, tasks):
+    def __init__(self, cluster, tasks, session_wait_ms):
         self.cluster = cluster
+        self.session_wait_ms = session_wait_ms
         self.shards = {}
         self.created = []
         self.failure = None
@@ -109,6 +111,7 @@ class Groups:
             "lz4",
             150,
             lambda: node_id not in self.without_session,
+            self.session_wait_ms,
         )
         self.tasks[node_id] = tasks.create_task(self.of[node_id].run(), name=f"groups-of-{node_id}")
 
@@ -139,9 +142,9 @@ def groups_of(cluster_of):
     """Return an async context manager: nodes with coordinators, and __consumer_offsets of one partition."""
 
     @contextlib.asynccontextmanager
-    async def start(*node_ids, creates=True, **options):
+    async def start(*node_ids, creates=True, session_wait_ms=50, **options):
         async with cluster_of(*node_ids, **options) as cluster, asyncio.TaskGroup() as tasks:
-            groups = Groups(cluster, tasks)
+            groups = Groups(cluster, tasks, session_wait_ms)
             if creates:
                 await cluster.create_topic(OFFSETS_TOPIC, replicas=node_ids)
             try:
@@ -264,6 +267,38 @@ def test_offsets_are_not_told_by_a_node_that_may_have_been_replaced(groups_of):
             assert await groups.commit(1, "g", 7) == [], "the replicas have it: it is good whoever leads"
             groups.without_session.clear()
             assert await groups.fetch(1, "g") == [7]
+
+    asyncio.run(run())
+
+
+async def asked_for_offsets(coordinator):
+    request = pb.OffsetFetchRequest(groups=[pb.OffsetFetchGroup(group_id="g")])
+    [answer] = (await offset_fetch(coordinator, request, CLIENT)).groups
+    return answer.error.code, [p.committed_offset for topic in answer.topics for p in topic.partitions]
+
+
+def test_offsets_are_told_when_the_session_comes_back_soon(groups_of):
+    async def run():
+        async with groups_of(1, 2, session_wait_ms=60_000) as groups:
+            assert await groups.fetch(1, "g") == []
+            groups.without_session.add(1)
+            asked = asyncio.create_task(asked_for_offsets(groups.of[1]))
+            assert await groups.commit(1, "g", 7) == []
+            assert not asked.done(), "librdkafka may not ask again when it is refused"
+            groups.without_session.clear()
+            async with asyncio.timeout(10):
+                assert await asked == (0, [7])
+
+    asyncio.run(run())
+
+
+def test_offsets_are_refused_when_the_session_does_not_come_back(groups_of):
+    async def run():
+        async with groups_of(1, session_wait_ms=50) as groups:
+            assert await groups.fetch(1, "g") == []
+            groups.without_session.add(1)
+            async with asyncio.timeout(10):
+                assert await asked_for_offsets(groups.of[1]) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code, [])
 
     asyncio.run(run())
 

@@ -1,0 +1,72 @@
+"""Calls that wait while their node has no session with the controllers, and so may not tell committed offsets.
+
+A refused OffsetFetch is costly: librdkafka drops the partitions that it asked about when its assignment has changed
+since. Most sessions come back within the time that a call waits here, and it is not refused then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tidelog_node.partitions import Clock
+
+_INTERVAL_S = 0.02
+
+
+class SessionWaits:
+    """One per node, on its event loop, with one timer. At most ``max_waiting`` calls wait, for ``timeout_ms`` each."""
+
+    def __init__(self, has_session: Callable[[], bool], clock: Clock, timeout_ms: int, max_waiting: int) -> None:
+        self._has_session = has_session
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._max_waiting = max_waiting
+        self._deadlines: dict[asyncio.Future[None], int] = {}
+        """Earliest first, as all wait for the same time."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait."""
+        return len(self._deadlines)
+
+    async def wait(self) -> None:
+        """Return when there is a session, when the time is over, or at once when too many calls wait already."""
+        if self._has_session() or len(self._deadlines) >= self._max_waiting:
+            return
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        self._deadlines[ended] = self._clock.monotonic_ms() + self._timeout_ms
+        if self._timer is None:
+            self._timer = loop.call_later(_INTERVAL_S, self._look)
+        try:
+            await ended
+        finally:
+            self._deadlines.pop(ended, None)
+
+    def end(self) -> None:
+        """Let all calls go on."""
+        for ended in self._deadlines:
+            _finish(ended)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Let the calls go on whose wait is over, and look again later while there are others."""
+        self._timer = None
+        if self._has_session():
+            self.end()
+            return
+        now_ms = self._clock.monotonic_ms()
+        for ended, deadline_ms in self._deadlines.items():
+            if deadline_ms > now_ms:
+                self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._look)
+                return
+            _finish(ended)
+
+
+def _finish(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
