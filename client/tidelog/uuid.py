@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Self
 
 _MASK = 2**64 - 1
 
@@ -16,6 +17,12 @@ class Uuid:
         self._most = _signed(most_significant_bits)
         self._least = _signed(least_significant_bits)
 
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return the Uuid of 16 bytes in network order."""
+        number = int.from_bytes(data, "big")
+        return cls(number >> 64, number)
+
     def get_most_significant_bits(self) -> int:
         """Return the upper half as a signed number."""
         return self._most
@@ -25,11 +32,13 @@ class Uuid:
         return self._least
 
     def __str__(self) -> str:
-        data = (self._most & _MASK).to_bytes(8, "big") + (self._least & _MASK).to_bytes(8, "big")
-        return base64.b64encode(data).decode().rstrip("=")
+        return base64.b64encode(bytes(self)).decode().rstrip("=")
 
     def __repr__(self) -> str:
         return str(self)
+
+    def __bytes__(self) -> bytes:
+        return int(self).to_bytes(16, "big")
 
     def __int__(self) -> int:
         return (self._most & _MASK) << 64 | (self._least & _MASK)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidelog.admin.resources import AclOperation
 from tidelog.config.endpoints import NamedListener
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.uuid import Uuid
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import log_service_pb2
 from tidelog.v1.common_pb2 import ConfigEntry, ListenerEndpoint
@@ -97,7 +98,7 @@ class TopicDescription:
     """A topic's partitions in order, and what was set on it; defaults are left out of ``config``."""
 
     name: str
-    topic_id: bytes
+    topic_id: Uuid
     is_internal: bool
     partitions: list[TopicPartitionInfo]
     config: dict[str, str]
@@ -112,7 +113,7 @@ class TopicDescription:
             return error_for(topic.error.code, topic.error.message)
         partitions = sorted((_partition(p, nodes) for p in topic.partitions), key=lambda p: p.id)
         config = {entry.name: entry.value for entry in message.configs}
-        return cls(topic.name, topic.topic_id, topic.is_internal, partitions, config)
+        return cls(topic.name, Uuid.from_bytes(topic.topic_id), topic.is_internal, partitions, config)
 
 
 @dataclass(frozen=True, slots=True)

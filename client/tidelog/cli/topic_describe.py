@@ -171,7 +171,7 @@ def _min_isr(admin: AdminClient, topics: list[TopicDescription], timeout_s: floa
 def _document(topic: TopicDescription, views: list[PartitionView]) -> dict[str, Any]:
     return {
         "topic": topic.name,
-        "topic_id": uuid_text(topic.topic_id),
+        "topic_id": uuid_text(bytes(topic.topic_id)),
         "internal": topic.is_internal,
         "config": dict(sorted(topic.config.items())),
         "partitions": [view.document for view in views],
