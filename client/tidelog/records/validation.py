@@ -1,17 +1,18 @@
 """Decides whether a batch is what it claims to be, and whether a leader accepts it.
 
 Two questions: is the batch whole and unchanged since its producer wrote it (CORRUPT_MESSAGE otherwise), and may a
-client write it (INVALID_RECORD otherwise; the rules are those of Kafka's LogValidator). Nothing is allocated by a
-length that the bytes only claim.
+client write it (INVALID_RECORD otherwise; the rules are those of Kafka's LogValidator). A producer sends a batch again
+after the first, which may have changed on its way, and gives it up after the second. Nothing is allocated by a length
+that the bytes only claim.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
 from tidelog.records._engine import engine
-from tidelog.records.compression import codec_name, decompress_briefly
+from tidelog.records.compression import OversizedRecordsError, codec_name, decompress_briefly
 from tidelog.records.header import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -74,9 +75,9 @@ def inspect_produced(buffer: Buffer, limit: int | None = None) -> ProducedBatch:
 
     Raises:
         OversizedRecordsError: the records decompress to more than the limit.
-        CorruptRecordError: not a whole, unchanged batch, or records that do not decode.
-        TidelogError: INVALID_RECORD, INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE for one that clients may not
-            write.
+        CorruptRecordError: not a whole, unchanged batch.
+        TidelogError: INVALID_RECORD for records that do not decode under a right CRC; INVALID_RECORD,
+            INVALID_TIMESTAMP or UNSUPPORTED_COMPRESSION_TYPE for a batch that clients may not write.
     """
     header = engine.validate_batch(buffer)
     attributes = header.attributes
@@ -91,9 +92,14 @@ def inspect_produced(buffer: Buffer, limit: int | None = None) -> ProducedBatch:
     if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < NO_TIMESTAMP:
         raise _negative_timestamp(min(header.base_timestamp, header.max_timestamp))
     plain: Buffer = record_section(buffer, 0, header)
-    if is_compressed:
-        plain = decompress_briefly(header.compression, plain, limit)
-    summary = tuple.__new__(RecordsSummary, engine.summarize_records(plain, header))
+    try:
+        if is_compressed:
+            plain = decompress_briefly(header.compression, plain, limit)
+        summary = tuple.__new__(RecordsSummary, engine.summarize_records(plain, header))
+    except OversizedRecordsError:
+        raise
+    except CorruptRecordError as error:
+        raise error_for(ErrorCode.INVALID_RECORD, error.message) from error
     if summary.min_timestamp < NO_TIMESTAMP:
         raise _negative_timestamp(summary.min_timestamp)
     return ProducedBatch(header, summary, plain)

@@ -128,7 +128,7 @@ class ProduceRules:
 
         Raises:
             OversizedRecordsError: the records decompress to more than ``plain_limit``.
-            CorruptRecordError: the batch is torn or changed, or its records do not decode.
+            CorruptRecordError: the batch is torn or changed.
             RefusedRecordsError: INVALID_RECORD or INVALID_TIMESTAMP for some of the records.
             TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
                 UNSUPPORTED_COMPRESSION_TYPE for the batch.

@@ -278,7 +278,9 @@ def test_produce_refuses_each_batch_with_its_code_and_appends_the_others(cluster
     async def run():
         async with cluster_of(1) as cluster:
             await cluster.create_topic(replicas=(1,), partitions=9)
-            batches = enumerate([good, zstd, None, b"\0" * 70, good + good, good[:40], bytes(corrupt), transactional])
+            unknown, old = good[:16] + b"\x63" + good[17:], good[:16] + b"\1" + good[17:]
+            hostile = [good, zstd, None, old, good + good, good[:40], bytes(corrupt), transactional, unknown]
+            batches = enumerate(hostile)
             found = codes(begin(cluster.nodes[1], *batches, (99, good), version=6), 6)
             assert {i: ErrorCode.of(code).name for i, code in found.items()} == {
                 0: "NONE",
@@ -289,6 +291,7 @@ def test_produce_refuses_each_batch_with_its_code_and_appends_the_others(cluster
                 5: "INVALID_RECORD",
                 6: "CORRUPT_MESSAGE",
                 7: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+                8: "CORRUPT_MESSAGE",
                 99: "UNKNOWN_TOPIC_OR_PARTITION",
             }
             assert codes(begin(cluster.nodes[1], (1, zstd), version=7), 7) == {1: 0}
@@ -543,7 +546,7 @@ def test_refused_records_are_named_by_their_places_in_the_batch(cluster_of):
             assert refused(untimely, NEWEST) == (ErrorCode.INVALID_TIMESTAMP.code, [1, 2])
             broken = bytearray(batch(*[(b"k", soon)] * 50, compression="gzip"))
             broken[70:80] = b"\0" * 10
-            assert refused(with_attributes(broken, 0), NEWEST) == (ErrorCode.CORRUPT_MESSAGE.code, [])
+            assert refused(with_attributes(broken, 0), NEWEST) == (ErrorCode.INVALID_RECORD.code, [])
 
     asyncio.run(run())
 

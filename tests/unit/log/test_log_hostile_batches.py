@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from timestamp_searches import find_by_timestamp, find_max_timestamp
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.records import MAX_EXPANSION, RecordBatchBuilder, encode_batch, parse_header, validate_batch
 from tidelog.records.header import HEADER_SIZE
 from tidelog_node.log import LogConfig, PartitionLog, RefusedRecordsError
@@ -88,8 +88,9 @@ def test_garbage_with_a_right_crc_is_not_stored(disk, codec, count):
     header = parse_header(_batch(b"v"))
     header = header._replace(attributes=codec, record_count=count, last_offset_delta=count - 1)
     log = _log(disk)
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(TidelogError) as caught:
         log.append_as_leader(encode_batch(header, b"garbage"), 0, NOW_MS)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
     assert (log.log_end_offset, log.size_in_bytes, log.segment_count) == (0, 0, 1)
 
 

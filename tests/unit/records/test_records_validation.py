@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from types import ModuleType
 from typing import Any
@@ -94,10 +95,33 @@ def test_produced_batch_is_corrupt_when_crc_differs(engine: ModuleType) -> None:
     assert "the bytes have 0x" in message
 
 
-def test_produced_batch_is_corrupt_when_records_do_not_decode_under_a_right_crc(engine: ModuleType) -> None:
+def test_produced_batch_is_invalid_record_when_records_do_not_decode_under_a_right_crc(engine: ModuleType) -> None:
     batch = changed(batch_of(), HEADER_SIZE, ">b", 0x7F)
     validate_batch(batch)
-    assert refusal(batch)[0] is ErrorCode.CORRUPT_MESSAGE
+    code, message = refusal(batch)
+    assert code is ErrorCode.INVALID_RECORD
+    assert "record 0 of 3" in message
+
+
+@pytest.mark.parametrize("compression", CODECS)
+@pytest.mark.parametrize(("count", "text"), [(29, "remain behind"), (31, "runs past the end|too few|past the end")])
+def test_produced_batch_is_invalid_record_when_it_holds_more_or_fewer_records_than_it_states(
+    engine: ModuleType, compression: str, count: int, text: str
+) -> None:
+    batch = changed(batch_of(compression, count=30), 57, ">i", count)
+    code, message = refusal(changed(batch, 23, ">i", count - 1))
+    assert code is ErrorCode.INVALID_RECORD
+    assert re.search(text, message), message
+
+
+def test_produced_batch_is_invalid_record_when_its_offsets_are_not_consecutive(engine: ModuleType) -> None:
+    batch = batch_of()
+    second = batch.index(b"k", HEADER_SIZE) + 52
+    offset_delta = batch.index(b"k", second) - 2
+    assert batch[offset_delta] == 2, "the varint of 1"
+    code, message = refusal(changed(batch, offset_delta, ">b", 0))
+    assert code is ErrorCode.INVALID_RECORD
+    assert "offset delta" in message
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -176,17 +200,17 @@ def test_produced_batch_is_invalid_timestamp_when_a_record_has_one_below_minus_o
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 @pytest.mark.parametrize("count", [1, 2**31 - 1])
-def test_produced_batch_is_corrupt_when_its_compressed_records_are_not_there(
+def test_produced_batch_is_invalid_record_when_its_compressed_records_are_not_there(
     engine: ModuleType, codec: int, count: int
 ) -> None:
     header = parse_header(records_of([(b"k", 1)]))
     header = header._replace(attributes=codec, record_count=count, last_offset_delta=count - 1)
-    with pytest.raises(CorruptRecordError):
-        inspect_produced(encode_batch(header, b"garbage"))
+    assert refusal(encode_batch(header, b"garbage"))[0] is ErrorCode.INVALID_RECORD
     few = compression.compress(CODECS[codec], records_of([(b"k", 1)])[HEADER_SIZE:], None if codec == 2 else 1)
     if count > 1:
-        with pytest.raises(CorruptRecordError, match="too few for so many records"):
-            inspect_produced(encode_batch(header, few))
+        code, message = refusal(encode_batch(header, few))
+        assert code is ErrorCode.INVALID_RECORD
+        assert "too few for so many records" in message
 
 
 def test_produced_batch_is_oversized_when_its_records_decompress_beyond_the_limit(engine: ModuleType) -> None:

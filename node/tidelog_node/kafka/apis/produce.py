@@ -177,7 +177,9 @@ class _Call:
             return error_for(ErrorCode.INVALID_RECORD, text)
         magic, attributes = records[_MAGIC_POSITION], records[_ATTRIBUTES_POSITION]
         if magic != _MAGIC:
-            return error_for(ErrorCode.INVALID_RECORD, f"record batches of magic 2 are taken, found magic {magic}")
+            # Kafka takes a magic that never was for damage on the way, of which the producer tries again.
+            code = ErrorCode.INVALID_RECORD if magic < _MAGIC else ErrorCode.CORRUPT_MESSAGE
+            return error_for(code, f"record batches of magic 2 are taken, found magic {magic}")
         if version < FIRST_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
             text = f"Produce of version {version} may not have zstd, from version {FIRST_WITH_ZSTD} on it may"
             return error_for(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
