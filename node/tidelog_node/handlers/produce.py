@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
@@ -19,6 +19,7 @@ from tidelog_node.handlers.produce_checks import Checks, check_in_thread, check_
 from tidelog_node.handlers.produce_turns import Turn
 from tidelog_node.log import CheckedBatch, RecordError, RefusedRecordsError
 from tidelog_node.partitions import Partition, Pending
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata.description import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
@@ -191,8 +192,8 @@ class PendingProduce:
         for waiting in self._end_wait():
             waiting.replicated.cancel()
 
-    def append(self, request: ProduceBatches, checks: Checks) -> None:
-        """Append all batches of the request, each to its partition; errors go into the outcomes."""
+    def append(self, request: ProduceBatches, checks: Checks) -> Generator[None, None, None]:
+        """Append the request's batches, each in one step and to its partition; errors go into the outcomes."""
         acks, place = request.acks, -1
         for topic in request.topics:
             name = topic.name
@@ -211,6 +212,7 @@ class PendingProduce:
                     logger.exception("Appending to %s-%d failed for a reason that has no name", name, item.index)
                     text = f"{type(error).__name__}: {error}"
                     self._fail(outcome, name, error_for(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+                yield
 
     def _append_one(
         self, acks: int, topic: str, batch: bytes | memoryview | CheckedBatch | TidelogError, outcome: PartitionOutcome
@@ -272,18 +274,24 @@ class PendingProduce:
 def try_begin_produce(context: NodeContext, request: ProduceBatches) -> PendingProduce | None:
     """Append the request's batches at once, on the calling loop; None when one must wait.
 
-    That is for its partition's folder, or for the thread that decompresses it. Nothing is appended then: it is for
-    :func:`begin_produce`.
+    That is for its partition's folder, for the thread that decompresses it, or for others after many bytes. Nothing is
+    appended then: it is for :func:`begin_produce`.
     """
     survey = survey_request(context, request)
     checks = check_inline(context, survey) if survey.can_append else None
-    return None if checks is None else _append(context, request, checks)
+    if checks is None:
+        return None
+    pending = PendingProduce(context, request.timeout_ms)
+    for _ in pending.append(request, checks):
+        pass
+    return pending
 
 
 async def begin_produce(context: NodeContext, request: ProduceBatches, turn: Turn | None = None) -> PendingProduce:
     """Append the request's batches, on the calling loop, and return what is to be awaited.
 
-    There is no pause unless a partition is so new that it has no folder, or a batch is decompressed in a thread.
+    There is no pause unless a partition is so new that it has no folder, a batch is decompressed in a thread, or there
+    is more to append than one step of the loop may take.
     Requests of one client that are not begun one after the other keep their order by the ``turn`` that
     :func:`take_turn` gave each; the caller ends it.
     """
@@ -293,7 +301,7 @@ async def begin_produce(context: NodeContext, request: ProduceBatches, turn: Tur
     try:
         checks = await check_in_thread(context, survey_request(context, request))
         await own.wait()
-        return _append(context, request, checks)
+        return await _append(context, request, checks)
     finally:
         own.end()
 
@@ -311,9 +319,13 @@ def refuse_produce(request: ProduceBatches, error: TidelogError) -> list[TopicOu
     ]
 
 
-def _append(context: NodeContext, request: ProduceBatches, checks: Checks) -> PendingProduce:
+async def _append(context: NodeContext, request: ProduceBatches, checks: Checks) -> PendingProduce:
     pending = PendingProduce(context, request.timeout_ms)
-    pending.append(request, checks)
+    try:
+        await TimeSlices().result_of(pending.append(request, checks))
+    except asyncio.CancelledError:
+        pending.abandon()
+        raise
     return pending
 
 

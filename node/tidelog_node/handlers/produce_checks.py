@@ -27,6 +27,12 @@ INLINE_REQUEST_BYTES: Final = 1024 * 1024
 MAX_REQUEST_PLAIN_BYTES: Final = 1024 * 1024 * 1024
 """What the batches of one request may decompress to in all: sixteen of the largest with the default settings."""
 
+INLINE_APPEND_COST: Final = 8 * 1024 * 1024
+"""What the batches of one request may cost in all to be appended in one step of the event loop: some milliseconds."""
+
+_APPEND_COST: Final = 16 * 1024
+"""What an append costs beside its bytes."""
+
 _LEAST_COST: Final = 4096
 _COST_OF_COMPRESSED: Final = 8
 """What a batch costs at least of a request's bytes, and for each of its own: codecs take time for empty parts too."""
@@ -46,8 +52,8 @@ class Costly(NamedTuple):
 class Survey(NamedTuple):
     """What a produce request asks, after one look at each of its batches.
 
-    ``can_append`` says that no partition must be waited for. ``repeated`` are the batches of partitions that a request
-    names more than once: they are refused.
+    ``can_append`` says that no partition must be waited for, and that one step of the event loop may append all.
+    ``repeated`` are the batches of partitions that a request names more than once: they are refused.
     """
 
     can_append: bool
@@ -58,7 +64,7 @@ class Survey(NamedTuple):
 def survey_request(context: NodeContext, request: ProduceBatches) -> Survey:
     """Look at each batch of a request. Only partitions that this node leads have costly ones."""
     held, turns = context.partitions, context.produce_turns
-    can_append, costly, place = True, [], 0
+    can_append, costly, place, append_cost = True, [], 0, 0
     named: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         name = topic.name
@@ -69,9 +75,11 @@ def survey_request(context: NodeContext, request: ProduceBatches) -> Survey:
             if partition is not None:
                 can_append = can_append and turns.is_free(partition)
                 rules, records = partition.log.produce_rules, item.records
+                append_cost += len(records) + _APPEND_COST
                 if rules.must_convert(records) and partition.state.leader is not None and name not in INTERNAL_TOPICS:
                     costly.append(Costly(place, rules, records))
             place += 1
+    can_append = can_append and append_cost <= INLINE_APPEND_COST
     return Survey(can_append, costly, {} if len(named) == place else _repeated(request))
 
 

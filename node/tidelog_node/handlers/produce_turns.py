@@ -1,8 +1,8 @@
 """The order of produce requests that cannot be appended at once.
 
-A partition that is new may have no folder yet, and a large compressed batch is checked in a thread first. Whoever comes
-for such a partition waits until it can be appended, and for all who came before: one producer's batches are appended in
-the order in which it sent them.
+A partition that is new may have no folder yet, a large compressed batch is checked in a thread first, and a request of
+many bytes is appended in several steps of the event loop. Whoever comes for such a partition waits until it can be
+appended, and for all who came before: one producer's batches are appended in the order in which it sent them.
 """
 
 from __future__ import annotations

@@ -106,6 +106,70 @@ def test_batches_of_a_partition_keep_their_order_when_one_is_checked_in_the_thre
     asyncio.run(run())
 
 
+def _many_bytes(partitions):
+    return _request(*[(index, _uncompressed()) for index in range(partitions)])
+
+
+async def _until_appended(log):
+    for _ in range(1_000_000):
+        if log.log_end_offset:
+            return
+        await asyncio.sleep(0)
+    pytest.fail("nothing is appended")
+
+
+def test_loop_goes_on_while_a_request_of_many_bytes_is_appended(cluster_of, monkeypatch):
+    monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,), partitions=20)
+            context = cluster.nodes[1].context
+            assert handlers.try_begin_produce(context, _many_bytes(4)) is not None, "few bytes need no turn"
+            response, turns = await _with_turns(handlers.produce(context, _many_bytes(20)))
+            assert _codes(response) == [0] * 20
+            assert turns > TURNS_MEANWHILE
+
+    asyncio.run(run())
+
+
+def test_batches_of_a_partition_keep_their_order_when_the_appends_of_a_request_give_way(cluster_of, monkeypatch):
+    monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,), partitions=21)
+            context = cluster.nodes[1].context
+            first = asyncio.ensure_future(handlers.begin_produce(context, _many_bytes(20)))
+            await _until_appended(cluster.partition(1, 0).log)
+            last = cluster.partition(1, 19).log
+            assert last.log_end_offset == 0, "nothing gave way"
+            second = asyncio.ensure_future(handlers.begin_produce(context, _request((19, _batch(b"later", "none")))))
+            other = await handlers.begin_produce(context, _request((20, _batch(b"other", "none"))))
+            assert [outcome.base_offset for outcome in other.outcomes[0].partitions] == [0]
+            assert not first.done()
+            assert [outcome.base_offset for outcome in (await first).outcomes[0].partitions] == [0] * 20
+            assert [outcome.base_offset for outcome in (await second).outcomes[0].partitions] == [1]
+
+    asyncio.run(run())
+
+
+def test_request_that_is_cancelled_amid_its_appends_leaves_the_partitions_to_others(cluster_of, monkeypatch):
+    monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
+
+    async def run():
+        async with cluster_of(1) as cluster:
+            await cluster.create_topic(replicas=(1,), partitions=20)
+            context = cluster.nodes[1].context
+            first = asyncio.ensure_future(handlers.begin_produce(context, _many_bytes(20)))
+            await _until_appended(cluster.partition(1, 0).log)
+            first.cancel()
+            response = await handlers.produce(context, _request((0, _batch(b"k")), (19, _batch(b"k"))))
+            assert [item.base_offset for item in response.topics[0].partitions] == [1, 0]
+
+    asyncio.run(run())
+
+
 def test_large_batch_is_refused_for_what_is_in_it_and_the_rest_of_its_request_is_appended(cluster_of):
     async def run():
         async with cluster_of(1) as cluster:
