@@ -20,16 +20,34 @@ import pytest
 import yaml
 from document_blocks import Block, blocks_of, commands_of, unfenced
 
+from tidelog.cli.profiles import parse_profiles
+from tidelog.config import describe
+from tidelog.consumer.config import ConsumerConfig
+from tidelog.errors import TidelogError
+from tidelog.producer.config import ProducerConfig
 from tidelog.testing import LocalCluster
+from tidelog_node.server.config import NodeConfig
+from tidelog_quorum.server.config import QuorumConfig
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 LIMIT_S = 120
 """A block that waits for ever ends so; a busy machine may take a while over the longest."""
+CONFIGURATIONS = (NodeConfig, QuorumConfig, ProducerConfig, ConsumerConfig)
+
+
+def _check_properties(text: str) -> None:
+    """Refuse a properties file that neither a server nor a client takes, for one of its keys or for their mixture."""
+    keys = set(javaproperties.loads(text))
+    unknown = {cls.__name__: sorted(keys - {info.key for info in describe(cls)}) for cls in CONFIGURATIONS}
+    if all(unknown.values()):
+        raise ValueError(f"no configuration has all keys of this block; unknown to each: {unknown}")
+
+
 DATA: Mapping[str, Callable[[str], object]] = {
     "json": lambda text: [json.loads(line) for line in text.splitlines()],
-    "properties": javaproperties.loads,
-    "toml": tomllib.loads,
+    "properties": _check_properties,
+    "toml": lambda text: parse_profiles(tomllib.loads(text)),
     "yaml": yaml.safe_load,
 }
 NO_CODE = ("text",)
@@ -60,10 +78,25 @@ def test_blocks_of_page_run_as_written(
             # Empty lines before it: a traceback names the page's own line.
             exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
         elif block.language in DATA:
-            DATA[block.language](block.text)
+            _read(place, block)
         else:
             for step, expected in _steps(block):
                 _check(place, step, expected, _run(place, step, environment))
+
+
+@pytest.mark.parametrize(
+    "language, text, named",
+    [
+        ("properties", "broker.rak=zone-a\n", "broker.rak"),
+        ("properties", "broker.rack=a\nauto.offset.reset=earliest\n", "auto.offset.reset"),
+        ("toml", '[profiles.a]\nbootstrap_server = "localhost:9094"\n', "bootstrap_server"),
+        ("toml", '[profiles.a]\nbootstrap_servers = "h:1"\nclient = {"request.timeout" = "5"}\n', "request.timeout"),
+        ("json", "{'a': 1}\n", "double quotes"),
+    ],
+)
+def test_block_of_data_fails_by_name_for_a_key_that_is_not_known(language: str, text: str, named: str) -> None:
+    with pytest.raises(pytest.fail.Exception, match=re.escape(named)):
+        _read("page.md:1", Block(language, text, 1))
 
 
 def test_what_is_not_run_has_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +104,13 @@ def test_what_is_not_run_has_a_reason(capsys: pytest.CaptureFixture[str]) -> Non
     for name, line, reason in left_out:
         print(f"{name}:{line}: not run: {reason}")
     assert all(reason for _, _, reason in left_out)
+
+
+def _read(place: str, block: Block) -> None:
+    try:
+        DATA[block.language](block.text)
+    except (ValueError, TidelogError, yaml.YAMLError) as error:
+        pytest.fail(f"{place}: {error}")
 
 
 def _with_addresses(text: str, cluster: LocalCluster) -> str:
