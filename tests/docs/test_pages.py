@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import doctest
 import json
+import os
 import re
+import signal
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -85,7 +87,7 @@ def test_blocks_of_page_run_as_written(
 
 
 @pytest.mark.parametrize(
-    "language, text, named",
+    ("language", "text", "named"),
     [
         ("properties", "broker.rak=zone-a\n", "broker.rak"),
         ("properties", "broker.rack=a\nauto.offset.reset=earliest\n", "auto.offset.reset"),
@@ -99,11 +101,26 @@ def test_block_of_data_fails_by_name_for_a_key_that_is_not_known(language: str, 
         _read("page.md:1", Block(language, text, 1))
 
 
+def test_command_that_waits_for_ever_fails_with_its_place_and_ends_with_what_it_started() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"page.md:1: not done after 0.5 s:") as failed:
+        _run("page.md:1", "(sleep 600) &\necho started $!\nwait\n", os.environ, limit_s=0.5)
+    started = re.search(r"\nstarted (\d+)", str(failed.value))
+    assert started is not None
+    assert not _is_running(int(started[1]))
+
+
 def test_what_is_not_run_has_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     left_out = [(p.name, b.line, b.not_run) for p in PAGES for b in blocks_of(p.read_text()) if b.not_run is not None]
     for name, line, reason in left_out:
         print(f"{name}:{line}: not run: {reason}")
     assert all(reason for _, _, reason in left_out)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def _read(place: str, block: Block) -> None:
@@ -128,14 +145,22 @@ def _steps(block: Block) -> Iterator[tuple[str, str]]:
         yield command.text, command.output
 
 
-def _run(place: str, script: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def _run(
+    place: str, script: str, environment: Mapping[str, str], limit_s: float = LIMIT_S
+) -> subprocess.CompletedProcess[str]:
     command = ["bash", "-euo", "pipefail", "-c", script]
-    try:
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, env=environment
-        )
-    except subprocess.TimeoutExpired as error:
-        pytest.fail(f"{place}: not done after {LIMIT_S} s:\n{script}\n{error.stdout!r}\n{error.stderr!r}")
+    pipe = subprocess.PIPE
+    # A session of its own: what waits for ever is a child of bash, and outlives it.
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = process.communicate()
+            pytest.fail(f"{place}: not done after {limit_s} s:\n{script}\n{stdout}\n{stderr}")
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
 def _check(place: str, script: str, expected: str, done: subprocess.CompletedProcess[str]) -> None:
