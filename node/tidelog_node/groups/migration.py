@@ -12,9 +12,11 @@ classic           the same; otherwise                                           
 consumer, empty   a member joins by JoinGroup                                     classic
 consumer          a member joins by JoinGroup and shares a protocol with the      consumer, mixed
                   classic members
-consumer, mixed   the last member of the consumer protocol leaves, is removed     classic, rebalancing
-                  or joins by JoinGroup; the policy allows downgrades, and
-                  group.max.size has room for the others
+consumer, mixed   the last member of the consumer protocol leaves or is removed;  classic, rebalancing
+                  the policy allows downgrades, and group.max.size has room for
+                  the others
+consumer, mixed   the same, but it joins by JoinGroup as a static member          classic, rebalancing unless
+                                                                                  all own what they are to own
 consumer, mixed   the same; otherwise                                             consumer, of classic members
 ================  ==============================================================  ==========================
 
@@ -26,8 +28,8 @@ REBALANCE_IN_PROGRESS, so that they join the consumer group.
 Sources: Kafka's ``validateOnlineUpgrade``, ``ConsumerGroup.fromClassicGroup``,
 ``validateOnlineDowngradeWithFencedMembers`` and ``ClassicGroup.fromConsumerGroup``. Two things are safer here. At an
 upgrade a member that cooperates owns, besides its assignment, what it said that it owned when it joined, until it joins
-again; Kafka goes by the assignment alone. And a downgraded group is written without a leader, so that a coordinator
-that loads it knows of the rebalance.
+again; Kafka goes by the assignment alone. And a downgraded group that must rebalance is written without a leader, so
+that a coordinator that loads it knows of the rebalance.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ def downgraded(
 ) -> ClassicGroup | None:
     """Return a consumer group without the leaving members as a classic group; None unless it is to be one.
 
-    The group is Stable, and to rebalance at once.
+    The group is Stable. It must rebalance at once when members leave, or when one does not own all that it is to own.
     """
     members = [member for member_id, member in sorted(state.members.items()) if member_id not in leaving]
     if not members or not all(member.uses_classic for member in members):
@@ -118,7 +120,7 @@ def downgraded(
     group.state, group.state_timestamp_ms = ClassicState.STABLE, wall_ms
     group.protocol_name = group.select_protocol()
     group.subscribed_topics = group.find_subscribed_topics()
-    group.must_rebalance = True
+    group.must_rebalance = bool(leaving) or not all(_is_settled(state, member) for member in members)
     for each in group.members.values():
         target = state.targets.get(each.member_id, frozenset())
         version = read_subscription(each.metadata(group.protocol_name)).version
@@ -230,6 +232,11 @@ def _records(group: ClassicGroup, members: Collection[ConsumerGroupMember], wall
         key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id)
         records.append((key, member.current_assignment()))
     return records
+
+
+def _is_settled(state: GroupState, member: ConsumerGroupMember) -> bool:
+    """Return whether a member owns its target assignment of the group's epoch, and nothing else."""
+    return member.is_reconciled_to(state.group_epoch) and member.assigned == state.targets.get(member.member_id)
 
 
 def _classic_member(member: ConsumerGroupMember) -> ClassicMember:

@@ -214,7 +214,8 @@ def _write_downgrade(
         held.group = classic
         for member in classic.members.values():
             reset_session(classic, member, turn)
-        prepare_rebalance(classic, turn)
+        if classic.must_rebalance:
+            prepare_rebalance(classic, turn)
 
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     records = (*encoded(group.tombstones()), group_record(classic, assignments))

@@ -436,6 +436,10 @@ def test_static_member_changes_its_protocol_and_keeps_its_partitions(harness: Sh
     assert code_of(fenced) is ErrorCode.FENCED_INSTANCE_ID
     back = harness.call(join_request(protocols=protocols(), instance="i"))
     assert group_type(harness) == "classic", "it was the last member of the consumer protocol"
+    beat = harness.call(heartbeat_request(back.member_id, back.generation_id, instance="i"))
+    assert not beat.HasField("error"), "it owns all that it is to own: there is nothing to rebalance"
+    synced = harness.call(sync_request(back.member_id, back.generation_id, instance="i"))
+    assert read_assignment(synced.assignment)[0] == ALL
     again = harness.call(join_request(back.member_id, protocols=protocols(), instance="i"))
     assert (again.generation_id, again.leader) == (back.generation_id + 1, back.member_id)
 
