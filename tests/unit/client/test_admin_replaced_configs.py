@@ -38,11 +38,12 @@ def test_alter_configs_sets_what_is_named_and_resets_the_rest(admin: AdminClient
     assert _set(admin) == {"retention.ms": "6000", "segment.bytes": "1048576"}
 
 
-def test_alter_configs_fails_for_each_resource_alone(admin: AdminClient) -> None:
+@pytest.mark.parametrize(("kind", "missing"), [("topic", "t2"), ("broker", "77")])
+def test_alter_configs_fails_for_each_resource_alone(admin: AdminClient, kind: str, missing: str) -> None:
     good = ConfigResource("topic", "t", set_config={"retention.ms": "7000"})
-    bad = ConfigResource("topic", "t2", set_config={"retention.ms": "7000"})
+    bad = ConfigResource(kind, missing, set_config={"retention.ms": "7000"})
     futures = admin.alter_configs([bad, good])
-    with pytest.raises(KafkaException, match="t2"):
+    with pytest.raises(KafkaException, match=missing):
         futures[bad].result()
     futures[good].result()
     assert _set(admin) == {"retention.ms": "7000"}
