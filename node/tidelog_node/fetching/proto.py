@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from tidelog.errors import error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
@@ -65,16 +67,30 @@ def request_to_proto(request: FetchRequest) -> pb.FetchRequest:
     )
 
 
-def response_to_proto(response: FetchResponse) -> pb.FetchResponse:
-    """Return a response as it is sent."""
-    message = pb.FetchResponse(session_id=response.session_id)
-    if response.error is not None:
-        message.error.CopyFrom(Error(code=response.error.code.code, message=response.error.message))
-    for ref, results in response.topics.items():
-        topic = message.topics.add(name=ref) if isinstance(ref, str) else message.topics.add(topic_id=ref)
-        for result in results:
-            _fill(topic.partitions.add(index=result.index), result)
-    return message
+class _ResponseToProto:
+    """Makes a message of a response, in one step or in many."""
+
+    def __call__(self, response: FetchResponse) -> pb.FetchResponse:
+        """Return a response as it is sent."""
+        message = _without_topics(response)
+        for ref, results in response.topics.items():
+            topic = _add_topic(message, ref)
+            for result in results:
+                _fill(topic.partitions.add(index=result.index), result)
+        return message
+
+    def in_steps(self, response: FetchResponse) -> Generator[None, None, pb.FetchResponse]:
+        """Return the same, one result a step."""
+        message = _without_topics(response)
+        for ref, results in response.topics.items():
+            topic = _add_topic(message, ref)
+            for result in results:
+                _fill(topic.partitions.add(index=result.index), result)
+                yield
+        return message
+
+
+response_to_proto = _ResponseToProto()
 
 
 def response_from_proto(message: pb.FetchResponse) -> FetchResponse:
@@ -95,6 +111,17 @@ def _spec(topic_id: bytes, item: pb.FetchPartition) -> FetchSpec:
         LeaderEpoch(item.last_fetched_epoch) if item.HasField("last_fetched_epoch") else None,
         item.log_start_offset,
     )
+
+
+def _without_topics(response: FetchResponse) -> pb.FetchResponse:
+    message = pb.FetchResponse(session_id=response.session_id)
+    if response.error is not None:
+        message.error.CopyFrom(Error(code=response.error.code.code, message=response.error.message))
+    return message
+
+
+def _add_topic(message: pb.FetchResponse, ref: TopicRef) -> pb.FetchTopicResult:
+    return message.topics.add(name=ref) if isinstance(ref, str) else message.topics.add(topic_id=ref)
 
 
 def _forgotten(key: PartitionKey) -> pb.ForgottenTopic:

@@ -6,6 +6,9 @@ replica answers at once. The first partition with records returns at least one w
 ``max_bytes``, to the node's ``fetch.max.bytes`` and to what is left of its budget for responses. While a request waits
 it holds no records: they are read again for the answer.
 
+A request with many partitions to look at is looked at and answered in time slices. What it has read so far counts in
+the budget meanwhile; a later request of its session ends it, as it ends one that waits.
+
 A throttled replica that is not in sync gets nothing while the leader's limit is exceeded; its fetch counts as an
 acknowledgement nevertheless, and what it waits for does not end the poll (KIP-73).
 """
@@ -15,8 +18,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId, LeaderEpoch
@@ -29,10 +32,27 @@ from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
 from tidelog_node.handlers.preferred_replica import preferred_replica
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Partition, Pending, ReadRequest, ReadResult
+from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_node.replication.fetch_session import FULL_EPOCH
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+MANY: Final = 1_000
+"""Partitions that are looked at in one step of the loop."""
+_CHUNK: Final = 64
+
+
+class Translation(Protocol[R_co]):
+    """Makes a listener's response of the handler's."""
+
+    def __call__(self, response: FetchResponse, /) -> R_co:
+        """Return the listener's response."""
+        ...
+
+    def in_steps(self, response: FetchResponse, /) -> Generator[None, None, R_co]:
+        """Return the same, step by step."""
+        ...
 
 
 async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchResponse:
@@ -42,11 +62,15 @@ async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchRespo
         TidelogError: INCONSISTENT_CLUSTER_ID, the request is for another cluster.
     """
     begun = begin_fetch(context, request_from_proto(request), response_to_proto)
-    return await begun if isinstance(begun, Pending) else begun
+    return begun if isinstance(begun, pb.FetchResponse) else await begun
 
 
-def begin_fetch(context: NodeContext, request: FetchRequest, translate: Callable[[FetchResponse], T]) -> T | Pending[T]:
+def begin_fetch(
+    context: NodeContext, request: FetchRequest, translate: Translation[T]
+) -> T | Pending[T] | Coroutine[Any, Any, T]:
     """Answer a fetch now if nothing is to be waited for, else later; who waits may cancel it at any time.
+
+    A fetch with more than ``MANY`` partitions to look at is a coroutine, which gives way to others.
 
     ``translate`` makes the caller's response; it is called once, right after the records were read. The caller counts
     its bytes in the node's budget as soon as it has it.
@@ -66,10 +90,23 @@ def begin_fetch(context: NodeContext, request: FetchRequest, translate: Callable
     except TidelogError as error:
         return translate(FetchResponse(error=error))
     under_way = _Fetch(context, request, session)
+    if len(session.state.changed) > MANY:
+        return _answer_in_slices(under_way, session, request.max_wait_ms, translate)
     response = under_way.begin()
     if response is not None:
         return translate(response)
     return _Wait(under_way, session, context.response_budget, request.max_wait_ms, translate).pending
+
+
+async def _answer_in_slices(under_way: _Fetch, session: OpenSession, max_wait_ms: int, translate: Translation[T]) -> T:
+    slices = TimeSlices()
+    try:
+        response = await slices.result_of(under_way.begin_in_steps())
+        if response is not None:
+            return await slices.result_of(translate.in_steps(response))
+    finally:
+        under_way.give_back_room()
+    return await _Wait(under_way, session, under_way.budget, max_wait_ms, translate).pending
 
 
 class _Wait(Generic[T]):
@@ -83,7 +120,7 @@ class _Wait(Generic[T]):
         session: OpenSession,
         budget: ResponseBudget,
         max_wait_ms: int,
-        translate: Callable[[FetchResponse], T],
+        translate: Translation[T],
     ) -> None:
         self.pending: Pending[T] = Pending(self._give_up)
         self._fetch = fetch
@@ -138,7 +175,9 @@ class _Fetch:
         self._session = session
         self._turn = session.begin()
         self._follower = session.follower
-        self._budget = context.response_budget
+        self.budget = context.response_budget
+        self._reserved = 0
+        self._size = 0
         # Of this request alone: the next one of the session may wait for room already when this one ends.
         self._wake = functools.partial(session.hurry)
         self._items: dict[PartitionKey, FetchItem] = {}
@@ -164,6 +203,38 @@ class _Fetch:
             if not has_to_wait:
                 self.end()
 
+    def begin_in_steps(self) -> Generator[None, None, FetchResponse | None]:
+        """Do the same step by step; what is read counts in the budget until :meth:`give_back_room`."""
+        has_to_wait = False
+        try:
+            keys = self._session.take_changed()
+            for chunk in _chunks(keys):
+                self._look_at(chunk)
+                self._reserve()
+                yield
+                if not self._session.is_turn_of(self._turn):
+                    return FetchResponse(error=superseded(self._session.state.id))
+            has_to_wait = not self._is_complete()
+            if has_to_wait:
+                return None
+            response, unfinished = FetchResponse(), []
+            self._record_throttled()
+            for chunk in _chunks(self._answered_keys()):
+                self._add_results(response, chunk)
+                # Freed here, since to free all of them takes long.
+                unfinished += [key for key in chunk if not self._items.pop(key).has_all]
+                yield
+            return self._finish(response, unfinished)
+        finally:
+            if not has_to_wait:
+                self.end()
+
+    def give_back_room(self) -> None:
+        """Count no more in the budget what the steps have read."""
+        size, self._reserved = self._reserved, 0
+        if size:
+            self.budget.give_back(size)
+
     def sleep(self, wake_up: Callable[[], None]) -> None:
         """Hold no records, and have ``wake_up`` called, once, when there may be more."""
         self._put_away()
@@ -180,7 +251,7 @@ class _Fetch:
         if not self._session.is_turn_of(self._turn):
             return FetchResponse(error=superseded(self._session.state.id))
         self._look()
-        self._budget.pass_on()
+        self.budget.pass_on()
         if not self.is_over and not self._is_complete():
             self.sleep(wake_up)
             return None
@@ -189,18 +260,23 @@ class _Fetch:
 
     def end(self) -> None:
         """Wait for nothing any more; may be called again."""
-        self._budget.leave(self._wake)
-        self._budget.pass_on()
+        self.budget.leave(self._wake)
+        self.budget.pass_on()
         self._context.fetch_sessions.abandon(self._session)
 
     def _answer(self) -> FetchResponse:
-        response = self._response()
+        self._record_throttled()
+        response = FetchResponse()
+        self._add_results(response, self._answered_keys())
+        return self._finish(response, [key for key, item in self._items.items() if not item.has_all])
+
+    def _finish(self, response: FetchResponse, unfinished: Iterable[PartitionKey]) -> FetchResponse:
         asked = self._request.session
         wants_slot = asked is not None and asked.epoch == FULL_EPOCH
         sessions, now_ms = self._context.fetch_sessions, self._context.clock.monotonic_ms()
         response.session_id = sessions.finish(self._session, wants_slot, now_ms)
         # What has more to give, or may be better then, is looked at again.
-        self._session.finish(self._turn, [key for key, item in self._items.items() if not item.has_all])
+        self._session.finish(self._turn, unfinished)
         return response
 
     def _is_complete(self) -> bool:
@@ -227,9 +303,14 @@ class _Fetch:
 
     def _look(self) -> None:
         """Read the partitions that have changed; the others keep what they have."""
+        self._look_at(self._session.take_changed())
+
+    def _look_at(self, keys: Iterable[PartitionKey]) -> None:
         partitions, items, looked_at = self._session.state.partitions, self._items, []
-        for key in self._session.take_changed():
+        for key in keys:
             before = items.get(key)
+            if before is not None:
+                self._size -= before.size
             item = items[key] = FetchItem(key, partitions[key])
             item.is_repeated = before is not None and before.error is None
             looked_at.append(item)
@@ -241,7 +322,7 @@ class _Fetch:
             self._session.state.mark(key)
         # Who was called since it looked has its turn now.
         if starved and not self._session.was_hurried:
-            self._budget.wait(self._wake, is_follower=self._follower is not None)
+            self.budget.wait(self._wake, is_follower=self._follower is not None)
 
     def _put_away(self) -> None:
         for item in self._items.values():
@@ -253,19 +334,25 @@ class _Fetch:
         away = [item for item in self._items.values() if item.is_put_away]
         if away:
             for item in away:
+                self._size -= item.size
                 item.size, item.is_put_away = 0, False
             self._read(away)
 
     def _read(self, items: Iterable[FetchItem]) -> None:
-        taken = sum(i.size for i in self._items.values())
-        room = self._budget.room_for(self._wake, is_follower=self._follower is not None) - taken
+        taken = self._size
+        room = self.budget.room_for(self._wake, is_follower=self._follower is not None) + self._reserved - taken
         remaining = min(self._max_bytes - taken, room)
         is_first = taken == 0
         for item in items:
             self._read_item(item, remaining, is_first, has_room=room > 0)
             remaining -= item.size
             room -= item.size
+            self._size += item.size
             is_first = is_first and item.size == 0
+
+    def _reserve(self) -> None:
+        self.budget.take(self._size - self._reserved)
+        self._reserved = self._size
 
     def _read_item(self, item: FetchItem, remaining: int, is_first: bool, has_room: bool) -> None:
         spec = item.entry.spec
@@ -351,15 +438,14 @@ class _Fetch:
             entry.name = self._context.metadata.topic_name(ref)
         return entry.name
 
-    def _response(self) -> FetchResponse:
-        self._record_throttled()
-        response = FetchResponse()
-        keys = self._session.state.partitions if self._is_full else self._items
+    def _answered_keys(self) -> Iterable[PartitionKey]:
+        return self._session.state.partitions if self._is_full else self._items
+
+    def _add_results(self, response: FetchResponse, keys: Iterable[PartitionKey]) -> None:
         for key in keys:
             item = self._items[key]
             if self._is_full or item.is_news:
                 response.topics.setdefault(key[0], []).append(self._result(item))
-        return response
 
     def _record_throttled(self) -> None:
         if self._follower is None:
@@ -398,3 +484,9 @@ class _Fetch:
         if leader is not None:
             result.current_leader = CurrentLeader(BrokerId(leader.leader_id), LeaderEpoch(leader.leader_epoch))
         return result
+
+
+def _chunks(keys: Iterable[PartitionKey]) -> Iterator[Sequence[PartitionKey]]:
+    listed = list(keys)
+    for begin in range(0, len(listed), _CHUNK):
+        yield listed[begin : begin + _CHUNK]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Generator, Iterable
 from typing import TypeVar
@@ -41,11 +42,12 @@ class TimeSlices:
 
     async def result_of(self, steps: Generator[None, None, T]) -> T:
         """Take all steps of a generator, and return what it returns; others have their turn in between."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if self.is_over:
-                await self.give_way()
+        with contextlib.closing(steps):
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                if self.is_over:
+                    await self.give_way()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, cast
 
 from sim.cluster.sleeping import SimulatedSession, drive
@@ -68,6 +69,8 @@ class Handlers:
             return
         if isinstance(begun, Pending):
             begun.then(lambda done: answer(done.error if isinstance(done.error, TidelogError) else done.result()))
+        elif inspect.iscoroutine(begun):
+            drive(begun, answer)
         else:
             answer(begun)
 

@@ -6,19 +6,24 @@ the response where that can be reached by the caller's listener (KIP-951).
 
 from __future__ import annotations
 
-import functools
-from typing import Final
+from collections.abc import Awaitable, Coroutine, Generator, Sequence
+from typing import Any, Final
 
 from tidelog.errors import TidelogError
-from tidelog_node.fetching import FetchResponse
+from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers import begin_fetch
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import FLEXIBLE, VERSIONS, WITH_ENDPOINTS
-from tidelog_node.kafka.protocol.messages.fetch_request import decode_request
-from tidelog_node.kafka.protocol.messages.fetch_response import NodeEndpoint, encode_response
+from tidelog_node.kafka.protocol.messages.fetch_request import decode_request, decode_request_in_steps
+from tidelog_node.kafka.protocol.messages.fetch_response import (
+    NodeEndpoint,
+    encode_response,
+    encode_response_in_steps,
+)
 from tidelog_node.kafka.protocol.writer import Writer
 from tidelog_node.kafka.served import Api, Body, Caller, KafkaNode, Request
 from tidelog_node.partitions import Pending
+from tidelog_node.partitions.time_slices import TimeSlices
 
 
 class FetchApi:
@@ -29,24 +34,54 @@ class FetchApi:
     flexible: Final = FLEXIBLE
     overlaps: Final = False
 
-    def begin(self, node: KafkaNode, request: Request) -> Body | Pending[Body]:
-        """Answer now, or when there is enough."""
-        asked = decode_request(request.reader, request.caller.version)
-        encode = functools.partial(_encode, node, request.caller)
-        try:
-            return begin_fetch(node.context, asked, encode)
-        except TidelogError as error:
-            return encode(FetchResponse(error=error))
+    def begin(self, node: KafkaNode, request: Request) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
+        """Answer now, or when there is enough; what is long in time slices."""
+        if request.reader.remaining > _LONG_BYTES:
+            return _begin_long(node, request)
+        return _begin(node, request.caller, decode_request(request.reader, request.caller.version))
 
 
+_LONG_BYTES: Final = 32_768
+"""Takes a few milliseconds to decode at most."""
 APIS: Final[tuple[Api, ...]] = (FetchApi(),)
 
 
-def _encode(node: KafkaNode, caller: Caller, response: FetchResponse) -> Body:
-    writer = Writer()
-    endpoints = _leaders(node, caller, response) if caller.version >= WITH_ENDPOINTS else ()
-    encode_response(response, writer, caller.version, endpoints)
-    return writer.chunks()
+class _Encoder:
+    """Encodes the response for a caller."""
+
+    __slots__ = ("_caller", "_node")
+
+    def __init__(self, node: KafkaNode, caller: Caller) -> None:
+        self._node = node
+        self._caller = caller
+
+    def __call__(self, response: FetchResponse) -> Body:
+        writer = Writer()
+        encode_response(response, writer, self._caller.version, self._endpoints(response))
+        return writer.chunks()
+
+    def in_steps(self, response: FetchResponse) -> Generator[None, None, Body]:
+        writer = Writer()
+        yield from encode_response_in_steps(response, writer, self._caller.version, self._endpoints(response))
+        return writer.chunks()
+
+    def _endpoints(self, response: FetchResponse) -> Sequence[NodeEndpoint]:
+        return _leaders(self._node, self._caller, response) if self._caller.version >= WITH_ENDPOINTS else ()
+
+
+def _begin(node: KafkaNode, caller: Caller, asked: FetchRequest) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
+    encode = _Encoder(node, caller)
+    try:
+        return begin_fetch(node.context, asked, encode)
+    except TidelogError as error:
+        return encode(FetchResponse(error=error))
+
+
+async def _begin_long(node: KafkaNode, request: Request) -> Body:
+    caller = request.caller
+    asked = await TimeSlices().result_of(decode_request_in_steps(request.reader, caller.version))
+    begun = _begin(node, caller, asked)
+    return await begun if isinstance(begun, Awaitable) else begun
 
 
 def _leaders(node: KafkaNode, caller: Caller, response: FetchResponse) -> list[NodeEndpoint]:

@@ -7,7 +7,7 @@ and whoever does not know one skips it (KIP-482).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -56,28 +56,33 @@ def decode_request(reader: Reader, version: int) -> FetchRequest:
     Raises:
         MalformedMessageError: the bytes are no such request.
     """
-    replica_id = reader.int32() if version < WITH_REPLICA_STATE else NO_BROKER
-    max_wait_ms, min_bytes, max_bytes, isolation = _LIMITS.unpack_from(reader.view, reader.advance(_LIMITS.size))
-    session = None
-    if version >= WITH_SESSIONS:
-        session = SessionStep(*_SESSION.unpack_from(reader.view, reader.advance(_SESSION.size)))
-    request = FetchRequest(
-        _decode_wanted(reader, version),
-        max_bytes,
-        max_wait_ms,
-        min_bytes,
-        _replica(replica_id, _NONE),
-        isolation == _READ_COMMITTED,
-        session=session,
-        uses_topic_ids=version >= WITH_TOPIC_IDS,
-        may_read_followers=version >= WITH_RACK,
-    )
-    if session is not None:
-        request.forgotten = _decode_forgotten(reader, version)
-    if version >= WITH_RACK:
-        request.rack_id = read_string(reader, is_flexible=version >= FLEXIBLE) or ""
-    if version >= FLEXIBLE:
-        _decode_tags(reader, version, request)
+    request = _decode_head(reader, version)
+    request.wanted = _decode_wanted(reader, version)
+    _decode_rest(reader, version, request)
+    return request
+
+
+def decode_request_in_steps(reader: Reader, version: int) -> Generator[None, None, FetchRequest]:
+    """Read the same, one partition a step.
+
+    Raises:
+        MalformedMessageError: the bytes are no such request.
+    """
+    request = _decode_head(reader, version)
+    is_flexible, read = version >= FLEXIBLE, _partition_reader(version)
+    for _ in range(read_count(reader, is_flexible=is_flexible)):
+        topic = read_topic(reader, version)
+        topic_id = topic if isinstance(topic, bytes) else b""
+        for _ in range(read_count(reader, is_flexible=is_flexible)):
+            index, spec = read(reader, topic_id)
+            request.wanted[topic, index] = spec
+            if is_flexible:
+                skip_tags(reader)
+            yield
+        if is_flexible:
+            skip_tags(reader)
+        yield
+    _decode_rest(reader, version, request)
     return request
 
 
@@ -106,6 +111,34 @@ def encode_request(request: FetchRequest, writer: Writer, version: int) -> None:
     if session.ends_wait:
         tags.add(ENDS_WAIT_TAG, b"")
     tags.write(writer)
+
+
+def _decode_head(reader: Reader, version: int) -> FetchRequest:
+    replica_id = reader.int32() if version < WITH_REPLICA_STATE else NO_BROKER
+    max_wait_ms, min_bytes, max_bytes, isolation = _LIMITS.unpack_from(reader.view, reader.advance(_LIMITS.size))
+    session = None
+    if version >= WITH_SESSIONS:
+        session = SessionStep(*_SESSION.unpack_from(reader.view, reader.advance(_SESSION.size)))
+    return FetchRequest(
+        {},
+        max_bytes,
+        max_wait_ms,
+        min_bytes,
+        _replica(replica_id, _NONE),
+        isolation == _READ_COMMITTED,
+        session=session,
+        uses_topic_ids=version >= WITH_TOPIC_IDS,
+        may_read_followers=version >= WITH_RACK,
+    )
+
+
+def _decode_rest(reader: Reader, version: int, request: FetchRequest) -> None:
+    if request.session is not None:
+        request.forgotten = _decode_forgotten(reader, version)
+    if version >= WITH_RACK:
+        request.rack_id = read_string(reader, is_flexible=version >= FLEXIBLE) or ""
+    if version >= FLEXIBLE:
+        _decode_tags(reader, version, request)
 
 
 def _decode_wanted(reader: Reader, version: int) -> dict[PartitionKey, FetchSpec]:

@@ -5,7 +5,7 @@ What a response has and a version has not is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -56,12 +56,8 @@ def encode_response(
     response: FetchResponse, writer: Writer, version: int, endpoints: Sequence[NodeEndpoint] = ()
 ) -> None:
     """Write a response's body; ``endpoints`` are those of the leaders that it names."""
-    writer.int32(0)
     is_flexible = version >= FLEXIBLE
-    if version >= WITH_SESSIONS:
-        writer.int16(0 if response.error is None else response.error.code.code)
-        writer.int32(response.session_id)
-    write_count(writer, len(response.topics), is_flexible=is_flexible)
+    _encode_head(response, writer, version)
     for topic, results in response.topics.items():
         write_topic(writer, topic, version)
         write_count(writer, len(results), is_flexible=is_flexible)
@@ -70,10 +66,26 @@ def encode_response(
         if is_flexible:
             writer.buffer.append(0)
     if is_flexible:
-        tags = Tags()
-        if endpoints and version >= WITH_ENDPOINTS:
-            tags.add(_ENDPOINTS_TAG, _endpoints(endpoints))
-        tags.write(writer)
+        _encode_endpoints(endpoints, writer, version)
+
+
+def encode_response_in_steps(
+    response: FetchResponse, writer: Writer, version: int, endpoints: Sequence[NodeEndpoint] = ()
+) -> Generator[None, None, None]:
+    """Write the same, one partition a step; the response is used up, since to free all of it takes long."""
+    is_flexible = version >= FLEXIBLE
+    _encode_head(response, writer, version)
+    for topic, results in response.topics.items():
+        write_topic(writer, topic, version)
+        write_count(writer, len(results), is_flexible=is_flexible)
+        results.reverse()
+        while results:
+            _encode_result(results.pop(), writer, version)
+            yield
+        if is_flexible:
+            writer.buffer.append(0)
+    if is_flexible:
+        _encode_endpoints(endpoints, writer, version)
 
 
 def decode_response(reader: Reader, version: int) -> FetchResponse:
@@ -95,6 +107,21 @@ def decode_response(reader: Reader, version: int) -> FetchResponse:
     if is_flexible:
         skip_tags(reader)
     return response
+
+
+def _encode_head(response: FetchResponse, writer: Writer, version: int) -> None:
+    writer.int32(0)
+    if version >= WITH_SESSIONS:
+        writer.int16(0 if response.error is None else response.error.code.code)
+        writer.int32(response.session_id)
+    write_count(writer, len(response.topics), is_flexible=version >= FLEXIBLE)
+
+
+def _encode_endpoints(endpoints: Sequence[NodeEndpoint], writer: Writer, version: int) -> None:
+    tags = Tags()
+    if endpoints and version >= WITH_ENDPOINTS:
+        tags.add(_ENDPOINTS_TAG, _endpoints(endpoints))
+    tags.write(writer)
 
 
 def _encode_result(result: FetchResult, writer: Writer, version: int) -> None:
