@@ -106,6 +106,13 @@ def test_kafka_metadata_quorum(shell: Shell) -> None:
     assert [line.split()[-1] for line in replication[1:]].count("Leader") == 1
 
 
+def test_kafka_metadata_quorum_removes_no_controller_that_has_no_vote(shell: Shell) -> None:
+    unknown = ("--controller-id", "99", "--controller-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ")
+    done = shell.ended("kafka-metadata-quorum", "remove-controller", *unknown)
+    assert done.code == 1
+    assert "VoterNotFoundException" in done.said
+
+
 def test_kafka_features(shell: Shell) -> None:
     said = shell("kafka-features", "describe")
     features = dict(re.findall(r"^Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", said, re.MULTILINE))

@@ -37,7 +37,13 @@ _SETTINGS = {
 }
 _NAMELESS = ("for a reason that has no name", "Traceback (most recent call last)", "never retrieved")
 _LEFT_OUT = frozenset(
-    {ApiKey.UNREGISTER_BROKER, ApiKey.UPDATE_FEATURES, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+    {
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPDATE_RAFT_VOTER,
+    }
 )
 """What would change the cluster for good."""
 

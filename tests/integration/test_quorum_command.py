@@ -24,9 +24,12 @@ from tidelog_node.kafka.protocol.headers import read_response_header, write_requ
 from tidelog_node.kafka.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
+    KRaftVersionFeature,
     QuorumListener,
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
 )
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
@@ -62,7 +65,9 @@ def run(invoke: Callable[..., Result]) -> Run:
 
 
 def ask(
-    connection: socket.socket, request: Message, answer: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse]
+    connection: socket.socket,
+    request: Message,
+    answer: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse] | type[UpdateRaftVoterResponse],
 ) -> int:
     """Send a request in version 0 and return the answer's error code."""
     writer = Writer()
@@ -126,15 +131,23 @@ def test_quorum_adds_a_voter_that_can_lead_and_removes_it(
     assert "controller 4 at" in run("add-voter", "4")
     assert voters_of(run) == [1, 2, 3, 4]
     assert invoke("add-voter", "4").stderr.endswith("[DUPLICATE_VOTER]\n")
-    assert run("transfer", "4") == "controller 4 leads\n"
+    assert run("transfer", "4") == "controller 4 is the leader\n"
     assert run("remove-voter", "4") == "controller 4 is no longer a voter\n"
     wait_for(lambda: voters_of(run) == [1, 2, 3], "the voters without it")
+    away = next(i for i in (1, 2, 3) if i != json.loads(run("describe", "--json"))["leader_id"])
+    quorum.controllers[away].kill()
+    move = ("update-voter", str(away), "--endpoint", "127.0.0.1:1")
+    wait_for(lambda: invoke(*move).exit_code == 0, "the voter to count as away")
+    assert run(*move) == f"the address of controller {away} is 127.0.0.1:1\n"
+    assert {v["port"] for v in json.loads(run("describe", "--json"))["voters"] if v["replica_id"] == away} == {1}
+    quorum.controllers[away].start()
+    wait_for(lambda: f" {quorum.controllers[away].address} " in run("describe"), "it to announce its address")
     wait_for(lambda: observers_of(run) == [4], "it to follow on")
     assert invoke("remove-voter", "4").stderr.endswith("[VOTER_NOT_FOUND]\n")
     assert quorum.failures == []
 
 
-def test_voter_is_added_and_removed_over_kafkas_protocol(tmp_path: Path) -> None:
+def test_voter_is_added_moved_and_removed_over_kafkas_protocol(tmp_path: Path) -> None:
     with LocalCluster(controllers=1, nodes=1, data_dir=tmp_path) as cluster:
         observer = cluster.add_controller()
         cluster.wait_ready()
@@ -143,8 +156,18 @@ def test_voter_is_added_and_removed_over_kafkas_protocol(tmp_path: Path) -> None
         with socket.create_connection((cluster.nodes[1].host, cluster.nodes[1].kafka_port)) as connection:
             assert ask(connection, add, AddRaftVoterResponse) == 0
             with QuorumAdmin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
-                assert [v.replica_id for v in admin.describe_metadata_quorum().voters] == [1, 2]
+                quorum = admin.describe_metadata_quorum()
+            assert [v.replica_id for v in quorum.voters] == [1, 2]
             assert ask(connection, add, AddRaftVoterResponse) == ErrorCode.DUPLICATE_VOTER.code
+            feature, directory_id = KRaftVersionFeature(0, 1), quorum.voters[1].directory_id
+            epoch, update = quorum.leader_epoch, UpdateRaftVoterRequest
+            same = update(cluster.cluster_id, epoch, 2, directory_id, [listener], feature)
+            assert ask(connection, same, UpdateRaftVoterResponse) == 0
+            fenced = update(cluster.cluster_id, epoch - 1, 2, directory_id, [listener], feature)
+            assert ask(connection, fenced, UpdateRaftVoterResponse) == ErrorCode.FENCED_LEADER_EPOCH.code
+            elsewhere = [QuorumListener("GRPC", "127.0.0.1", 1)]
+            wrong = update(cluster.cluster_id, epoch, 2, directory_id, elsewhere, feature)
+            assert ask(connection, wrong, UpdateRaftVoterResponse) == ErrorCode.INVALID_REQUEST.code, "it runs"
             removal = RemoveRaftVoterRequest(cluster.cluster_id, 2, bytes(16))
             assert ask(connection, removal, RemoveRaftVoterResponse) == 0
 
@@ -206,7 +229,7 @@ def test_quorum_refuses_a_wiped_voter_until_it_was_removed_and_added_again(
     wait_for(lambda: voters_of(run) == [1, 2, 3], "three voters")
     after = next(v for v in json.loads(run("describe", "--json"))["voters"] if v["replica_id"] == wiped)
     assert after["directory_id"] != before["directory_id"]
-    assert run("transfer", str(wiped)) == f"controller {wiped} leads\n"
+    assert run("transfer", str(wiped)) == f"controller {wiped} is the leader\n"
     controllers.close()
 
 

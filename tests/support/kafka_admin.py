@@ -145,6 +145,10 @@ class CoreController:
         self.do(lambda *_: _NOTHING, None)
         self.voter_changes.append(request)
 
+    async def update_raft_voter(self, request, timeout_s):
+        self.do(lambda *_: _NOTHING, None)
+        self.voter_changes.append(request)
+
     async def remove_raft_voter(self, request, timeout_s):
         self.do(lambda *_: _NOTHING, None)
         self.voter_changes.append(request)

@@ -102,6 +102,17 @@ class QuorumAdmin:
         """
         self._run(lambda t: self._quorum.remove_voter(voter_id, voter_directory_id, t), request_timeout)
 
+    def update_raft_voter(
+        self, voter_id: int, voter_directory_id: bytes, host: str, port: int, *, request_timeout: float | None = None
+    ) -> None:
+        """Change the address of a voter that cannot announce it; an empty ``voter_directory_id`` matches any.
+
+        Raises:
+            KafkaException: VOTER_NOT_FOUND, INVALID_REQUEST (it runs and announces another address), REQUEST_TIMED_OUT
+                (also while another change is under way), UNSUPPORTED_VERSION.
+        """
+        self._run(lambda t: self._quorum.update_voter(voter_id, voter_directory_id, host, port, t), request_timeout)
+
     def transfer_leadership(self, voter_id: int | None = None, *, request_timeout: float | None = None) -> int:
         """Let another voter lead, None: the one that has most of the log; returns which leads then.
 
@@ -181,6 +192,18 @@ class QuorumOperations(Operations):
             return {"": None}
 
         return self._futures([""], remove())[""]
+
+    def update_raft_voter(
+        self, voter_id: int, voter_directory_id: bytes, host: str, port: int, *, request_timeout: float | None = None
+    ) -> Future[None]:
+        """Change a voter's address; as :meth:`QuorumAdmin.update_raft_voter`."""
+
+        async def update() -> Outcomes[str, None]:
+            timeout_s = self._request_ms(request_timeout) / 1000
+            await self._quorum.update_voter(voter_id, voter_directory_id, host, port, timeout_s)
+            return {"": None}
+
+        return self._futures([""], update())[""]
 
 
 def _quorum(config: QuorumAdminConfig) -> Quorum:

@@ -166,6 +166,18 @@ class Quorum:
         )
         await self.change(lambda s, t: s.RemoveRaftVoter(request, timeout=t), timeout_s, ErrorCode.VOTER_NOT_FOUND)
 
+    async def update_voter(
+        self, voter_id: int, voter_directory_id: bytes, host: str, port: int, timeout_s: float
+    ) -> None:
+        """Change a controller's address. A repeated call does nothing more."""
+        request = pb.UpdateRaftVoterRequest(
+            voter_id=voter_id,
+            directory_id=voter_directory_id,
+            endpoint=common_pb2.Endpoint(host=host, port=port),
+            timeout_ms=int(timeout_s * 1000),
+        )
+        await self.change(lambda s, t: s.UpdateRaftVoter(request, timeout=t), timeout_s)
+
     async def take_snapshot(self, controller_id: int | None, timeout_s: float) -> pb.TakeSnapshotResponse:
         """Ask one controller, which need not lead."""
         quorum = await self.describe(timeout_s)

@@ -126,6 +126,31 @@ def remove_voter(
     session.done(document, f"controller {controller} is no longer a voter")
 
 
+@app.command("update-voter")
+@connected
+def update_voter(
+    session: Session,
+    controller: Annotated[int, typer.Argument(metavar="ID", help="The id of a voter.")],
+    endpoint: Annotated[
+        str,
+        typer.Option("--endpoint", metavar="HOST:PORT", help="The address at which others reach the controller."),
+    ],
+    directory_id: DirectoryId = "",
+    bootstrap_controller: Controllers = None,
+) -> None:
+    """Change the address of a voter that is away.
+
+    A controller that runs announces its address itself.
+
+    Example: tidelog quorum update-voter 3 --endpoint 10.0.0.9:9093
+    """
+    host, port = _endpoint(endpoint)
+    with session.quorum_admin(bootstrap_controller) as admin:
+        admin.update_raft_voter(controller, _directory_id(directory_id), host, port, request_timeout=session.timeout_s)
+    address = format_address(host, port)
+    session.done({"controller": controller, "address": address}, f"the address of controller {controller} is {address}")
+
+
 @app.command()
 @connected
 def transfer(

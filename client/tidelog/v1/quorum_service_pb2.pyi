@@ -243,6 +243,57 @@ class RemoveRaftVoterResponse(_message.Message):
 Global___RemoveRaftVoterResponse: _TypeAlias = RemoveRaftVoterResponse  # noqa: Y015
 
 @_typing.final
+class UpdateRaftVoterRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VOTER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    voter_id: _builtins.int
+    directory_id: _builtins.bytes
+    """16 bytes; empty matches any."""
+    leader_epoch: _builtins.int
+    """The leader must have this epoch; any without it."""
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def endpoint(self) -> _common_pb2.Endpoint: ...
+    def __init__(
+        self,
+        *,
+        voter_id: _builtins.int = ...,
+        directory_id: _builtins.bytes = ...,
+        endpoint: _common_pb2.Endpoint | None = ...,
+        leader_epoch: _builtins.int | None = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "endpoint", b"endpoint", "leader_epoch", b"leader_epoch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "directory_id", b"directory_id", "endpoint", b"endpoint", "leader_epoch", b"leader_epoch", "timeout_ms", b"timeout_ms", "voter_id", b"voter_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
+
+Global___UpdateRaftVoterRequest: _TypeAlias = UpdateRaftVoterRequest  # noqa: Y015
+
+@_typing.final
+class UpdateRaftVoterResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateRaftVoterResponse: _TypeAlias = UpdateRaftVoterResponse  # noqa: Y015
+
+@_typing.final
 class TransferLeadershipRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -49,6 +49,11 @@ class QuorumServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_quorum__service__pb2.RemoveRaftVoterRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_quorum__service__pb2.RemoveRaftVoterResponse.FromString,
                 _registered_method=True)
+        self.UpdateRaftVoter = channel.unary_unary(
+                '/tidelog.v1.QuorumService/UpdateRaftVoter',
+                request_serializer=tidelog_dot_v1_dot_quorum__service__pb2.UpdateRaftVoterRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_quorum__service__pb2.UpdateRaftVoterResponse.FromString,
+                _registered_method=True)
         self.TransferLeadership = channel.unary_unary(
                 '/tidelog.v1.QuorumService/TransferLeadership',
                 request_serializer=tidelog_dot_v1_dot_quorum__service__pb2.TransferLeadershipRequest.SerializeToString,
@@ -85,6 +90,13 @@ class QuorumServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateRaftVoter(self, request, context):
+        """Changes the address of a voter; answers when that is committed (KIP-853).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TransferLeadership(self, request, context):
         """Lets another voter lead; answers when it does.
         """
@@ -116,6 +128,11 @@ def add_QuorumServiceServicer_to_server(servicer, server):
                     servicer.RemoveRaftVoter,
                     request_deserializer=tidelog_dot_v1_dot_quorum__service__pb2.RemoveRaftVoterRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_quorum__service__pb2.RemoveRaftVoterResponse.SerializeToString,
+            ),
+            'UpdateRaftVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateRaftVoter,
+                    request_deserializer=tidelog_dot_v1_dot_quorum__service__pb2.UpdateRaftVoterRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_quorum__service__pb2.UpdateRaftVoterResponse.SerializeToString,
             ),
             'TransferLeadership': grpc.unary_unary_rpc_method_handler(
                     servicer.TransferLeadership,
@@ -209,6 +226,33 @@ class QuorumService(object):
             '/tidelog.v1.QuorumService/RemoveRaftVoter',
             tidelog_dot_v1_dot_quorum__service__pb2.RemoveRaftVoterRequest.SerializeToString,
             tidelog_dot_v1_dot_quorum__service__pb2.RemoveRaftVoterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateRaftVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.QuorumService/UpdateRaftVoter',
+            tidelog_dot_v1_dot_quorum__service__pb2.UpdateRaftVoterRequest.SerializeToString,
+            tidelog_dot_v1_dot_quorum__service__pb2.UpdateRaftVoterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,8 @@ class QuorumServiceStub:
     """Makes a controller that follows the log a voter, when it has caught up (KIP-853)."""
     RemoveRaftVoter: _grpc.UnaryUnaryMultiCallable[_quorum_service_pb2.RemoveRaftVoterRequest, _quorum_service_pb2.RemoveRaftVoterResponse]
     """Takes a voter out; the leader may name itself (KIP-853)."""
+    UpdateRaftVoter: _grpc.UnaryUnaryMultiCallable[_quorum_service_pb2.UpdateRaftVoterRequest, _quorum_service_pb2.UpdateRaftVoterResponse]
+    """Changes the address of a voter; answers when that is committed (KIP-853)."""
     TransferLeadership: _grpc.UnaryUnaryMultiCallable[_quorum_service_pb2.TransferLeadershipRequest, _quorum_service_pb2.TransferLeadershipResponse]
     """Lets another voter lead; answers when it does."""
     TakeSnapshot: _grpc.UnaryUnaryMultiCallable[_quorum_service_pb2.TakeSnapshotRequest, _quorum_service_pb2.TakeSnapshotResponse]
@@ -53,6 +55,8 @@ class QuorumServiceAsyncStub(QuorumServiceStub):
     """Makes a controller that follows the log a voter, when it has caught up (KIP-853)."""
     RemoveRaftVoter: _aio.UnaryUnaryMultiCallable[_quorum_service_pb2.RemoveRaftVoterRequest, _quorum_service_pb2.RemoveRaftVoterResponse]  # type: ignore[assignment]
     """Takes a voter out; the leader may name itself (KIP-853)."""
+    UpdateRaftVoter: _aio.UnaryUnaryMultiCallable[_quorum_service_pb2.UpdateRaftVoterRequest, _quorum_service_pb2.UpdateRaftVoterResponse]  # type: ignore[assignment]
+    """Changes the address of a voter; answers when that is committed (KIP-853)."""
     TransferLeadership: _aio.UnaryUnaryMultiCallable[_quorum_service_pb2.TransferLeadershipRequest, _quorum_service_pb2.TransferLeadershipResponse]  # type: ignore[assignment]
     """Lets another voter lead; answers when it does."""
     TakeSnapshot: _aio.UnaryUnaryMultiCallable[_quorum_service_pb2.TakeSnapshotRequest, _quorum_service_pb2.TakeSnapshotResponse]  # type: ignore[assignment]
@@ -82,6 +86,14 @@ class QuorumServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_quorum_service_pb2.RemoveRaftVoterResponse, _abc.Awaitable[_quorum_service_pb2.RemoveRaftVoterResponse]]:
         """Takes a voter out; the leader may name itself (KIP-853)."""
+
+    @_abc_1.abstractmethod
+    def UpdateRaftVoter(
+        self,
+        request: _quorum_service_pb2.UpdateRaftVoterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quorum_service_pb2.UpdateRaftVoterResponse, _abc.Awaitable[_quorum_service_pb2.UpdateRaftVoterResponse]]:
+        """Changes the address of a voter; answers when that is committed (KIP-853)."""
 
     @_abc_1.abstractmethod
     def TransferLeadership(

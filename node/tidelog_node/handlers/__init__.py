@@ -10,6 +10,7 @@ from tidelog_node.handlers.administration import (
     remove_raft_voter,
     unregister_broker,
     update_features,
+    update_raft_voter,
 )
 from tidelog_node.handlers.configs import describe_configs, incremental_alter_configs, topic_settings
 from tidelog_node.handlers.context import AdminController, NodeContext
@@ -80,4 +81,5 @@ __all__ = [
     "try_begin_produce",
     "unregister_broker",
     "update_features",
+    "update_raft_voter",
 ]

@@ -91,3 +91,8 @@ async def add_raft_voter(context: NodeContext, request: quorum_pb.AddRaftVoterRe
 async def remove_raft_voter(context: NodeContext, request: quorum_pb.RemoveRaftVoterRequest) -> None:
     """Take a controller's vote. Returns and raises as :func:`add_raft_voter`."""
     await context.controller.remove_raft_voter(request, timeout_ms(request.timeout_ms) / 1000)
+
+
+async def update_raft_voter(context: NodeContext, request: quorum_pb.UpdateRaftVoterRequest) -> None:
+    """Change a controller's address. Returns and raises as :func:`add_raft_voter`."""
+    await context.controller.update_raft_voter(request, timeout_ms(request.timeout_ms) / 1000)

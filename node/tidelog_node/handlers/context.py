@@ -108,6 +108,10 @@ class AdminController(Protocol):
         """Take a controller's vote."""
         ...
 
+    async def update_raft_voter(self, request: quorum_service_pb2.UpdateRaftVoterRequest, timeout_s: float) -> None:
+        """Change a controller's address."""
+        ...
+
 
 class NodeSettings(Protocol):
     """The node's configuration: what its file gives, by the settings' own names, and what holds now."""

@@ -198,6 +198,10 @@ class ControllerClient:
         """Take a controller's vote."""
         await self._change_quorum(lambda s, t: s.RemoveRaftVoter(request, timeout=t), timeout_s)
 
+    async def update_raft_voter(self, request: quorum_service_pb2.UpdateRaftVoterRequest, timeout_s: float) -> None:
+        """Change a controller's address."""
+        await self._change_quorum(lambda s, t: s.UpdateRaftVoter(request, timeout=t), timeout_s)
+
     async def _change_quorum(
         self, call: Callable[[QuorumServiceAsyncStub, float], Awaitable[object]], timeout_s: float
     ) -> None:

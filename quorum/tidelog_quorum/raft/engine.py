@@ -21,6 +21,7 @@ from tidelog_quorum.raft.core import (
     ReadRequested,
     RemoveVoterRequested,
     TransferRequested,
+    UpdateVoterRequested,
     Voter,
     VoterSet,
 )
@@ -152,6 +153,14 @@ class TidelogRaft:
             lambda request_id: RemoveVoterRequested(request_id, voter_id, directory_id),
             timeout_ms,
             f"removing voter {voter_id}",
+        )
+
+    async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
+        """Change a voter's address; see :class:`RaftEngine`."""
+        await self._ask(
+            lambda request_id: UpdateVoterRequested(request_id, voter, leader_epoch),
+            timeout_ms,
+            f"moving voter {voter.voter_id}",
         )
 
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:

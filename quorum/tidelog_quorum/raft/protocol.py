@@ -173,6 +173,16 @@ class RaftEngine(Protocol):
             TidelogError: as in :meth:`add_voter`; VOTER_NOT_FOUND, it has no vote; INVALID_REQUEST, it is the last one.
         """
 
+    async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
+        """Change a voter's address; returns when that is committed. An empty directory id, and no epoch, match any.
+
+        Raises:
+            TidelogError: NOT_CONTROLLER; FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, the leader has another epoch;
+                VOTER_NOT_FOUND, it has no vote or another directory id; INVALID_REQUEST, it runs and announces another
+                address; REQUEST_TIMED_OUT, another change is under way, or this one may still commit;
+                UNSUPPORTED_VERSION.
+        """
+
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
         """Let another voter lead (None: the one with most of the log) and return which; proposals fail meanwhile.
 

@@ -180,6 +180,10 @@ class PySyncObjRaft:
         """Refused: UNSUPPORTED_VERSION."""
         raise _cannot_change_voters()
 
+    async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
+        """Refused: UNSUPPORTED_VERSION."""
+        raise _cannot_change_voters()
+
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
         """Let another voter lead and return which; see :class:`RaftEngine`."""
         self._check_leading()

@@ -43,6 +43,11 @@ class QuorumService(QuorumServiceServicer):
     ) -> pb.RemoveRaftVoterResponse:
         return await self._responder.answer(context, self._remove_voter(request))
 
+    async def UpdateRaftVoter(  # noqa: N802, D102
+        self, request: pb.UpdateRaftVoterRequest, context: RpcContext
+    ) -> pb.UpdateRaftVoterResponse:
+        return await self._responder.answer(context, self._update_voter(request))
+
     async def TransferLeadership(  # noqa: N802, D102
         self, request: pb.TransferLeadershipRequest, context: RpcContext
     ) -> pb.TransferLeadershipResponse:
@@ -59,14 +64,7 @@ class QuorumService(QuorumServiceServicer):
         return _to_message(self._cluster_id, self._engine.describe(), self._quorum.broker_progress())
 
     async def _add_voter(self, request: pb.AddRaftVoterRequest) -> pb.AddRaftVoterResponse:
-        _check_voter(request.voter_id, request.directory_id)
-        endpoint = request.endpoint
-        if not endpoint.host or not 0 < endpoint.port <= 65_535:
-            address = format_address(endpoint.host, endpoint.port)
-            text = f'controller {request.voter_id} cannot be reached at "{address}": host and port must be given'
-            raise error_for(ErrorCode.INVALID_REQUEST, text)
-        voter = Voter(request.voter_id, endpoint.host, endpoint.port, request.directory_id)
-        await self._engine.add_voter(voter, request.timeout_ms or _DEFAULT_TIMEOUT_MS)
+        await self._engine.add_voter(_voter(request), request.timeout_ms or _DEFAULT_TIMEOUT_MS)
         return pb.AddRaftVoterResponse()
 
     async def _remove_voter(self, request: pb.RemoveRaftVoterRequest) -> pb.RemoveRaftVoterResponse:
@@ -74,6 +72,11 @@ class QuorumService(QuorumServiceServicer):
         timeout_ms = request.timeout_ms or _DEFAULT_TIMEOUT_MS
         await self._engine.remove_voter(request.voter_id, request.directory_id, timeout_ms)
         return pb.RemoveRaftVoterResponse()
+
+    async def _update_voter(self, request: pb.UpdateRaftVoterRequest) -> pb.UpdateRaftVoterResponse:
+        epoch = request.leader_epoch if request.HasField("leader_epoch") else None
+        await self._engine.update_voter(_voter(request), epoch, request.timeout_ms or _DEFAULT_TIMEOUT_MS)
+        return pb.UpdateRaftVoterResponse()
 
     async def _transfer_leadership(self, request: pb.TransferLeadershipRequest) -> pb.TransferLeadershipResponse:
         to = None if request.voter_id == -1 else request.voter_id
@@ -85,6 +88,16 @@ class QuorumService(QuorumServiceServicer):
     async def _take_snapshot(self) -> pb.TakeSnapshotResponse:
         snapshot_offset, log_start_offset = await self._engine.take_snapshot()
         return pb.TakeSnapshotResponse(snapshot_offset=snapshot_offset, log_start_offset=log_start_offset)
+
+
+def _voter(request: pb.AddRaftVoterRequest | pb.UpdateRaftVoterRequest) -> Voter:
+    _check_voter(request.voter_id, request.directory_id)
+    endpoint = request.endpoint
+    if not endpoint.host or not 0 < endpoint.port <= 65_535:
+        address = format_address(endpoint.host, endpoint.port)
+        text = f'controller {request.voter_id} cannot be reached at "{address}": host and port must be given'
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    return Voter(request.voter_id, endpoint.host, endpoint.port, request.directory_id)
 
 
 def _check_voter(voter_id: int, directory_id: bytes) -> None:

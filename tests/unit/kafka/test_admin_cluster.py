@@ -16,8 +16,10 @@ from tidelog_node.kafka.protocol.messages.features import (
 from tidelog_node.kafka.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
+    CurrentLeader,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    KRaftVersionFeature,
     QuorumListener,
     QuorumPartition,
     QuorumTopic,
@@ -25,6 +27,8 @@ from tidelog_node.kafka.protocol.messages.quorum import (
     RemoveRaftVoterResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
 )
 
 TIMED_OUT = error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
@@ -184,6 +188,44 @@ def test_change_of_voters_is_refused_with_the_controllers_error_or_before_it_is_
     node.controller.failure = error_for(ErrorCode.VOTER_NOT_FOUND, "no replica 4 follows the log")
     assert add_voter(node, HERE) == "VOTER_NOT_FOUND"
     assert remove_voter(node) == "VOTER_NOT_FOUND"
+    assert node.controller.voter_changes == []
+
+
+def update_voter(node, *listeners, cluster_id="c1", directory_id=DIRECTORY, levels=(0, 1)):
+    feature = KRaftVersionFeature(*levels)
+    request = UpdateRaftVoterRequest(cluster_id, 3, 4, directory_id, list(listeners), feature)
+    return node.ask(request, 0, UpdateRaftVoterResponse)
+
+
+def led_by_controller_2(node):
+    leader = quorum_pb.QuorumReplica(replica_id=2, endpoint=common_pb2.Endpoint(host="c2", port=7))
+    node.controller.quorum = quorum_pb.DescribeQuorumResponse(leader_id=2, leader_epoch=3, voters=[leader])
+    return CurrentLeader(2, 3, "c2", 7)
+
+
+def test_address_of_a_voter_is_changed_by_the_controllers_and_the_answer_names_the_leader():
+    node = AdminNode(1)
+    leader = led_by_controller_2(node)
+    assert update_voter(node, HERE) == UpdateRaftVoterResponse(current_leader=leader)
+    endpoint = common_pb2.Endpoint(host="c4", port=9093)
+    assert node.controller.voter_changes == [
+        quorum_pb.UpdateRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint, leader_epoch=3)
+    ]
+
+
+def test_change_of_a_voters_address_is_refused_before_it_is_passed_on():
+    node = AdminNode(1)
+    leader = led_by_controller_2(node)
+    assert name_of(update_voter(node, HERE, cluster_id="c2").error_code) == "INCONSISTENT_CLUSTER_ID"
+    for refused in (
+        update_voter(node, HERE, directory_id=bytes(16)),
+        update_voter(node, HERE, levels=(0, 0)),
+        update_voter(node, HERE, levels=(2, 2)),
+        update_voter(node),
+    ):
+        assert (name_of(refused.error_code), refused.current_leader) == ("INVALID_REQUEST", leader)
+    node.controller.failure = TIMED_OUT
+    assert update_voter(node, HERE) == UpdateRaftVoterResponse(error_code=ErrorCode.REQUEST_TIMED_OUT.code)
     assert node.controller.voter_changes == []
 
 

@@ -51,6 +51,9 @@ class ScriptedEngine:
     async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
         self._do("remove", voter_id, directory_id, timeout_ms)
 
+    async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
+        self._do("update", voter, leader_epoch, timeout_ms)
+
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
         self._do("transfer", to, timeout_ms)
         return 2 if to is None else to
@@ -123,12 +126,18 @@ def test_quorum_service_passes_changes_on() -> None:
         endpoint = common_pb2.Endpoint(host="h", port=9)
         await stub.AddRaftVoter(pb.AddRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint))
         await stub.RemoveRaftVoter(pb.RemoveRaftVoterRequest(voter_id=0, timeout_ms=77))
+        update = pb.UpdateRaftVoterRequest(voter_id=4, directory_id=DIRECTORY, endpoint=endpoint)
+        await stub.UpdateRaftVoter(update)
+        update.leader_epoch, update.timeout_ms = 0, 5
+        await stub.UpdateRaftVoter(update)
         named = await stub.TransferLeadership(pb.TransferLeadershipRequest(voter_id=1))
         chosen = await stub.TransferLeadership(pb.TransferLeadershipRequest(voter_id=-1, timeout_ms=5))
         snapshot = await stub.TakeSnapshot(pb.TakeSnapshotRequest())
         assert engine.asked == [
             ("add", Voter(4, "h", 9, DIRECTORY), 10_000),
             ("remove", 0, b"", 77),
+            ("update", Voter(4, "h", 9, DIRECTORY), None, 10_000),
+            ("update", Voter(4, "h", 9, DIRECTORY), 0, 5),
             ("transfer", 1, 10_000),
             ("transfer", None, 5),
             ("snapshot",),
@@ -145,6 +154,7 @@ def test_quorum_service_passes_changes_on() -> None:
         ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4)),
         ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=4, endpoint=common_pb2.Endpoint(host="h", port=70_000))),
         ("AddRaftVoter", pb.AddRaftVoterRequest(voter_id=-1, endpoint=common_pb2.Endpoint(host="h", port=1))),
+        ("UpdateRaftVoter", pb.UpdateRaftVoterRequest(voter_id=4)),
         ("RemoveRaftVoter", pb.RemoveRaftVoterRequest(voter_id=1, directory_id=b"short")),
         ("TransferLeadership", pb.TransferLeadershipRequest(voter_id=-2)),
     ],

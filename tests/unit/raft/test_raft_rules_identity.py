@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from raft_voter import (
     FOUR,
     KNOWN,
@@ -27,8 +28,12 @@ from tidelog_quorum.raft.core import (
     FollowRequest,
     Persist,
     Proposed,
+    ReadReady,
     RequestRefused,
     Tick,
+    UpdateVoterRequested,
+    Voter,
+    VoterChangeAccepted,
     VoteRequest,
     VoteResponse,
     VotersChanged,
@@ -189,3 +194,60 @@ def test_leader_that_has_moved_updates_its_own_address() -> None:
         tested.sync()
     assert tested.raft.voters == VoterSet([replace(voter(1, ONE), host="elsewhere", port=9)])
     assert tested.raft.commit_index == tested.raft.log.last_index == 2
+
+
+# An operator's update of an address (KIP-853's UpdateVoterHandler).
+
+
+def update(tested: TestedVoter, moved: Voter, leader_epoch: int | None = None) -> list[ErrorCode]:
+    tested.step(UpdateVoterRequested(9, moved, leader_epoch))
+    return [refused.code for refused in tested.of(RequestRefused)]
+
+
+def test_operator_moves_a_voter_that_is_away_in_one_entry() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    assert update(tested, Voter(3, *ELSEWHERE, THREE), leader_epoch=1) == []
+    assert tested.of(VotersChanged) == [VotersChanged(with_address(3, ELSEWHERE), 2)]
+    assert tested.of(VoterChangeAccepted) == [VoterChangeAccepted(9, 2, 1)]
+    assert update(tested, Voter(2, *ELSEWHERE)) == [ErrorCode.REQUEST_TIMED_OUT], "the change before is not committed"
+    tested.sync()
+    tested.ack(2, 2, directory_id=TWO)
+    assert (tested.raft.commit_index, tested.raft.log.last_index) == (2, 2)
+
+
+def test_update_of_an_address_that_a_voter_has_changes_nothing_and_is_confirmed_by_a_majority() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    assert update(tested, Voter(3, "host3", 9093, THREE)) == []
+    assert tested.of(ReadReady) == []
+    tested.ack(2, 1, context=tested.leadership.reads.context, directory_id=TWO)
+    assert tested.of(ReadReady) == [ReadReady(9, 1)]
+    assert tested.raft.log.last_index == 1
+
+
+@pytest.mark.parametrize(
+    ("moved", "leader_epoch", "code"),
+    [
+        (Voter(3, *ELSEWHERE, THREE), 0, ErrorCode.FENCED_LEADER_EPOCH),
+        (Voter(3, *ELSEWHERE, THREE), 2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (Voter(3, *ELSEWHERE, b"another"), 1, ErrorCode.VOTER_NOT_FOUND),
+        (Voter(4, *ELSEWHERE, FOUR), 1, ErrorCode.VOTER_NOT_FOUND),
+    ],
+)
+def test_update_of_an_address_is_refused_with_kafkas_error(moved: Voter, leader_epoch: int, code: ErrorCode) -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    assert update(tested, moved, leader_epoch) == [code]
+    assert tested.raft.log.last_index == 1
+
+
+def test_update_of_an_address_needs_the_leader() -> None:
+    assert update(TestedVoter(), Voter(3, *ELSEWHERE)) == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_update_does_not_contradict_a_voter_that_runs_and_announces_its_address() -> None:
+    tested = leading(voters=KNOWN, directory_id=ONE)
+    tested.receive(AppendResponse(3, 1, True, 1, 0, 0, 0), THREE, KNOWN.address(3))
+    assert update(tested, Voter(3, *ELSEWHERE)) == [ErrorCode.INVALID_REQUEST]
+    for _ in range(12):
+        tested.now_ms += 100
+        tested.ack(2, 1, directory_id=TWO)
+    assert update(tested, Voter(3, *ELSEWHERE)) == [], "it is away"

@@ -1,7 +1,7 @@
-"""DescribeQuorum, AddRaftVoter, RemoveRaftVoter and UnregisterBroker, passed on to the leading controller.
+"""DescribeQuorum, changes of the voters and UnregisterBroker, passed on to the leading controller.
 
-UpdateRaftVoter is none of them: with Kafka too only controllers serve it, for each other, and here a controller says
-where it listens whenever it connects to another one.
+Kafka's controllers send each other UpdateRaftVoter. Here a controller announces its address whenever it connects to
+another one, so that the request serves operators and programs that move a controller which is away.
 
 Kafka's offsets of a log's end and of the high watermark are one after the last record, the controllers' are the last.
 """
@@ -19,6 +19,7 @@ from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
+    CurrentLeader,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumListener,
@@ -30,6 +31,8 @@ from tidelog_node.kafka.protocol.messages.quorum import (
     ReplicaState,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
 )
 from tidelog_node.kafka.served import Api, Caller, KafkaNode, MessageApi
 from tidelog_quorum.metadata import MetadataImage
@@ -38,6 +41,8 @@ from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC
 _LISTENER = "GRPC"
 """What the listeners of controllers are called."""
 _MAX_NAMED = 5
+_KRAFT_VERSION = 1
+"""The level of ``kraft.version`` that has changes of the voters (KIP-853)."""
 
 
 async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, caller: Caller) -> DescribeQuorumResponse:
@@ -92,6 +97,21 @@ async def remove_raft_voter(
     return RemoveRaftVoterResponse(error_message=None)
 
 
+async def update_raft_voter(
+    node: KafkaNode, request: UpdateRaftVoterRequest, caller: Caller
+) -> UpdateRaftVoterResponse:
+    """Change a controller's address (KIP-853). Every answer names the leading controller if it is known."""
+    leader = CurrentLeader()
+    try:
+        _check_cluster(node, request.cluster_id)
+        quorum = await handlers.describe_quorum(node.context, pb.DescribeQuorumRequest())
+        leader = _leader(quorum)
+        await handlers.update_raft_voter(node.context, _update(request))
+    except TidelogError as error:
+        return UpdateRaftVoterResponse(error_code=error.code.code, current_leader=leader)
+    return UpdateRaftVoterResponse(current_leader=leader)
+
+
 async def unregister_broker(
     node: KafkaNode, request: UnregisterBrokerRequest, caller: Caller
 ) -> UnregisterBrokerResponse:
@@ -110,7 +130,30 @@ def _check_cluster(node: KafkaNode, cluster_id: str | None) -> None:
         raise error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
 
 
-def _grpc_listener(request: AddRaftVoterRequest) -> QuorumListener:
+def _update(request: UpdateRaftVoterRequest) -> pb.UpdateRaftVoterRequest:
+    feature = request.k_raft_version_feature
+    if not any(request.voter_directory_id):
+        raise error_for(ErrorCode.INVALID_REQUEST, f"controller {request.voter_id} has no directory id")
+    if not feature.min_supported_version <= _KRAFT_VERSION <= feature.max_supported_version:
+        levels = f"{feature.min_supported_version} to {feature.max_supported_version}"
+        text = f"controller {request.voter_id} supports kraft.version {levels}, and not {_KRAFT_VERSION}"
+        raise error_for(ErrorCode.INVALID_REQUEST, text)
+    listener = _grpc_listener(request)
+    return pb.UpdateRaftVoterRequest(
+        voter_id=request.voter_id,
+        directory_id=request.voter_directory_id,
+        endpoint=common_pb2.Endpoint(host=listener.host, port=listener.port),
+        leader_epoch=request.current_leader_epoch,
+    )
+
+
+def _leader(quorum: pb.DescribeQuorumResponse) -> CurrentLeader:
+    leader = next((v for v in quorum.voters if v.replica_id == quorum.leader_id), None)
+    endpoint = common_pb2.Endpoint() if leader is None else leader.endpoint
+    return CurrentLeader(quorum.leader_id, quorum.leader_epoch, endpoint.host, endpoint.port)
+
+
+def _grpc_listener(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> QuorumListener:
     """Return where the controller listens: a controller has one listener, whatever a tool calls it."""
     named = [listener for listener in request.listeners if listener.name == _LISTENER] or request.listeners
     if len(named) != 1:
@@ -186,5 +229,6 @@ APIS: tuple[Api, ...] = (
     MessageApi(DescribeQuorumRequest, describe_quorum),
     MessageApi(AddRaftVoterRequest, add_raft_voter),
     MessageApi(RemoveRaftVoterRequest, remove_raft_voter),
+    MessageApi(UpdateRaftVoterRequest, update_raft_voter),
     MessageApi(UnregisterBrokerRequest, unregister_broker),
 )

@@ -35,6 +35,7 @@ from tidelog_quorum.raft.core.events import (
     SnapshotTaken,
     Tick,
     TransferRequested,
+    UpdateVoterRequested,
 )
 from tidelog_quorum.raft.core.leadership import (
     Leadership,
@@ -122,6 +123,7 @@ __all__ = [
     "TimeoutNow",
     "TransferDone",
     "TransferRequested",
+    "UpdateVoterRequested",
     "VoteRequest",
     "VoteResponse",
     "Voter",

@@ -82,6 +82,15 @@ class RemoveVoterRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateVoterRequested:
+    """An operator moves a voter to another address; ``leader_epoch`` None and an empty directory id match any."""
+
+    request_id: int
+    voter: Voter
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TransferRequested:
     """An operator, or a leader about to stop, wants ``to`` to lead; None takes the voter with most of the log."""
 
@@ -100,5 +109,6 @@ Event = (
     | SnapshotDamaged
     | AddVoterRequested
     | RemoveVoterRequested
+    | UpdateVoterRequested
     | TransferRequested
 )

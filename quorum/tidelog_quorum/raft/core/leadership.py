@@ -40,6 +40,7 @@ class Leadership:
     ``start_index`` is the index of the term's no-op: once it is committed, the leader knows the commit index.
     ``progress`` has all other voters, and the observers. ``catch_up`` is the replica that shall become a voter.
     ``moved`` are voters that listen elsewhere than the voters in force say, with where.
+    ``_announced`` are the addresses that voters in force have said, in this term.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Leadership:
         self.progress: dict[int, Progress] = {}
         self.catch_up: VoterCatchUp | None = None
         self.moved: dict[int, tuple[str, int]] = {}
+        self._announced: dict[int, tuple[str, int]] = {}
         self._node_id = node_id
         self._directory_id = directory_id
         self._address = address
@@ -100,6 +102,7 @@ class Leadership:
         self._voting = [progress for peer, progress in self.progress.items() if peer in voters]
         self._lacks_directories = any(not voter.directory_id for voter in voters)
         self.moved = {i: address for i, address in self.moved.items() if voters.address(i) not in (None, address)}
+        self._announced = {i: address for i, address in self._announced.items() if i in voters}
         self.note_address(self._node_id, self._directory_id, self._address)
 
     def note_address(self, sender_id: int, directory_id: bytes, address: tuple[str, int] | None) -> None:
@@ -107,10 +110,18 @@ class Leadership:
         voter = self._voters.current.get(sender_id)
         if voter is None or address is None or not directory_id or voter.directory_id != directory_id:
             return
+        self._announced[sender_id] = address
         if (voter.host, voter.port) == address:
             self.moved.pop(sender_id, None)
         else:
             self.moved[sender_id] = address
+
+    def announced_address(self, voter_id: int, now_ms: int) -> tuple[str, int] | None:
+        """Return the address that a voter announces; None when it has not, or was not heard from lately."""
+        progress = self.progress.get(voter_id)
+        if progress is not None and now_ms - progress.contact_ms >= self._config.election_timeout_ms:
+            return None
+        return self._announced.get(voter_id)
 
     @property
     def lacks_directories(self) -> bool:

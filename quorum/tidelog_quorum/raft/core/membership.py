@@ -12,7 +12,8 @@
   stay, so the majorities do.
 - So is the address of a voter that says, with the voter's directory id, that it listens elsewhere (KIP-853's
   UpdateRaftVoter). A voter that nobody can answer any more says so when it asks to be sent the log. That takes a
-  leader, and so a majority without it.
+  leader, and so a majority without it. An operator may say it in its place, unless the voter is in contact and says
+  something else.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import replace
 
 from tidelog.errors import ErrorCode
 from tidelog_quorum.raft.core.commands import VoterChangeAccepted
-from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested
+from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested, UpdateVoterRequested
 from tidelog_quorum.raft.core.leadership import Leadership
 from tidelog_quorum.raft.core.messages import TimeoutNow
 from tidelog_quorum.raft.core.replica import Replica
@@ -62,6 +63,29 @@ def on_remove_requested(replica: Replica, event: RemoveVoterRequested) -> None:
         replica.refuse(event.request_id, *refusal)
         return
     _change(replica, leader, event.request_id, replica.voters.current.without(event.voter_id))
+
+
+def on_update_requested(replica: Replica, event: UpdateVoterRequested) -> None:
+    """Change the address of a voter, with the checks and errors of Kafka's UpdateVoterHandler (KIP-853).
+
+    An address that the voter has already is confirmed as a read is, so that a replaced leader does not confirm it.
+    """
+    leader = replica.role
+    if not isinstance(leader, Leadership):
+        replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
+        return
+    refusal = _refusal_of_epoch(replica, event.leader_epoch) or _refusal_of_update(replica, leader, event.voter)
+    if refusal is not None:
+        replica.refuse(event.request_id, *refusal)
+        return
+    voters, new = replica.voters.current, event.voter
+    known = voters.get(new.voter_id)
+    assert known is not None, (new, voters)
+    if (known.host, known.port) == (new.host, new.port):
+        leader.reads.add(event.request_id, replica.commit_index)
+    else:
+        moved = replace(known, host=new.host, port=new.port)
+        _change(replica, leader, event.request_id, voters.with_voter(moved))
 
 
 def advance(replica: Replica, leader: Leadership) -> None:
@@ -110,6 +134,27 @@ def _refusal_of_removal(replica: Replica, event: RemoveVoterRequested) -> Refusa
         return ErrorCode.INVALID_VOTER_KEY, f"voter {event.voter_id} has the directory id {known}, not {wanted}"
     if len(voters) == 1:
         return ErrorCode.INVALID_REQUEST, f"{event.voter_id} is the last voter"
+    return None
+
+
+def _refusal_of_epoch(replica: Replica, leader_epoch: int | None) -> Refusal | None:
+    if leader_epoch is None or leader_epoch == replica.term:
+        return None
+    code = ErrorCode.FENCED_LEADER_EPOCH if leader_epoch < replica.term else ErrorCode.UNKNOWN_LEADER_EPOCH
+    return code, f"the request has the leader epoch {leader_epoch}"
+
+
+def _refusal_of_update(replica: Replica, leader: Leadership, new: Voter) -> Refusal | None:
+    pending = _refusal_of_change(replica, leader)
+    if pending is not None:
+        return ErrorCode.REQUEST_TIMED_OUT, pending[1]
+    voters = replica.voters.current
+    if new.voter_id not in voters or not voters.is_voter(new.voter_id, new.directory_id):
+        directory = f" with the directory id {new.directory_id.hex()}" if new.directory_id else ""
+        return ErrorCode.VOTER_NOT_FOUND, f"{new.voter_id}{directory} is none of the voters {list(voters.ids)}"
+    announced = leader.announced_address(new.voter_id, replica.now_ms)
+    if announced not in (None, (new.host, new.port)):
+        return ErrorCode.INVALID_REQUEST, f"voter {new.voter_id} runs, and announces another address: {announced}"
     return None
 
 

@@ -41,6 +41,7 @@ from tidelog_quorum.raft.core.events import (
     SnapshotTaken,
     Tick,
     TransferRequested,
+    UpdateVoterRequested,
 )
 from tidelog_quorum.raft.core.invariants import check_invariants
 from tidelog_quorum.raft.core.leadership import Leadership
@@ -214,6 +215,8 @@ class Raft:
                 membership.on_add_requested(replica, event)
             case RemoveVoterRequested():
                 membership.on_remove_requested(replica, event)
+            case UpdateVoterRequested():
+                membership.on_update_requested(replica, event)
             case TransferRequested():
                 transfer.on_transfer_requested(replica, event)
             case _:

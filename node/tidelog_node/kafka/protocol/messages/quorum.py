@@ -1,11 +1,22 @@
-"""DescribeQuorum, AddRaftVoter, RemoveRaftVoter and UnregisterBroker (KIP-595, KIP-836, KIP-853, KIP-631)."""
+"""DescribeQuorum, changes of the voters, UnregisterBroker (KIP-595, KIP-836, KIP-853, KIP-631)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tidelog_node.kafka.protocol.api_keys import ApiKey
-from tidelog_node.kafka.protocol.fields import Message, Structure, array, int16, int32, int64, string, uint16, uuid
+from tidelog_node.kafka.protocol.fields import (
+    Message,
+    Structure,
+    array,
+    int16,
+    int32,
+    int64,
+    string,
+    structure,
+    uint16,
+    uuid,
+)
 
 
 @dataclass(slots=True)
@@ -116,7 +127,7 @@ class UnregisterBrokerResponse(Message):
 
 @dataclass(slots=True)
 class AddRaftVoterRequest(Message):
-    """The controller that gets a vote. Version 1, which may answer before the change is committed, is not served."""
+    """The controller that gets a vote. Version 1 is newer than Kafka 4.1."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_RAFT_VOTER, (0, 0), 0
 
@@ -158,3 +169,46 @@ class RemoveRaftVoterResponse(Message):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable=0)
+
+
+@dataclass(slots=True)
+class KRaftVersionFeature(Structure):
+    """The levels of ``kraft.version`` that a controller supports."""
+
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+@dataclass(slots=True)
+class UpdateRaftVoterRequest(Message):
+    """The controller that has another address."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_RAFT_VOTER, (0, 0), 0
+
+    cluster_id: str | None = string(nullable=0)
+    current_leader_epoch: int = int32()
+    voter_id: int = int32()
+    voter_directory_id: bytes = uuid()
+    listeners: list[QuorumListener] = array(QuorumListener)
+    k_raft_version_feature: KRaftVersionFeature = structure(KRaftVersionFeature)
+
+
+@dataclass(slots=True)
+class CurrentLeader(Structure):
+    """The leading controller; the id is -1 while it is unknown."""
+
+    leader_id: int = int32(default=-1)
+    leader_epoch: int = int32(default=-1)
+    host: str = string()
+    port: int = int32()
+
+
+@dataclass(slots=True)
+class UpdateRaftVoterResponse(Message):
+    """Whether the address is changed."""
+
+    API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_RAFT_VOTER, (0, 0), 0
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    current_leader: CurrentLeader = structure(CurrentLeader, tag=0)
