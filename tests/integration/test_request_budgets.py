@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import pkgutil
 
 import pytest
 
-from tests.fuzz.fuzz_request_budgets import SETTINGS, log_failures, one_of_each, run, warm_up
+import tidelog.v1
+from tests.fuzz.fuzz_request_budgets import (
+    NODE_SERVICES,
+    QUORUM_SERVICES,
+    SETTINGS,
+    grpc_attacks,
+    kafka_attacks,
+    log_failures,
+    one_of_each,
+    run,
+    warm_up,
+)
 from tests.support.request_budgets import MIB, Process
 from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
 from tidelog.transport import error_from_rpc, open_channel
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.kafka.apis.registry import all_apis
 
 import grpc.aio  # isort: skip
 
@@ -82,3 +96,19 @@ async def _calls(address: str, method: str, size: int, connections: int) -> set[
     async with contextlib.AsyncExitStack() as stack:
         channels = [await stack.enter_async_context(open_channel(address)) for _ in range(connections)]
         return set(await asyncio.gather(*(call(channels[n % connections]) for n in range(CALLS))))
+
+
+def test_worst_requests_are_made_of_every_api_and_every_method() -> None:
+    attacks = list(kafka_attacks(1_000))
+    assert {attack.name.split()[1] for attack in attacks} >= {api.name for api in all_apis()}
+
+    modules = [
+        importlib.import_module(f"tidelog.v1.{m.name}")
+        for m in pkgutil.iter_modules(tidelog.v1.__path__)
+        if m.name.endswith("_service_pb2")
+    ]
+    services = {s.full_name: s for m in modules for s in m.DESCRIPTOR.services_by_name.values()}
+    assert services.keys() <= {service.full_name for service in (*NODE_SERVICES, *QUORUM_SERVICES)}
+
+    methods = {attack.method for attack in grpc_attacks((*NODE_SERVICES, *QUORUM_SERVICES), 1_000)}
+    assert methods >= {f"/{s.full_name}/{method.name}" for s in services.values() for method in s.methods}

@@ -39,6 +39,7 @@ def kafka_frames(kind: type[Message], version: int, size: int) -> Iterator[tuple
 
 def grpc_requests(kind: Descriptor, size: int) -> Iterator[tuple[str, bytes]]:
     """Yield the name and the bytes of each of the worst requests of a type, and one with too many elements."""
+    yield "numbers alone", _grpc_request(kind, (), 0, 1)
     for path in _grpc_paths(kind):
         name = ".".join(field.name for field in path)
         one = len(_grpc_request(kind, path, 2, 1)) - len(_grpc_request(kind, path, 1, 1))
@@ -74,10 +75,11 @@ def _kafka_fields(kind: type[Structure], version: int) -> list[tuple[str, Spec]]
 
 
 def _kafka_frame(kind: type[Message], version: int, path: tuple[str, ...], count: int, outer: int) -> bytes:
-    return _serialized(_kafka_struct(kind, version, path, count, outer, 0), kind, version)
+    return serialized(_kafka_struct(kind, version, path, count, outer, 0), kind, version)
 
 
-def _serialized(message: Message, kind: type[Message], version: int) -> bytes:
+def serialized(message: Message, kind: type[Message], version: int) -> bytes:
+    """Return the frame of a request, without its length."""
     writer = Writer()
     write_request_header(writer, int(kind.API_KEY), version, 7, "worst", is_flexible=version >= kind.FLEXIBLE)
     encode(message, writer, version)
@@ -129,7 +131,7 @@ def _kafka_long(kind: type[Message], version: int, size: int) -> bytes:
             setattr(message, name, [f"{n:x}".ljust(_MAX_TEXT, "x") for n in range(size // _MAX_TEXT)])
         elif spec.kind is Kind.BYTES and not spec.is_array:
             setattr(message, name, b"x" * size)
-    return _serialized(message, kind, version)
+    return serialized(message, kind, version)
 
 
 def _grpc_paths(kind: Descriptor) -> Iterator[tuple[FieldDescriptor, ...]]:

@@ -1,0 +1,54 @@
+"""Record batches of a given size with right checksums that cost a leader much: compressed bombs, garbage, many records.
+
+Also the requests that bring them, by both protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.support.kafka_requests import ProducePartition, ProduceRequest, ProduceTopic
+from tests.support.worst_requests import serialized
+from tidelog.records import HEADER_SIZE, RecordBatchBuilder, encode_batch, parse_header
+from tidelog.v1 import log_service_pb2 as pb
+
+_MIB = 1024**2
+_RATIO = 900
+_LARGEST_VALUE = 60 * _MIB
+_LARGEST_BATCH = 1_000_000
+_BY_NAME = 12
+"""The last version of Produce that names topics."""
+
+
+def hostile_batches(size: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the bytes of each; none is larger than ``size`` but by its header."""
+    size = min(size, _LARGEST_BATCH)
+    for codec in ("gzip", "zstd"):
+        yield f"a bomb of {codec}", _batch([bytes(min(size * _RATIO, _LARGEST_VALUE))], codec)
+    yield "many empty records", _batch([b""] * (size // 8), "none")
+    yield "many empty records of zstd", _batch([b""] * min(100 * size, 1_000_000), "zstd")
+    plain = _batch([b""], "none")
+    for codec in range(1, 5):
+        header = parse_header(plain)._replace(attributes=codec, record_count=2**31 - 1, last_offset_delta=2**31 - 2)
+        yield f"garbage of codec {codec}", encode_batch(header, b"\xff" * max(7, size - HEADER_SIZE))
+
+
+def kafka_produce(topic: str, records: Sequence[bytes]) -> bytes:
+    """Return the frame that appends a batch to each of a topic's first partitions."""
+    partitions = [ProducePartition(index, batch) for index, batch in enumerate(records)]
+    request = ProduceRequest(None, -1, 30_000, [ProduceTopic(topic, bytes(16), partitions)])
+    return serialized(request, ProduceRequest, _BY_NAME)
+
+
+def grpc_produce(topic: str, records: Sequence[bytes]) -> bytes:
+    """Return the same for gRPC."""
+    partitions = [pb.ProducePartition(index=index, records=batch) for index, batch in enumerate(records)]
+    topics = [pb.ProduceTopic(name=topic, partitions=partitions)]
+    return pb.ProduceRequest(acks=pb.ACKS_ALL, timeout_ms=30_000, topics=topics).SerializeToString()
+
+
+def _batch(values: Sequence[bytes], codec: str) -> bytes:
+    builder = RecordBatchBuilder(codec)
+    for value in values:
+        builder.append(b"k", value, (), 1_000)
+    return builder.build()
