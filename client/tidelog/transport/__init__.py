@@ -2,7 +2,7 @@
 
 from tidelog.transport.channels import CHANNEL_OPTIONS, open_channel, server_options
 from tidelog.transport.loop import call_soon, network_loop, run_on_network, run_sync
-from tidelog.transport.status import abort_with, error_from_rpc
+from tidelog.transport.status import abort_with, error_from_rpc, raise_if_cancelled
 
 __all__ = [
     "CHANNEL_OPTIONS",
@@ -11,6 +11,7 @@ __all__ = [
     "error_from_rpc",
     "network_loop",
     "open_channel",
+    "raise_if_cancelled",
     "run_on_network",
     "run_sync",
     "server_options",

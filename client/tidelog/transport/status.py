@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -41,7 +42,12 @@ async def abort_with(
 
 
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
-    """Return what a failed call means: the peer's own error, or the transport's (retriable)."""
+    """Return what a failed call means: the peer's own error, or the transport's (retriable).
+
+    Raises:
+        CancelledError: see :func:`raise_if_cancelled`.
+    """
+    raise_if_cancelled()
     text = rpc_error.details() or ""
     code = trailing_value(rpc_error, ERROR_CODE_KEY)
     if code is not None:
@@ -50,6 +56,20 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
         return error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
     row = _FROM_STATUS.get(rpc_error.code(), ErrorCode.UNKNOWN_SERVER_ERROR)
     return error_for(row, f"{rpc_error.code().name}: {text}")
+
+
+def raise_if_cancelled() -> None:
+    """Raise CancelledError in a task that was cancelled while it waited for gRPC.
+
+    gRPC hides a cancellation that meets the end of a call: its own task takes the CancelledError, and the waiter gets
+    the call's status. A loop that goes on after a failed call must ask here, or it never ends.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def trailing_value(rpc_error: grpc.aio.AioRpcError, key: str) -> str | None:

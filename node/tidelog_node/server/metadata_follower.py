@@ -20,7 +20,7 @@ import grpc.aio
 from tidelog.errors import ErrorCode, error_for
 from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.lasting_objects import LastingObjects, building_lasting_objects
-from tidelog.transport import error_from_rpc
+from tidelog.transport import error_from_rpc, raise_if_cancelled
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_node.partitions import MetadataCache, PartitionRegistry
@@ -188,6 +188,7 @@ class MetadataFollower:
                 reason = str(error)
             except TimeoutError:
                 reason = f"nothing of use for {_SILENCE_S} s"
+            raise_if_cancelled()
             await self._turn_from(address, reason)
 
     async def _follow(self, address: str) -> None:

@@ -24,7 +24,7 @@ import grpc.aio
 
 from tidelog.config.endpoints import format_address
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import CHANNEL_OPTIONS, error_from_rpc
+from tidelog.transport import CHANNEL_OPTIONS, error_from_rpc, raise_if_cancelled
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
 from tidelog_quorum.raft.codec import encode_message
@@ -98,6 +98,7 @@ class PeerLink:
             pause_s = _RETRY_PAUSE_S
             try:
                 failure = await self._try_connection()
+                raise_if_cancelled()
                 if failure is not None:
                     self._note_failure(failure)
                     pause_s = _REFUSED_PAUSE_S if failure.code in _REFUSALS else _RETRY_PAUSE_S

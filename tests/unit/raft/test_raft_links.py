@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 from collections.abc import AsyncIterator
 
 import grpc.aio
@@ -63,5 +65,29 @@ def test_link_sends_a_chunk_though_other_messages_never_cease() -> None:
             task.cancel()
         await asyncio.wait([loading, running])
         await server.stop(0)
+
+    asyncio.run(run())
+
+
+def test_link_ends_although_its_cancellation_met_the_end_of_a_call() -> None:
+    async def run() -> None:
+        begun = asyncio.Event()
+
+        async def hide_cancellation() -> None:
+            begun.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+        async def resolve(_host: str, _port: int) -> list[str]:
+            await asyncio.create_task(hide_cancellation())  # as gRPC does in a task of its own
+            raise OSError(errno.ENOENT, "no such host")
+
+        link = PeerLink(pb.RaftHello(sender_id=1), ("localhost", 1), lambda _: None, resolve)
+        running = asyncio.create_task(link.run())
+        await begun.wait()
+        running.cancel()
+        done, _ = await asyncio.wait([running], timeout=5)
+        assert done
+        assert running.cancelled()
 
     asyncio.run(run())
