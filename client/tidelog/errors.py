@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +390,11 @@ class TidelogError(Exception):
     def message(self) -> str:
         """The sentence that names the values."""
         return self.error.str()
+
+    def detached(self) -> Self:
+        """Return the error without traceback, cause and context: an error that is kept must keep no frame's values."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"

@@ -25,6 +25,7 @@ def hostile_batches(size: int) -> Iterator[tuple[str, bytes]]:
     size = min(size, _LARGEST_BATCH)
     for codec in ("gzip", "zstd"):
         yield f"a bomb of {codec}", _batch([bytes(min(size * _RATIO, _LARGEST_VALUE))], codec)
+    yield "a bomb of zstd above the limit", _batch([bytes(2 * _LARGEST_VALUE)], "zstd")
     yield "many empty records", _batch([b""] * (size // 8), "none")
     yield "many empty records of zstd", _batch([b""] * min(100 * size, 1_000_000), "zstd")
     plain = _batch([b""], "none")

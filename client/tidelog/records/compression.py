@@ -164,10 +164,17 @@ def _decompress(name: str, into: Callable[[_Bytes, memoryview], int], data: _Byt
             return output[:size]
         if limit <= _SCRATCH_SIZE:
             raise OversizedRecordsError(name, len(data), limit)
-    output = memoryview(mmap.mmap(-1, limit))
-    size = _decompressed(name, into, data, output)
-    if size is None:
-        raise OversizedRecordsError(name, len(data), limit)
+    mapping = mmap.mmap(-1, limit)
+    output = memoryview(mapping)
+    try:
+        size = _decompressed(name, into, data, output)
+        if size is None:
+            raise OversizedRecordsError(name, len(data), limit)
+    except CorruptRecordError:
+        # The error may be kept, and its traceback would keep the memory.
+        output.release()
+        mapping.close()
+        raise
     return output[:size]
 
 

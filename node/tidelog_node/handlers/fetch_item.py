@@ -54,7 +54,7 @@ class FetchItem:
     def fail(self, error: TidelogError) -> None:
         """Take the error of a read."""
         # Its traceback leads to the frames of the whole request.
-        self.error, self.read, self.size, self.is_starved = error.with_traceback(None), None, 0, False
+        self.error, self.read, self.size, self.is_starved = error.detached(), None, 0, False
 
     def leaves_follower_behind(self) -> bool:
         """Whether records were deleted that the follower still has: a deletion waits for it to hear of that."""

@@ -267,7 +267,7 @@ class PendingProduce:
 
     def _fail(self, outcome: PartitionOutcome, topic: str, error: TidelogError) -> None:
         # Its traceback leads to frames which have the outcome: the records would stay until cycles are collected.
-        outcome.error = error.with_traceback(None)
+        outcome.error = error.detached()
         outcome.leader = leader_hint(self._context, error, topic, outcome.index)
 
 

@@ -282,7 +282,7 @@ class _ProduceStream:
             await self._budget.take(size)
         except TidelogError as error:
             # Its traceback leads to this frame, which has the bytes.
-            refusal = error.with_traceback(None)
+            refusal = error.detached()
         try:
             return await parse(pb.ProduceStreamRequest, raw, MAX_PRODUCE_ELEMENTS), refusal
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import traceback
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -159,3 +160,20 @@ def _uncompressed(value: bytes) -> bytes:
     builder = RecordBatchBuilder()
     builder.append(None, value, timestamp_ms=1)
     return builder.build()
+
+
+def test_error_of_oversized_records_keeps_nothing_of_them_in_memory() -> None:
+    data = compress("zstd", bytes(8 * 1024 * 1024), 3)
+    with pytest.raises(OversizedRecordsError) as caught:
+        decompress("zstd", data, 4 * 1024 * 1024)
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.tb)]
+    mappings = [found["mapping"] for found in frames if "mapping" in found]
+    assert [mapping.closed for mapping in mappings] == [True]
+
+
+def test_error_that_is_detached_refers_to_no_frame() -> None:
+    with pytest.raises(CorruptRecordError) as caught:
+        decompress("zstd", b"no frame")
+    assert caught.value.__cause__ is not None
+    error = caught.value.detached()
+    assert (error.__traceback__, error.__cause__, error.__context__) == (None, None, None)
