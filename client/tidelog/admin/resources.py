@@ -15,7 +15,7 @@ class _Ordered(enum.Enum):
 
 
 class ResourceType(_Ordered):
-    """What has settings or access rules. TRANSACTIONAL_ID is here so that its number has a name."""
+    """A kind of resource that has settings or access rules. No call takes TRANSACTIONAL_ID yet."""
 
     UNKNOWN = 0
     ANY = 1

@@ -103,7 +103,7 @@ class TopicDescription:
     partitions: list[TopicPartitionInfo]
     config: dict[str, str]
     authorized_operations: list[AclOperation] | None = None
-    """What the client may do, where it asked: everything, since there is no authorization yet."""
+    """Operations that the client may do, if it asked for them: all, since there is no authorization yet."""
 
     @classmethod
     def from_proto(cls, message: pb.TopicDescription, nodes: Mapping[int, Node]) -> TopicDescription | TidelogError:
@@ -130,7 +130,7 @@ class DescribeClusterResult:
     fenced_ids: frozenset[int]
     listeners: dict[int, tuple[NamedListener, ...]]
     authorized_operations: list[AclOperation] | None = None
-    """What the client may do, where it asked: everything, since there is no authorization yet."""
+    """Operations that the client may do, if it asked for them: all, since there is no authorization yet."""
 
     @classmethod
     def from_proto(cls, response: pb.DescribeClusterResponse) -> DescribeClusterResult:

@@ -30,7 +30,7 @@ _CONNECT_TEXT = "Failed to connect to remote host: "
 
 @dataclass(frozen=True, slots=True)
 class ConnectTiming:
-    """How soon a broken connection is opened again, and how long opening it may take, in ms."""
+    """Pauses before a broken connection is opened again, and the timeout for opening it, in ms."""
 
     backoff_ms: int = 50
     backoff_max_ms: int = 200

@@ -25,7 +25,7 @@ _HTML: Final = (b"<!doctype html", b"<html")
 
 
 class Protocol(enum.Enum):
-    """What a server speaks; the value completes "... answers there"."""
+    """The protocol of a server; the value completes "... answers there"."""
 
     GRPC = "gRPC"
     KAFKA = "a Kafka server that is not Tidelog"
@@ -37,7 +37,7 @@ class Protocol(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server speaks; ``grpc_listener`` is where a node of Tidelog serves gRPC, empty while it cannot say."""
+    """The protocol of a server; ``grpc_listener`` is where a node of Tidelog serves gRPC, empty while it cannot say."""
 
     protocol: Protocol
     grpc_listener: str = ""

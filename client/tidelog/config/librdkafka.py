@@ -21,7 +21,7 @@ Scope = Literal["*", "P", "C"]
 
 
 class Effect(enum.Enum):
-    """What a property does."""
+    """The effect of a property."""
 
     WORKS = "works"
     NONE = "no effect"

@@ -134,7 +134,7 @@ class ConsumerGroupDescription:
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     authorized_operations: list[AclOperation] | None = None
-    """What the client may do, where it asked: everything, since there is no authorization yet."""
+    """Operations that the client may do, if it asked for them: all, since there is no authorization yet."""
 
 
 @dataclass(frozen=True, slots=True)
