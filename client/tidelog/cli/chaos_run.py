@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from tidelog.cli.chaos_options import ClusterOptions, LoadOptions, PlanOptions
+from tidelog.cli.option_groups import with_option_groups
 from tidelog.cli.options import parse_pairs
 from tidelog.cli.output import print_json
 from tidelog.errors import ErrorCode, error_for
@@ -19,6 +21,7 @@ from tidelog.errors import ErrorCode, error_for
 if TYPE_CHECKING:
     from tidelog.chaos.report import Run
     from tidelog.chaos.settings import RunSettings
+    from tidelog.chaos.workload import WorkloadSettings
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_KEYS = 48
@@ -27,117 +30,13 @@ _LEAST_WRITES_PER_KEY = 1_000
 _OF_OWN_CLUSTERS = ("controllers", "nodes", "disk_size", "keep_data")
 _OF_KUBERNETES = ("namespace", "selector", "context", "image")
 
-Pairs = list[str] | None
 
-
+@with_option_groups
 def run(
     ctx: typer.Context,
-    workload: Annotated[
-        str,
-        typer.Option(
-            "--workload", help="What the consumers do: queue, each reads all partitions; subscribe, they are a group."
-        ),
-    ] = "queue",
-    faults: Annotated[
-        str,
-        typer.Option(
-            "--faults",
-            metavar="NAME,...",
-            help="kill, stop, pause, slow, partition, delay, disk (disk-full and disk-corrupt), clock, reassign; one "
-            "kind of a fault as partition:ring; or none.",
-        ),
-    ] = "kill,pause",
-    duration: Annotated[
-        str, typer.Option("--duration", metavar="TIME", help="For how long faults come, as 90s, 5m or 1h.")
-    ] = "5m",
-    interval: Annotated[
-        str, typer.Option("--interval", metavar="TIME..TIME", help="The time from one fault to the next.")
-    ] = "5s..15s",
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="The plan of faults, to have it again. Default: a new one.")
-    ] = None,
-    driver: Annotated[
-        str,
-        typer.Option(
-            "--driver",
-            help="local (processes on loopback), netns (with networks in between), kubernetes, or none: "
-            "a cluster to which nothing is done.",
-        ),
-    ] = "local",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", file_okay=False, metavar="DIR", help="A new directory. Default: chaos-<time>."),
-    ] = None,
-    controllers: Annotated[int, typer.Option("--controllers", min=1, max=9, help="Controllers to start.")] = 3,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=50, help="Storage nodes to start.")] = 3,
-    topics: Annotated[int, typer.Option("--topics", min=1, max=100, help="Topics that are written to at a time.")] = 2,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, max=100, help="Partitions of each topic.")] = 3,
-    replication_factor: Annotated[
-        int, typer.Option("--replication-factor", min=1, max=9, help="Replicas of each partition.")
-    ] = 3,
-    rate: Annotated[float, typer.Option("--rate", min=1, help="Records per second, by all clients.")] = 200,
-    producers: Annotated[
-        int, typer.Option("--producers", min=1, max=64, help="Producers, each with eight sends under way.")
-    ] = 2,
-    consumers: Annotated[
-        int | None,
-        typer.Option("--consumers", min=1, max=64, help="Consumers. Default: 2, as members of a group 4."),
-    ] = None,
-    crash_interval: Annotated[
-        str, typer.Option("--crash-interval", metavar="TIME", help="A client crashes about so often; 0s: never.")
-    ] = "30s",
-    producer_settings: Annotated[
-        Pairs, typer.Option("--producer", metavar="KEY=VALUE", help="A setting of the producers. May be repeated.")
-    ] = None,
-    consumer_settings: Annotated[
-        Pairs, typer.Option("--consumer", metavar="KEY=VALUE", help="A setting of the consumers. May be repeated.")
-    ] = None,
-    topic_settings: Annotated[
-        Pairs, typer.Option("--topic", metavar="KEY=VALUE", help="A setting of the topics. May be repeated.")
-    ] = None,
-    settings: Annotated[
-        Pairs, typer.Option("--set", "-X", metavar="KEY=VALUE", help="A setting of the servers. May be repeated.")
-    ] = None,
-    bootstrap_servers: Annotated[
-        str,
-        typer.Option(
-            "--bootstrap-servers",
-            "-b",
-            metavar="HOST:PORT,...",
-            help="The cluster, for the drivers kubernetes and none.",
-        ),
-    ] = "",
-    client: Annotated[
-        str,
-        typer.Option(
-            "--client",
-            help="Whose producers and consumers work: tidelog, over gRPC, or confluent-kafka, over Kafka's protocol.",
-        ),
-    ] = "tidelog",
-    kafka_bootstrap_servers: Annotated[
-        str,
-        typer.Option(
-            "--kafka-bootstrap-servers",
-            metavar="HOST:PORT,...",
-            help="The nodes' Kafka listeners, for confluent-kafka with the drivers kubernetes and none.",
-        ),
-    ] = "",
-    namespace: Annotated[
-        str, typer.Option("--namespace", help="The namespace of the pods, for kubernetes.")
-    ] = "default",
-    selector: Annotated[
-        str, typer.Option("--selector", help="The label selector of the pods.")
-    ] = "app.kubernetes.io/name=tidelog",
-    context: Annotated[str, typer.Option("--context", help="The context of kubectl. Default: its current one.")] = "",
-    image: Annotated[
-        str, typer.Option("--image", help="An image with sh, iptables and tc, for partition and delay in pods.")
-    ] = "nicolaka/netshoot",
-    disk_size: Annotated[
-        int, typer.Option("--disk-size", min=64, metavar="MIB", help="The disks of disk-full, in memory.")
-    ] = 512,
-    keep_data: Annotated[
-        bool, typer.Option("--keep-data", help="Keep the cluster's data also when nothing was found.")
-    ] = False,
+    plan: PlanOptions,
+    load: LoadOptions,
+    cluster: ClusterOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the verdict as JSON; progress and summary go to the standard error.")
     ] = False,
@@ -159,47 +58,64 @@ def run(
 
     tidelog chaos run --driver kubernetes -b tidelog:9094 --faults kill
     """
+    _refuse_options_of_others(ctx, plan.driver)
+    _run(_run_settings(plan, load, cluster), as_json=as_json)
+
+
+def _run_settings(plan: PlanOptions, load: LoadOptions, cluster: ClusterOptions) -> RunSettings:
+    """Return what the options say."""
     from tidelog.chaos.faults.plan import parse_faults
-    from tidelog.chaos.settings import OWN_CLUSTER, KubernetesSettings, RunSettings
+    from tidelog.chaos.settings import KubernetesSettings, RunSettings
+
+    duration_s = parse_duration(plan.duration, "--duration")
+    return RunSettings(
+        output=(plan.output or Path(f"chaos-{time.strftime('%Y%m%d-%H%M%S')}")).absolute(),
+        driver=plan.driver,
+        workload=plan.workload,
+        faults=parse_faults(plan.faults),
+        duration_s=duration_s,
+        interval_s=parse_interval(plan.interval),
+        seed=random.randrange(100_000) if plan.seed is None else plan.seed,
+        controllers=plan.controllers,
+        nodes=plan.nodes,
+        bootstrap_servers=cluster.bootstrap_servers,
+        client=cluster.client,
+        kafka_bootstrap_servers=cluster.kafka_bootstrap_servers,
+        queue=_workload_settings(load, duration_s),
+        servers=parse_pairs(cluster.settings, "--set"),
+        kubernetes=KubernetesSettings(
+            namespace=cluster.namespace, selector=cluster.selector, context=cluster.context, image=cluster.image
+        ),
+        disk_mib=cluster.disk_size,
+        keep_data=cluster.keep_data,
+    )
+
+
+def _workload_settings(load: LoadOptions, duration_s: float) -> WorkloadSettings:
     from tidelog.chaos.workload import WorkloadSettings
+
+    return WorkloadSettings(
+        rate_per_s=load.rate,
+        topics=load.topics,
+        partitions=load.partitions,
+        replication_factor=load.replication_factor,
+        writes_per_key=max(_LEAST_WRITES_PER_KEY, int(load.rate * duration_s / _MOST_KEYS)),
+        producers=load.producers,
+        consumers=load.consumers,
+        crash_interval_s=parse_duration(load.crash_interval, "--crash-interval", least_s=0),
+        producer=parse_pairs(load.producer_settings, "--producer"),
+        consumer=parse_pairs(load.consumer_settings, "--consumer"),
+        topic=parse_pairs(load.topic_settings, "--topic"),
+    )
+
+
+def _refuse_options_of_others(ctx: typer.Context, driver: str) -> None:
+    """Refuse options that were given and that another driver would have."""
+    from tidelog.chaos.settings import OWN_CLUSTER
 
     for options, drivers in ((_OF_OWN_CLUSTERS, OWN_CLUSTER), (_OF_KUBERNETES, ("kubernetes",))):
         if driver not in drivers:
             _refuse_given(ctx, options, f"it is of the driver {' or '.join(drivers)}, not of {driver}")
-    duration_s = parse_duration(duration, "--duration")
-    queue = WorkloadSettings(
-        rate_per_s=rate,
-        topics=topics,
-        partitions=partitions,
-        replication_factor=replication_factor,
-        writes_per_key=max(_LEAST_WRITES_PER_KEY, int(rate * duration_s / _MOST_KEYS)),
-        producers=producers,
-        consumers=consumers,
-        crash_interval_s=parse_duration(crash_interval, "--crash-interval", least_s=0),
-        producer=parse_pairs(producer_settings, "--producer"),
-        consumer=parse_pairs(consumer_settings, "--consumer"),
-        topic=parse_pairs(topic_settings, "--topic"),
-    )
-    run_settings = RunSettings(
-        output=(output or Path(f"chaos-{time.strftime('%Y%m%d-%H%M%S')}")).absolute(),
-        driver=driver,
-        workload=workload,
-        faults=parse_faults(faults),
-        duration_s=duration_s,
-        interval_s=parse_interval(interval),
-        seed=random.randrange(100_000) if seed is None else seed,
-        controllers=controllers,
-        nodes=nodes,
-        bootstrap_servers=bootstrap_servers,
-        client=client,
-        kafka_bootstrap_servers=kafka_bootstrap_servers,
-        queue=queue,
-        servers=parse_pairs(settings, "--set"),
-        kubernetes=KubernetesSettings(namespace=namespace, selector=selector, context=context, image=image),
-        disk_mib=disk_size,
-        keep_data=keep_data,
-    )
-    _run(run_settings, as_json=as_json)
 
 
 def _refuse_given(ctx: typer.Context, options: Iterable[str], reason: str) -> None:

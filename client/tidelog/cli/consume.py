@@ -156,12 +156,7 @@ def consume(
     wanted = list(dict.fromkeys(f"^(?:{topic})$" if regex else topic for topic in topics))
     if partitions and (len(wanted) > 1 or wanted[0].startswith("^")):
         raise UsageError("--partition can be used with the name of one topic only.")
-    config: dict[str, Any] = {"auto.offset.reset": "error", "enable.partition.eof": exit_at_end}
-    if group is not None:
-        reset = "earliest" if from_beginning else "latest"
-        config |= {"group.id": group, "auto.offset.reset": reset, "enable.auto.offset.store": False}
-    if any(topic.startswith("^") for topic in wanted):
-        config["topic.blacklist"] = ",".join(f"^{name}$" for name in internal_topics())
+    config = _config(wanted, group, from_beginning=from_beginning, exit_at_end=exit_at_end)
     with session.consumer(config) as consumer:
         copy = _Copy(consumer, to_line, max_messages, idle_timeout, exit_at_end=exit_at_end, stores=group is not None)
         names = _names(consumer, wanted, session.timeout_s)
@@ -180,6 +175,17 @@ def consume(
         consumer.assign(keys)
         is_at_end = not (from_beginning or offset is not None or from_time or exit_at_end)
         copy.run(_note(None, not is_at_end))
+
+
+def _config(wanted: list[str], group: str | None, *, from_beginning: bool, exit_at_end: bool) -> dict[str, Any]:
+    """Return the settings of the consumer that reads these topics."""
+    config: dict[str, Any] = {"auto.offset.reset": "error", "enable.partition.eof": exit_at_end}
+    if group is not None:
+        reset = "earliest" if from_beginning else "latest"
+        config |= {"group.id": group, "auto.offset.reset": reset, "enable.auto.offset.store": False}
+    if any(topic.startswith("^") for topic in wanted):
+        config["topic.blacklist"] = ",".join(f"^{name}$" for name in internal_topics())
+    return config
 
 
 def _one_at_most(given: dict[str, bool]) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,59 +17,71 @@ from tidelog.cli.output import counted, print_json
 from tidelog.config.process import stop_signals
 from tidelog.errors import ErrorCode, error_for
 
+if TYPE_CHECKING:
+    from tidelog.testing import LocalCluster
+
 _HOST = "127.0.0.1"
 _DEFAULT_PORT = int(DEFAULT_BOOTSTRAP_SERVERS.rpartition(":")[2])
 _DEFAULT_KAFKA_PORT = 9092
 
 
+_Controllers = Annotated[
+    int, typer.Option("--controllers", min=1, max=9, metavar="N", help="The number of controllers.")
+]
+_Nodes = Annotated[int, typer.Option("--nodes", min=1, max=99, metavar="N", help="The number of storage nodes.")]
+_Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=1,
+        max=65_400,
+        metavar="PORT",
+        help="The first node's port; the others get the next ones. Default: the ports that the nodes had before in "
+        f"--data-dir, else {_DEFAULT_PORT}.",
+    ),
+]
+_KafkaPort = Annotated[
+    int | None,
+    typer.Option(
+        "--kafka-port",
+        min=1,
+        max=65_300,
+        metavar="PORT",
+        help="The first node's port for clients of Kafka; the others get the next ones that are not nodes' ports. "
+        f"Default: as with --port, else {_DEFAULT_KAFKA_PORT}.",
+    ),
+]
+_DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        file_okay=False,
+        metavar="FOLDER",
+        help="Keep the data in this folder. Default: a temporary folder, removed at the end.",
+    ),
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-X",
+        metavar="KEY=VALUE",
+        help="A setting of the servers, such as num.partitions=6. May be repeated.",
+    ),
+]
+_AsJson = Annotated[
+    bool, typer.Option("--json", help="Print where it is as one JSON document; messages go to the standard error.")
+]
+
+
 def dev(
-    controllers: Annotated[
-        int, typer.Option("--controllers", min=1, max=9, metavar="N", help="The number of controllers.")
-    ] = 3,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=99, metavar="N", help="The number of storage nodes.")] = 3,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port",
-            min=1,
-            max=65_400,
-            metavar="PORT",
-            help="The first node's port; the others get the next ones. Default: the ports that the nodes had before in "
-            f"--data-dir, else {_DEFAULT_PORT}.",
-        ),
-    ] = None,
-    kafka_port: Annotated[
-        int | None,
-        typer.Option(
-            "--kafka-port",
-            min=1,
-            max=65_300,
-            metavar="PORT",
-            help="The first node's port for clients of Kafka; the others get the next ones that are not nodes' ports. "
-            f"Default: as with --port, else {_DEFAULT_KAFKA_PORT}.",
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--data-dir",
-            file_okay=False,
-            metavar="FOLDER",
-            help="Keep the data in this folder. Default: a temporary folder, removed at the end.",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            "-X",
-            metavar="KEY=VALUE",
-            help="A setting of the servers, such as num.partitions=6. May be repeated.",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print where it is as one JSON document; messages go to the standard error.")
-    ] = False,
+    controllers: _Controllers = 3,
+    nodes: _Nodes = 3,
+    port: _Port = None,
+    kafka_port: _KafkaPort = None,
+    data_dir: _DataDir = None,
+    settings: _Settings = None,
+    as_json: _AsJson = False,
 ) -> None:
     """Run a cluster of real processes on this machine until Ctrl-C.
 
@@ -91,13 +103,7 @@ def dev(
                 on_busy_port=_report_busy_port,
             ) as cluster:
                 if as_json:
-                    print_json(
-                        {
-                            "bootstrap_servers": cluster.bootstrap_servers,
-                            "kafka_bootstrap_servers": cluster.kafka_bootstrap_servers,
-                            "data_dir": str(cluster.data_dir),
-                        }
-                    )
+                    _print_addresses(cluster)
                 else:
                     _explain(cluster.bootstrap_servers, cluster.kafka_bootstrap_servers, controllers, nodes, data_dir)
                 while not stop.wait(0.5):
@@ -108,6 +114,16 @@ def dev(
         except (RuntimeError, TimeoutError) as error:
             # A process that ended at its start says why in its last line.
             raise error_for(ErrorCode._FAIL, f"cannot start the cluster: {str(error).splitlines()[-1]}") from error
+
+
+def _print_addresses(cluster: LocalCluster) -> None:
+    print_json(
+        {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "kafka_bootstrap_servers": cluster.kafka_bootstrap_servers,
+            "data_dir": str(cluster.data_dir),
+        }
+    )
 
 
 def _explain(bootstrap_servers: str, kafka_servers: str, controllers: int, nodes: int, data_dir: Path | None) -> None:
