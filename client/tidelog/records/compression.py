@@ -33,6 +33,7 @@ DEFAULT_LEVELS = {"gzip": -1, "lz4": 9, "zstd": 3}
 
 _LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
 _GZIP_DEFAULT = 6
+_LZ4_BLOCK = 64 * 1024
 _LZ4_FAST, _LZ4_LEAST_HIGH, _LZ4_GREATEST_HIGH = 1, 3, 12
 
 _SCRATCH_SIZE = 1536 * 1024
@@ -95,9 +96,7 @@ def compress(name: str, data: _Bytes, level: int | None) -> bytes:
         case "snappy":
             return _xerial_compress(data)
         case "lz4":
-            compressor = cramjam.lz4.Compressor(level=_lz4_level(level), content_checksum=False, block_linked=False)
-            compressor.compress(bytes(data))
-            return bytes(compressor.finish())
+            return _lz4_compress(data, _lz4_level(level))
         case "zstd":
             return bytes(cramjam.zstd.compress(data, level=level))
         case _:
@@ -142,6 +141,15 @@ def decompress_briefly(name: str, data: _Bytes, limit: int | None = None) -> _By
             return _decompress(name, cramjam.zstd.decompress_into, data, most)
         case _:
             return data
+
+
+def _lz4_compress(data: _Bytes, level: int) -> bytes:
+    """Compress block by block: the library holds the GIL, and takes bytes alone, of which large data needs no copy."""
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    view = memoryview(data)
+    for start in range(0, len(view), _LZ4_BLOCK):
+        compressor.compress(bytes(view[start : start + _LZ4_BLOCK]))
+    return bytes(compressor.finish())
 
 
 def _lz4_level(level: int | None) -> int:

@@ -28,11 +28,15 @@ def recompress(batch: Buffer, compression: str, level: int | None = None) -> byt
     if codec == header.attributes & COMPRESSION_MASK or header.is_control:
         return bytes(memoryview(batch)[: header.size_in_bytes])
     plain = decompress_briefly(header.compression, record_section(batch, 0, header))
-    return compress_records(header, plain, compression, level)
+    return encode_batch(*compress_records(header, plain, compression, level))
 
 
-def compress_records(header: RecordBatchHeader, plain: Buffer, compression: str, level: int | None = None) -> bytes:
-    """Return the batch of a header and its decompressed records in another codec: see :func:`recompress`.
+def compress_records(
+    header: RecordBatchHeader, plain: Buffer, compression: str, level: int | None = None
+) -> tuple[RecordBatchHeader, Buffer]:
+    """Return header and records, from which ``encode_batch`` makes the batch in another codec: see :func:`recompress`.
+
+    The records are ``plain`` itself where they get no codec.
 
     Raises:
         ConfigError: no such codec or level.
@@ -42,4 +46,4 @@ def compress_records(header: RecordBatchHeader, plain: Buffer, compression: str,
     packed: Buffer = compress(CODECS[codec], plain, level) if codec else plain
     if codec and len(packed) >= len(plain):
         codec, packed = 0, plain
-    return encode_batch(header._replace(attributes=header.attributes & ~COMPRESSION_MASK | codec), packed)
+    return header._replace(attributes=header.attributes & ~COMPRESSION_MASK | codec), packed

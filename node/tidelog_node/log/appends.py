@@ -11,12 +11,14 @@ from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_fo
 from tidelog.ids import LeaderEpoch
 from tidelog.records import (
     CODECS,
+    HEADER_SIZE,
     MAX_EXPANSION,
     OversizedRecordsError,
     RecordBatchHeader,
     assign_offsets,
     check_timestamps,
     compress_records,
+    encode_batch,
     inspect_produced,
     parse_header,
     validate_batch,
@@ -152,8 +154,10 @@ class ProduceRules:
                 raise time_error(error, produced, now_ms, self._before_max_ms, self._after_max_ms) from error
         plain_size = len(plain)
         if self._codec is not None and _codec_id_of(records) != self._codec_id:
-            records = compress_records(header, plain, self._codec, self._level)
-            self._check_size(len(records))
+            header, packed = compress_records(header, plain, self._codec, self._level)
+            # Before they are copied: they may be 64 times as large as what may be appended.
+            self._check_size(HEADER_SIZE + len(packed))
+            records = encode_batch(header, packed)
             header = parse_header(records)
         return tuple.__new__(CheckedBatch, (header, records, summary.max_timestamp, plain_size))
 

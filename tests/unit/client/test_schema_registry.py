@@ -224,7 +224,7 @@ def test_a_batch_in_an_event_loop_ends_before_what_does_not_decode(bootstrap_ser
             await consumer.subscribe(["bad-batch"])
             while len(seen) < 4:
                 try:
-                    seen += [m.value() for m in await consumer.consume(10, 5)]
+                    seen += [m.value() for m in await consumer.consume(10, 0.2)]
                 except ValueDeserializationError as error:
                     seen.append(error.kafka_message.value())
         return seen

@@ -126,3 +126,10 @@ def test_max_timestamp_is_that_of_the_records_whatever_the_header_claims(disk, c
     assert info.max_timestamp == NOW_MS
     assert validate_batch(log.read(0, 1, 3)).max_timestamp == NOW_MS
     assert find_max_timestamp(log).offset == 1
+
+
+def test_batch_that_is_too_large_in_the_codec_of_the_topic_is_refused_before_it_is_copied(disk):
+    log, batch = _log(disk, compression_type="uncompressed"), _large_records(NOW_MS)
+    with _memory_below(2 * MIB), pytest.raises(TidelogError, match="allows 1048588") as error:
+        log.append_as_leader(batch, 0, NOW_MS)
+    assert error.value.code is ErrorCode.MESSAGE_TOO_LARGE

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
+import threading
+import time
 import traceback
 import tracemalloc
 from collections.abc import Callable
@@ -177,3 +180,31 @@ def test_error_that_is_detached_refers_to_no_frame() -> None:
     assert caught.value.__cause__ is not None
     error = caught.value.detached()
     assert (error.__traceback__, error.__cause__, error.__context__) == (None, None, None)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_other_threads_go_on_while_large_data_is_compressed(codec: str) -> None:
+    data, turns, is_done = memoryview(bytes(32 * 1024 * 1024)), 0, False
+
+    def count_turns() -> None:
+        nonlocal turns
+        while not is_done:
+            turns += 1
+            time.sleep(0)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    counter = threading.Thread(target=count_turns)
+    counter.start()
+    try:
+        # More than once: a busy machine may give the other thread no time.
+        for _ in range(20):
+            before = turns
+            compress(codec, data, check_level(codec, None))
+            if turns - before > 10:
+                return
+        pytest.fail(f"no turns while {codec} holds the GIL")
+    finally:
+        is_done = True
+        sys.setswitchinterval(interval)
+        counter.join()
