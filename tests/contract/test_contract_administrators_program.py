@@ -72,12 +72,13 @@ def test_topics_are_created_grown_described_and_deleted(group_cluster: Deploymen
     topics = [found[name].result() for name in names]
     assert [(t.name, t.is_internal, len(t.partitions)) for t in topics] == [(names[0], False, 4), (names[1], False, 3)]
     assert {type(t.topic_id) for t in topics} == {Uuid}
+    assert [md.topics[name].topic_id for name in names] == [t.topic_id for t in topics]
     assert [len(str(t.topic_id)) for t in topics] == [22, 22]
     assert topics[0].topic_id != topics[1].topic_id
     assert "READ" in [operation.name for operation in topics[0].authorized_operations or ()]
     partition = topics[0].partitions[3]
     assert partition.id == 3
-    assert str(partition.leader) == f"({node.id}) {node.host}:{node.port}"
+    assert str(partition.leader).startswith(f"({node.id}) {node.host}:{node.port} ")
     assert [str(n) for n in (*partition.replicas, *partition.isr)] == [str(partition.leader)] * 2
 
     whole = a.describe_cluster(request_timeout=10, include_authorized_operations=True).result()

@@ -98,8 +98,10 @@ class ConfigResource:
         """Name a resource.
 
         Raises:
-            KafkaException: _INVALID_ARG: there is no such type.
+            ValueError: there is no such type, or ``name`` is None.
         """
+        if name is None:
+            raise ValueError("name must be text, not None")
         self.restype = _resource_type(restype)
         self.restype_int = self.restype.value
         self.name = name
@@ -109,7 +111,8 @@ class ConfigResource:
         self.incremental_configs = list(incremental_configs or ())
 
     def __repr__(self) -> str:
-        return f"ConfigResource({self.restype.name}, {self.name!r})"
+        error = "" if self.error is None else f",{self.error!r}"
+        return f"ConfigResource({self.restype},{self.name}{error})"
 
     def __len__(self) -> int:
         """Return how many settings ``set_config`` has."""
@@ -273,7 +276,7 @@ def _resource_type(given: ResourceType | str | int) -> ResourceType:
             return ResourceType[given.upper()]
         return ResourceType(given)
     except (KeyError, ValueError) as error:
-        raise error_for(ErrorCode._INVALID_ARG, f"{given!r} is no type of a resource") from error
+        raise ValueError(f"restype must be one of {', '.join(ResourceType.__members__)}, not {given!r}") from error
 
 
 def _change(resource: ConfigResource) -> pb.ConfigResourceChange:

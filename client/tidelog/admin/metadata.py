@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 
 from tidelog import cluster as known
 from tidelog.errors import ErrorCode, KafkaError
+from tidelog.uuid import Uuid
+
+NO_TOPIC_ID = Uuid(0, 0)
+"""The id of a topic that there is not."""
 
 
 @dataclass(slots=True)
@@ -37,12 +41,12 @@ class PartitionMetadata:
 
 @dataclass(slots=True)
 class TopicMetadata:
-    """A topic: its partitions by number, or an error."""
+    """A topic: its partitions by number, or an error; ``topic_id``, which confluent-kafka leaves out, is zero then."""
 
     topic: str
     partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
     error: KafkaError | None = None
-    topic_id: bytes = b""
+    topic_id: Uuid = NO_TOPIC_ID
 
     def __str__(self) -> str:
         return self.topic
@@ -102,7 +106,7 @@ def _topic(name: str, topic: known.Topic | None) -> TopicMetadata:
     if topic is None:
         return TopicMetadata(name, error=KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     partitions = {index: _partition(partition) for index, partition in topic.partitions.items()}
-    return TopicMetadata(name, partitions, topic.error, topic.topic_id)
+    return TopicMetadata(name, partitions, topic.error, Uuid.from_bytes(topic.topic_id))
 
 
 def _partition(partition: known.Partition) -> PartitionMetadata:

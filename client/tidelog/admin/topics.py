@@ -79,7 +79,8 @@ class Node:
         return str(self.id)
 
     def __str__(self) -> str:
-        return f"({self.id}) {self.host}:{self.port}"
+        # The space at the end of a node without a rack is confluent-kafka's.
+        return f"({self.id}) {self.host}:{self.port} " + (f"(Rack - {self.rack})" if self.rack else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
 import contextlib
 import os
 import weakref
@@ -16,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import network_loop, run_on_network, run_sync
+from tidelog.transport import has_network_loop, network_loop, run_on_network, run_sync
 
 _CLOSE_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 2.0
@@ -83,8 +84,12 @@ class Lifetime:
     def _forgotten(self) -> None:
         if not self.is_over:
             self.end()
-            # The collector may run on any thread, the network's own included: it must not wait.
-            asyncio.run_coroutine_threadsafe(self._stop(), network_loop())
+            # A client that never reached the network has nothing to stop.
+            if has_network_loop():
+                # The collector may run on any thread, the network's own included: it must not wait.
+                stopping = asyncio.run_coroutine_threadsafe(self._stop(), network_loop())
+                _stopping.add(stopping)
+                stopping.add_done_callback(_stopping.discard)
 
     def _end_in_child(self) -> None:
         text = f"the {self._client} belongs to the process that this one was forked from: make a new one here"
@@ -96,21 +101,28 @@ class Lifetime:
 
 
 _open: weakref.WeakSet[Lifetime] = weakref.WeakSet()
+_stopping: set[concurrent.futures.Future[None]] = set()
+"""Of clients that were forgotten; the interpreter waits for them before the loop ends."""
 
 
 def _end_all_in_child() -> None:
     for lifetime in list(_open):
         lifetime._end_in_child()
     _open.clear()
+    _stopping.clear()
 
 
 def _end_all_at_exit() -> None:
     async def end_all() -> None:
         await asyncio.gather(*(lifetime._end_at_exit() for lifetime in list(_open)), return_exceptions=True)
 
+    # The loop cannot start in an interpreter that is shutting down, and without it no client has anything to stop.
+    if not has_network_loop():
+        return
     if _open:
         with contextlib.suppress(TidelogError):
             run_sync(end_all(), _EXIT_TIMEOUT_S)
+    concurrent.futures.wait(list(_stopping), _EXIT_TIMEOUT_S)
 
 
 os.register_at_fork(after_in_child=_end_all_in_child)

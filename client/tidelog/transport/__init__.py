@@ -1,7 +1,7 @@
 """How Tidelog's processes and clients reach each other over gRPC: channels, and errors as statuses."""
 
 from tidelog.transport.channels import CHANNEL_OPTIONS, open_channel, server_options
-from tidelog.transport.loop import call_soon, network_loop, run_on_network, run_sync
+from tidelog.transport.loop import call_soon, has_network_loop, network_loop, run_on_network, run_sync
 from tidelog.transport.status import abort_with, error_from_rpc, raise_if_cancelled
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "abort_with",
     "call_soon",
     "error_from_rpc",
+    "has_network_loop",
     "network_loop",
     "open_channel",
     "raise_if_cancelled",

@@ -58,6 +58,11 @@ def network_loop() -> asyncio.AbstractEventLoop:
     return _network.ensure_loop()
 
 
+def has_network_loop() -> bool:
+    """Return whether the loop was started in this process, without starting it."""
+    return _network.loop is not None
+
+
 def run_sync(coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
     """Run ``coroutine`` on the network thread and wait for its result; cancels it when the wait ends early.
 

@@ -28,14 +28,6 @@ def test_a_resource_is_what_it_names(given: ResourceType | str | int) -> None:
     assert resource != ConfigResource("broker", "t")
     assert (resource.restype, resource.restype_int, resource.name) == (ResourceType.TOPIC, 2, "t")
     assert sorted([ConfigResource("broker", "1"), resource])[0] is resource
-    assert repr(resource) == "ConfigResource(TOPIC, 't')"
-
-
-@pytest.mark.parametrize("given", ["table", 99])
-def test_a_type_that_there_is_not_is_refused(given: str | int) -> None:
-    with pytest.raises(KafkaException) as caught:
-        ConfigResource(given, "t")
-    assert caught.value.code is ErrorCode._INVALID_ARG
 
 
 def test_set_config_is_kept_or_replaced() -> None:

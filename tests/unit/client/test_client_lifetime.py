@@ -58,6 +58,15 @@ def test_interpreter_ends_quietly_after_a_flush(cluster: FakeCluster) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("client", ["AdminClient", "Consumer", "Producer"])
+def test_interpreter_ends_quietly_with_a_client_that_was_never_used(client: str, is_kept: bool) -> None:
+    made = f"{client}({{'bootstrap.servers': '127.0.0.1:1'}})"
+    program = f"from tidelog import {client}\n" + (f"kept = {made}" if is_kept else made)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_admin_client_fails_what_is_under_way_when_it_is_closed(cluster: FakeCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     assert admin.describe_cluster().result(10).cluster_id == cluster.cluster_id

@@ -120,8 +120,10 @@ MODULES = {
     "cimpl": set[str](),
     "deserializing_consumer": set[str](),
     "error": {"Message"},
-    "schema_registry": {"io", "common", "confluent"},
+    "schema_registry": {"io", "common"},
     "schema_registry.avro": set[str](),
+    "schema_registry.confluent": set[str](),
+    "schema_registry.confluent.meta_pb2": set[str](),
     "schema_registry.error": set[str](),
     "schema_registry.json_schema": set[str](),
     "schema_registry.protobuf": set[str](),
@@ -136,7 +138,8 @@ NOT_MODULES = {
     # A tool for Kafka's own system tests, and internals.
     *("kafkatest", "deserializing_share_consumer"),
     # Rules of schemas: they are imported from confluent-kafka, whose serializers run them.
-    *("schema_registry.rules", "schema_registry.common", "schema_registry.confluent"),
+    *("schema_registry.rules", "schema_registry.common"),
+    *("schema_registry.confluent.type", "schema_registry.confluent.types"),
     "schema_registry.wildcard_matcher",
 }
 
@@ -149,6 +152,23 @@ def test_names_of_a_module_are_those_of_confluent_kafka(module: str) -> None:
     wanted = set(getattr(theirs, "__all__", ())) if module.startswith("schema_registry") else _own_names(theirs)
     left_out = SHARE_CONSUMERS | MODULES[module]
     assert {name for name in wanted - left_out if not hasattr(ours, name)} == set()
+
+
+@pytest.mark.parametrize(("module", "kind"), [("avro", "Avro"), ("json_schema", "JSON"), ("protobuf", "Protobuf")])
+def test_serializers_for_asyncio_are_where_confluent_kafkas_examples_import_them(module: str, kind: str) -> None:
+    pytest.importorskip(
+        f"confluent_kafka.schema_registry.{module}", reason="needs tidelog[schema-registry]", exc_type=ImportError
+    )
+    ours = importlib.import_module(f"tidelog.schema_registry._async.{module}")
+    theirs = importlib.import_module(f"confluent_kafka.schema_registry._async.{module}")
+    for name in (f"Async{kind}Serializer", f"Async{kind}Deserializer"):
+        assert getattr(ours, name) is getattr(theirs, name)
+
+
+def test_code_generated_from_confluents_schemas_finds_their_options() -> None:
+    theirs = pytest.importorskip("confluent_kafka.schema_registry.confluent.meta_pb2", exc_type=ImportError)
+    ours = importlib.import_module("tidelog.schema_registry.confluent.meta_pb2")
+    assert (ours.Meta, ours.field_meta) == (theirs.Meta, theirs.field_meta)
 
 
 def _own_names(module: Any) -> set[str]:
@@ -254,6 +274,28 @@ def test_access_rules_refuse_what_confluent_kafkas_do(kind: str, position: int, 
     for module in (confluent_kafka.admin, tidelog.admin):
         with pytest.raises(error):
             getattr(module, kind)(*values)
+
+
+@pytest.mark.parametrize("given", ["topic", "TOPIC", "BROKER", 2, 4, "ANY"])
+def test_resources_look_as_confluent_kafkas(given: str | int) -> None:
+    for name in ("t", ""):
+        ours, theirs = (module.ConfigResource(given, name) for module in (tidelog.admin, confluent_kafka.admin))
+        assert (repr(ours), str(ours)) == (repr(theirs), str(theirs))
+
+
+@pytest.mark.parametrize(
+    ("values", "text"), [(("table", "t"), "table"), ((99, "t"), "99"), (("topic", None), "name .*must be|name to be")]
+)
+def test_resources_refuse_what_confluent_kafkas_do(values: tuple[Any, Any], text: str) -> None:
+    for module in (confluent_kafka.admin, tidelog.admin):
+        with pytest.raises(ValueError, match=text):
+            module.ConfigResource(*values)
+
+
+@pytest.mark.parametrize("rack", [None, "r1"])
+def test_nodes_look_as_confluent_kafkas(rack: str | None) -> None:
+    ours, theirs = tidelog.admin.Node(1, "h", 9092, rack), confluent_kafka.Node(1, "h", 9092, rack)
+    assert (str(ours), ours.id_string) == (str(theirs), theirs.id_string)
 
 
 @pytest.mark.parametrize("values", [("t",), ("t", 1), ("t", 1, 5), ("t", 1, 5, "m"), ("t", 1, 5, "m", 7)])

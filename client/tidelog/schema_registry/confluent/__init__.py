@@ -1,0 +1,1 @@
+"""Protobuf modules that code generated from Confluent's schemas imports."""
