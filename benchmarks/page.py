@@ -1,7 +1,7 @@
-"""Puts the latest results into ``docs/performance.md``: ``python -m benchmarks.page``.
+"""Writes the latest results into ``docs/performance.md`` and README: ``python -m benchmarks.page``.
 
-The page's own words stay; what stands between two markers is replaced by a table: of ``results/latest.json``, and of
-``results/kafka.json`` where that was measured. Draws the pictures as well.
+Replaces the text between pairs of markers: on the page by the tables of ``results/latest.json`` and
+``results/kafka.json``, in README by a short comparison with Kafka. Draws the plots as well.
 """
 
 from __future__ import annotations
@@ -15,28 +15,43 @@ from benchmarks.peers.suite import RESULTS as KAFKA
 from benchmarks.suite import LATEST
 from benchmarks.table import format_value
 
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+_REPOSITORY = Path(__file__).parent.parent
+PAGE = _REPOSITORY / "docs" / "performance.md"
+README = _REPOSITORY / "README.md"
 
 _TABLES = {"results": LATEST, "results next to Kafka": KAFKA}
+_COMPARED = {
+    "cold start of 3+3 to the first acknowledged record": "Cold start of 3 controllers and 3 nodes",
+    "memory of 3+3, idle: resident": "Memory of the idle cluster",
+    "produce, 1 KiB, 3 nodes, RF 3, acks=all": "Produce, 1 KiB, 3 replicas, `acks=all`",
+    "consume from cache, 1 KiB, 3 nodes, RF 3": "Consume, 1 KiB",
+    "synchronous produce, 1 KiB, 3 nodes, RF 3, acks=all: p50": "Latency of one record, `acks=all`, median",
+    "synchronous produce, 1 KiB, 3 nodes, RF 3, acks=all: p99": "Latency of one record, `acks=all`, p99",
+    "leader killed to writable again": "Leader killed: not writable for",
+}
+"""Results that README shows, with their titles there."""
 
 
 def main() -> None:
-    """Replace the tables and the pictures."""
+    """Replace the tables and the plots."""
     page = PAGE.read_text()
     for name, path in _TABLES.items():
         if path.exists():
             page = with_table(page, name, table(json.loads(path.read_text())))
     PAGE.write_text(page)
+    if KAFKA.exists():
+        comparison = comparison_with_kafka(json.loads(KAFKA.read_text()))
+        README.write_text(with_table(README.read_text(), "comparison with Kafka", comparison))
     plots.main()
 
 
 def with_table(page: str, name: str, table: str) -> str:
-    """Return the page with a table between the two markers of a name. Raises SystemExit when it has not both."""
+    """Return the page with a table between the two markers of a name. Raise SystemExit when a marker is missing."""
     begin, end = f"<!-- {name}: written by python -m benchmarks.page -->", f"<!-- end of {name} -->"
     before, _, rest = page.partition(begin)
     _, found, after = rest.partition(end)
     if not found:
-        raise SystemExit(f"{PAGE} has no markers {begin} and {end}")
+        raise SystemExit(f"missing markers: {begin} and {end}")
     return f"{before}{begin}\n{table}{end}{after}"
 
 
@@ -54,6 +69,16 @@ def table(document: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def comparison_with_kafka(document: dict[str, Any]) -> str:
+    """Return the most telling results next to Kafka as a short Markdown table."""
+    rows = {row["name"]: row for row in document["results"]}
+    lines = ["| | Tidelog | Apache Kafka |", "|---|--:|--:|"]
+    for row, title in [(rows[name], title) for name, title in _COMPARED.items() if name in rows]:
+        peer = row["compared_with"].rpartition(" at ")[2]
+        lines.append(f"| {title} | {format_value(row['value'])} {row['unit']} | {peer} {row['unit']} |")
+    return "\n".join([*lines, ""])
 
 
 def _line(row: dict[str, Any]) -> str:

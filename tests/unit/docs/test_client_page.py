@@ -1,4 +1,4 @@
-"""The snippets of the page on the client run, one after the other."""
+"""The snippets of the pages on the clients run on a cluster in memory, one after the other."""
 
 from __future__ import annotations
 
@@ -11,30 +11,34 @@ import pytest
 
 from tidelog.testing import FakeCluster
 
-PAGE = Path(__file__).parents[3] / "docs" / "client.md"
+DOCS = Path(__file__).parents[3] / "docs"
 ADDRESS = "127.0.0.1:9094"
 
 
-def snippets() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def snippets(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def run_snippets(page: Path, cluster: FakeCluster) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    for number, snippet in enumerate(snippets(page)):
+        code = snippet.replace(ADDRESS, cluster.bootstrap_servers)
+        exec(compile(code, f"{page.name}, snippet {number}", "exec"), names)
+    return names
 
 
 def test_the_snippets_of_the_client_page_run(capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {}
     with FakeCluster() as cluster:
-        for number, snippet in enumerate(snippets()):
-            code = snippet.replace(ADDRESS, cluster.bootstrap_servers)
-            exec(compile(code, f"{PAGE.name}, snippet {number}", "exec"), names)
+        names = run_snippets(DOCS / "client.md", cluster)
         offset, cluster_id = asyncio.run(names["pipeline"]())
         assert cluster.records("flights", 0)
     assert (offset >= 0, cluster_id) == (True, cluster.cluster_id)
     shown = capsys.readouterr().out
     assert "not delivered" not in shown
-    assert "processed flights" in shown
     assert re.search(r"^flights \d \d+ \d+ \d+$", shown, re.MULTILINE)
 
 
-def test_the_links_of_the_client_page_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", PAGE.read_text())
-    assert links
-    assert [link for link in links if not (PAGE.parent / link).exists()] == []
+def test_the_snippets_of_the_consumer_page_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeCluster() as cluster:
+        run_snippets(DOCS / "consumer.md", cluster)
+    assert "processed orders" in capsys.readouterr().out
