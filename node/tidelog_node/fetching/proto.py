@@ -15,22 +15,29 @@ from tidelog_node.replication.truncation import EpochEnd
 
 def request_from_proto(request: pb.FetchRequest) -> FetchRequest:
     """Return a request as it came."""
-    replica, asked = request.replica, request.session
-    return FetchRequest(
-        wanted={(t.name or t.topic_id, p.index): _spec(t.topic_id, p) for t in request.topics for p in t.partitions},
-        max_bytes=request.max_bytes,
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        replica=(BrokerId(replica.replica_id), BrokerEpoch(replica.replica_epoch))
-        if request.HasField("replica")
-        else None,
-        is_read_committed=request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED,
-        rack_id=request.rack_id,
-        cluster_id=request.cluster_id,
-        session=SessionStep(asked.id, asked.epoch, asked.ends_wait) if request.HasField("session") else None,
-        forgotten=[(t.name or t.topic_id, index) for t in request.forgotten_topics for index in t.partitions],
-        may_read_followers=bool(request.rack_id),
-    )
+    made = _without_partitions(request)
+    made.wanted = {(t.name or t.topic_id, p.index): _spec(t.topic_id, p) for t in request.topics for p in t.partitions}
+    made.forgotten = [(t.name or t.topic_id, index) for t in request.forgotten_topics for index in t.partitions]
+    return made
+
+
+def request_from_proto_in_steps(request: pb.FetchRequest) -> Generator[None, None, FetchRequest]:
+    """Return the same, one partition a step."""
+    made, forgotten = _without_partitions(request), []
+    for topic in request.topics:
+        yield
+        ref = topic.name or topic.topic_id
+        for item in topic.partitions:
+            made.wanted[ref, item.index] = _spec(topic.topic_id, item)
+            yield
+    for gone in request.forgotten_topics:
+        yield
+        ref = gone.name or gone.topic_id
+        for index in gone.partitions:
+            forgotten.append((ref, index))
+            yield
+    made.forgotten = forgotten
+    return made
 
 
 def request_to_proto(request: FetchRequest) -> pb.FetchRequest:
@@ -100,6 +107,24 @@ def response_from_proto(message: pb.FetchResponse) -> FetchResponse:
         topic.name or topic.topic_id: [_result(p) for p in topic.partitions] for topic in message.topics
     }
     return FetchResponse(topics, message.session_id, error)
+
+
+def _without_partitions(request: pb.FetchRequest) -> FetchRequest:
+    replica, asked = request.replica, request.session
+    return FetchRequest(
+        wanted={},
+        max_bytes=request.max_bytes,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        replica=(BrokerId(replica.replica_id), BrokerEpoch(replica.replica_epoch))
+        if request.HasField("replica")
+        else None,
+        is_read_committed=request.isolation_level == pb.ISOLATION_LEVEL_READ_COMMITTED,
+        rack_id=request.rack_id,
+        cluster_id=request.cluster_id,
+        session=SessionStep(asked.id, asked.epoch, asked.ends_wait) if request.HasField("session") else None,
+        may_read_followers=bool(request.rack_id),
+    )
 
 
 def _spec(topic_id: bytes, item: pb.FetchPartition) -> FetchSpec:

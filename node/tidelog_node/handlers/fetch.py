@@ -25,10 +25,10 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, PartitionKey
-from tidelog_node.fetching.proto import request_from_proto, response_to_proto
+from tidelog_node.fetching.proto import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.handlers.context import NodeContext, leader_hint
 from tidelog_node.handlers.fetch_item import FetchItem
-from tidelog_node.handlers.fetch_sessions import OpenSession, superseded
+from tidelog_node.handlers.fetch_sessions import OpenSession, is_full, superseded
 from tidelog_node.handlers.preferred_replica import preferred_replica
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.partitions import Partition, Pending, ReadRequest, ReadResult
@@ -40,6 +40,8 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 MANY: Final = 1_000
 """Partitions that are looked at in one step of the loop."""
+LONG_BYTES: Final = 32_768
+"""A request up to this size takes a few milliseconds to read at most."""
 _CHUNK: Final = 64
 
 
@@ -61,7 +63,11 @@ async def fetch(context: NodeContext, request: pb.FetchRequest) -> pb.FetchRespo
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID, the request is for another cluster.
     """
-    begun = begin_fetch(context, request_from_proto(request), response_to_proto)
+    if request.ByteSize() > LONG_BYTES:
+        asked = await TimeSlices().result_of(request_from_proto_in_steps(request))
+    else:
+        asked = request_from_proto(request)
+    begun = begin_fetch(context, asked, response_to_proto)
     return begun if isinstance(begun, pb.FetchResponse) else await begun
 
 
@@ -85,6 +91,8 @@ def begin_fetch(
     if asked is not None and asked.ends_wait:
         context.fetch_sessions.end_wait(asked.id, asked.epoch)
         return translate(FetchResponse(session_id=asked.id))
+    if len(request.wanted) > MANY and is_full(request):
+        return _begin_in_slices(context, request, translate)
     try:
         session = context.fetch_sessions.begin(request, context.clock.monotonic_ms())
     except TidelogError as error:
@@ -96,6 +104,12 @@ def begin_fetch(
     if response is not None:
         return translate(response)
     return _Wait(under_way, session, context.response_budget, request.max_wait_ms, translate).pending
+
+
+async def _begin_in_slices(context: NodeContext, request: FetchRequest, translate: Translation[T]) -> T:
+    session = context.fetch_sessions.begin_empty(request, context.clock.monotonic_ms())
+    await TimeSlices().result_of(session.state.add_in_steps(request.wanted))
+    return await _answer_in_slices(_Fetch(context, request, session), session, request.max_wait_ms, translate)
 
 
 async def _answer_in_slices(under_way: _Fetch, session: OpenSession, max_wait_ms: int, translate: Translation[T]) -> T:

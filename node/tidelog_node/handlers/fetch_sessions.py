@@ -174,12 +174,11 @@ class FetchSessions:
             TidelogError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         asked = request.session
-        if asked is None or asked.epoch in (FULL_EPOCH, FINAL_EPOCH):
-            if asked is not None:
-                self._close(asked.id)
-            session = self._open_session(FetchSession(request.replica, now_ms, uses_topic_ids=request.uses_topic_ids))
+        if is_full(request):
+            session = self.begin_empty(request, now_ms)
             session.state.update(request.wanted, ())
         else:
+            assert asked is not None, "a request without a session names all its partitions"
             state = self.cache.resume(asked.id, asked.epoch, request.replica, now_ms, request.uses_topic_ids)
             session = self._open[state.id]
             size = len(state.partitions)
@@ -187,6 +186,14 @@ class FetchSessions:
             if len(state.partitions) > size:
                 self._check_size(session)
             self.cache.touch(state, now_ms)
+        session.state.lease.last_fetch_ms = now_ms
+        return session
+
+    def begin_empty(self, request: FetchRequest, now_ms: int) -> OpenSession:
+        """Return the session of a request that names all its partitions, without them; nobody else knows it yet."""
+        if request.session is not None:
+            self._close(request.session.id)
+        session = self._open_session(FetchSession(request.replica, now_ms, uses_topic_ids=request.uses_topic_ids))
         session.state.lease.last_fetch_ms = now_ms
         return session
 
@@ -235,6 +242,11 @@ class FetchSessions:
     def _close(self, session_id: int) -> None:
         if self.cache.remove(session_id) is not None:
             self._open.pop(session_id).close()
+
+
+def is_full(request: FetchRequest) -> bool:
+    """Return whether a request names all its partitions, and so makes a session."""
+    return request.session is None or request.session.epoch in (FULL_EPOCH, FINAL_EPOCH)
 
 
 def superseded(session_id: int) -> TidelogError:

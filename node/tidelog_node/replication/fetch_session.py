@@ -22,7 +22,7 @@ The rules, Kafka's where it has them (FetchSession, FetchManager, FetchSessionCa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -128,17 +128,17 @@ class FetchSession:
     def update(self, named: Mapping[PartitionKey, FetchSpec], forgotten: Iterable[PartitionKey]) -> list[PartitionKey]:
         """Take in a request; returns the partitions that it took out."""
         for key, spec in named.items():
-            known = self.partitions.get(key)
-            if known is None:
-                self.partitions[key] = SessionPartition(spec)
-            else:
-                known.spec, known.must_answer = spec, True
-            self.changed.pop(key, None)
-            self.changed[key] = None
+            self._ask_for(key, spec)
         removed = [key for key in forgotten if self.partitions.pop(key, None) is not None]
         for key in removed:
             self.changed.pop(key, None)
         return removed
+
+    def add_in_steps(self, named: Mapping[PartitionKey, FetchSpec]) -> Generator[None, None, None]:
+        """Take in the partitions of a request that makes the session, one a step."""
+        for key, spec in named.items():
+            self._ask_for(key, spec)
+            yield
 
     def mark(self, key: PartitionKey) -> None:
         """Say that a partition has to be looked at."""
@@ -159,6 +159,15 @@ class FetchSession:
         """Assert what must hold after every step."""
         assert self.changed.keys() <= self.partitions.keys()
         assert 1 <= self.epoch <= MAX_EPOCH
+
+    def _ask_for(self, key: PartitionKey, spec: FetchSpec) -> None:
+        known = self.partitions.get(key)
+        if known is None:
+            self.partitions[key] = SessionPartition(spec)
+        else:
+            known.spec, known.must_answer = spec, True
+        self.changed.pop(key, None)
+        self.changed[key] = None
 
 
 class FetchSessionCache:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tidelog.errors import TidelogError
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers import begin_fetch
+from tidelog_node.handlers.fetch import LONG_BYTES
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.messages.fetch_parts import FLEXIBLE, VERSIONS, WITH_ENDPOINTS
 from tidelog_node.kafka.protocol.messages.fetch_request import decode_request, decode_request_in_steps
@@ -36,13 +37,11 @@ class FetchApi:
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Pending[Body] | Coroutine[Any, Any, Body]:
         """Answer now, or when there is enough; what is long in time slices."""
-        if request.reader.remaining > _LONG_BYTES:
+        if request.reader.remaining > LONG_BYTES:
             return _begin_long(node, request)
         return _begin(node, request.caller, decode_request(request.reader, request.caller.version))
 
 
-_LONG_BYTES: Final = 32_768
-"""Takes a few milliseconds to decode at most."""
 APIS: Final[tuple[Api, ...]] = (FetchApi(),)
 
 
