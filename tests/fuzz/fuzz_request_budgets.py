@@ -35,7 +35,7 @@ from tests.support.request_budgets import (
     send_grpc,
     send_kafka,
 )
-from tests.support.worst_requests import grpc_requests, kafka_frames
+from tests.support.worst_requests import ALONE, grpc_requests, kafka_frames
 from tidelog.admin import AdminClient, NewTopic
 from tidelog.errors import KafkaException
 from tidelog.testing import LocalCluster
@@ -124,13 +124,17 @@ def grpc_attacks(services: Sequence[ServiceDescriptor], size: int, only: str = "
 
 
 def one_of_each(attacks: Iterable[Attack]) -> list[Attack]:
-    """Return of each API and method one request, that with elements at the greatest depth, in the last version."""
-    chosen: dict[str, Attack] = {}
+    """Return of each API and method one request, that with elements at the greatest depth, in the last version.
+
+    And of those with defaults beside the elements another one.
+    """
+    chosen: dict[tuple[str, bool], Attack] = {}
     for attack in attacks:
         api = attack.name.partition(",")[0].partition(" v")[0]
-        known = chosen.get(api)
+        sort = api, attack.name.endswith(ALONE)
+        known = chosen.get(sort)
         if known is None or attack.name.count(".") >= known.name.count("."):
-            chosen[api] = attack
+            chosen[sort] = attack
     return list(chosen.values())
 
 
@@ -154,8 +158,10 @@ async def run(
                 yield from kafka_attacks(size, only)
             yield from grpc_attacks(services, size, only)
 
-        def send(attack: Attack, address: str = handle.address) -> Awaitable[None]:
-            return send_grpc(address, attack.method, attack.raw) if attack.method else send_kafka(kafka, attack.raw)
+        def send(attack: Attack, note_sent: Callable[[], None], address: str = handle.address) -> Awaitable[None]:
+            if attack.method:
+                return send_grpc(address, attack.method, attack.raw, note_sent)
+            return send_kafka(kafka, attack.raw, note_sent)
 
         process = Process(handle.pid)
         async with kafka_ping(kafka) if is_node else grpc_ping(handle.address) as ping:
@@ -210,7 +216,7 @@ def main() -> int:
     def report(cost: Cost) -> None:
         print(
             f"{cost.loop_s * 1000:6.0f} ms {cost.memory_bytes / MIB:6.0f} MiB {cost.files:3d} files "
-            f"{cost.total_s:6.2f} s {cost.size:>10,} bytes  {cost.name}",
+            f"{cost.total_s:6.2f} s {cost.size:>10,} bytes  {cost.name}{'' if cost.is_answered else ' (no answer)'}",
             flush=True,
         )
 

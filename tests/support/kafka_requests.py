@@ -58,7 +58,7 @@ class ProduceRequest(Message):
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.PRODUCE, (0, 13), 9
 
     transactional_id: str | None = string(default=None, nullable=3, since=3)
-    acks: int = int16()
+    acks: int = int16(default=-1)
     timeout_ms: int = int32()
     topics: list[ProduceTopic] = array(ProduceTopic)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import grpc
 import grpc.aio
@@ -18,6 +19,8 @@ from tidelog.transport import open_channel
 MIB = 1024**2
 _IDLE_SHARE = 0.4
 _WATCHED_S = 0.15
+Send: TypeAlias = Callable[[Callable[[], None]], Awaitable[object]]
+"""Sends a request, calls when all of it is sent, and returns with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Cost:
     loop_s: float
     files: int
     total_s: float
+    is_answered: bool
+    """Whether the call ended; False: the process was idle without an answer, or the time was up."""
 
     def excess(self, budget: Budget) -> str | None:
         """Return what is above a budget."""
@@ -63,9 +68,14 @@ class Process:
         return int((self._root / "schedstat").read_text().split()[0]) / 1e9
 
     def busy_s(self) -> float:
-        """Return the time in which the first thread ran or waited for a processor."""
-        running, waiting, _ = (self._root / "schedstat").read_text().split()
-        return (int(running) + int(waiting)) / 1e9
+        """Return the time in which threads ran or waited for a processor: the loop may wait for one of them."""
+        total = 0
+        for thread in (self._root / "task").iterdir():
+            # A thread may end meanwhile.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                running, waiting, _ = (thread / "schedstat").read_text().split()
+                total += int(running) + int(waiting)
+        return total / 1e9
 
     def forget_peak(self) -> int:
         """Let the peak of resident memory begin anew; returns what is resident."""
@@ -117,21 +127,20 @@ class Watch:
             await self._task
 
 
-async def cost_of(
-    process: Process, watch: Watch, name: str, size: int, send: Callable[[], Awaitable[object]], timeout_s: float = 60
-) -> Cost:
+async def cost_of(process: Process, watch: Watch, name: str, size: int, send: Send, timeout_s: float = 60) -> Cost:
     """Send a request; it has cost what the process did until it is answered, or is idle without an answer."""
     files, resident = process.files(), process.forget_peak()
     watch.longest_s = 0.0
     begun = time.monotonic()
-    call = asyncio.ensure_future(send())
-    while not call.done() and time.monotonic() - begun < timeout_s:
-        before = process.busy_s()
-        await asyncio.wait((call,), timeout=_WATCHED_S)
-        if time.monotonic() - begun > 2 * _WATCHED_S and process.busy_s() - before < _IDLE_SHARE * _WATCHED_S:
-            break
+    sent = asyncio.Event()
+    call = asyncio.ensure_future(send(sent.set))
+    await _wait_until_idle(process, {call}, sent, timeout_s)
+    is_answered = call.done()
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
+    if not is_answered:
+        # What the process still does for it is no cost of the next request.
+        await _wait_until_idle(process, set(), sent, timeout_s)
     await watch.round()
     return Cost(
         name,
@@ -140,6 +149,7 @@ async def cost_of(
         watch.longest_s,
         process.files() - files,
         time.monotonic() - begun,
+        is_answered,
     )
 
 
@@ -167,11 +177,14 @@ async def grpc_ping(address: str) -> AsyncIterator[Callable[[], Awaitable[object
         yield lambda: call(b"", timeout=60)
 
 
-async def send_kafka(address: tuple[str, int], frame: bytes) -> None:
+async def send_kafka(address: tuple[str, int], frame: bytes, note_sent: Callable[[], None]) -> None:
     """Send a frame on a connection of its own, and wait for an answer or the end of the connection."""
     reader, writer = await asyncio.open_connection(*address)
     try:
+        writer.transport.set_write_buffer_limits(0)
         writer.write(struct.pack(">i", len(frame)) + frame)
+        await writer.drain()
+        note_sent()
         head = await reader.read(4)
         if len(head) == 4:
             remaining = int.from_bytes(head, "big")
@@ -183,11 +196,24 @@ async def send_kafka(address: tuple[str, int], frame: bytes) -> None:
         writer.transport.abort()
 
 
-async def send_grpc(address: str, method: str, raw: bytes) -> None:
+async def send_grpc(address: str, method: str, raw: bytes, note_sent: Callable[[], None]) -> None:
     """Send a request on a connection of its own, and wait for the call's first answer or its end."""
     async with open_channel(address) as channel:
         call = channel.stream_stream(method)()
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await call.write(raw)
             await call.done_writing()
+            note_sent()
             await call.read()
+
+
+async def _wait_until_idle(
+    process: Process, calls: set[asyncio.Future[object]], sent: asyncio.Event, timeout_s: float
+) -> None:
+    """Return when a call has ended, or the process has had nothing to do for a while since the request was sent."""
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s and not any(call.done() for call in calls):
+        before, was_sent = process.busy_s(), sent.is_set()
+        await (asyncio.wait(calls, timeout=_WATCHED_S) if calls else asyncio.sleep(_WATCHED_S))
+        if was_sent and process.busy_s() - before < _IDLE_SHARE * _WATCHED_S:
+            return

@@ -3,6 +3,10 @@
 They are made of the declarations of Kafka's messages and of the descriptors of gRPC's. For each repeated field, at any
 depth, there is a request with as many of its smallest elements as fit, all different from each other; for a nested one
 also a request in which as many outer elements have one inner element each; and one request with long texts.
+
+Each comes twice: with a value in every field, and ``alone``, with the defaults in all fields beside the elements. One
+value too many may refuse the request before its elements are looked at, the id of another cluster for example, and one
+that is missing, a group's id, may do so as well.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from tidelog_node.kafka.protocol.headers import write_request_header
 from tidelog_node.kafka.protocol.writer import Writer
 
 MAX_ELEMENTS = 100_000
+ALONE = ", alone"
 _INTEGERS = (Kind.INT32, Kind.INT64, Kind.UINT32)
 _MAX_TEXT = 32_000
 
@@ -30,10 +35,10 @@ def kafka_frames(kind: type[Message], version: int, size: int) -> Iterator[tuple
         name = ".".join(path)
         one = len(_kafka_frame(kind, version, path, 2, 1)) - len(_kafka_frame(kind, version, path, 1, 1))
         count = min(MAX_ELEMENTS - len(path), max(1, size // (one + 3)))
-        yield f"many {name}", _kafka_frame(kind, version, path, count, 1)
+        yield from _kafka_both(f"many {name}", kind, version, path, count, 1)
         if len(path) > 1:
             pairs = min(MAX_ELEMENTS // len(path), max(1, size // (one + 12)))
-            yield f"one {name} each", _kafka_frame(kind, version, path, 1, pairs)
+            yield from _kafka_both(f"one {name} each", kind, version, path, 1, pairs)
     yield "long texts", _kafka_long(kind, version, size)
 
 
@@ -44,10 +49,10 @@ def grpc_requests(kind: Descriptor, size: int) -> Iterator[tuple[str, bytes]]:
         name = ".".join(field.name for field in path)
         one = len(_grpc_request(kind, path, 2, 1)) - len(_grpc_request(kind, path, 1, 1))
         count = min(MAX_ELEMENTS - len(path), max(1, size // (one + 3)))
-        yield f"many {name}", _grpc_request(kind, path, count, 1)
+        yield from _grpc_both(f"many {name}", kind, path, count, 1)
         if sum(field.is_repeated for field in path) > 1:
             pairs = min(MAX_ELEMENTS // len(path), max(1, size // (one + 12)))
-            yield f"one {name} each", _grpc_request(kind, path, 1, pairs)
+            yield from _grpc_both(f"one {name} each", kind, path, 1, pairs)
         if len(path) == 1 and path[0].type == FieldDescriptor.TYPE_MESSAGE:
             # Empty ones: the most objects that the bytes can become.
             tag = bytes([path[0].number << 3 | 2, 0])
@@ -58,6 +63,26 @@ def grpc_requests(kind: Descriptor, size: int) -> Iterator[tuple[str, bytes]]:
         for field in texts:
             _set_text(message, field, "x" * (size // len(texts)))
         yield "long texts", message.SerializeToString()
+
+
+def _kafka_both(
+    name: str, kind: type[Message], version: int, path: tuple[str, ...], count: int, outer: int
+) -> Iterator[tuple[str, bytes]]:
+    filled = _kafka_frame(kind, version, path, count, outer)
+    yield name, filled
+    alone = _kafka_frame(kind, version, path, count, outer, is_alone=True)
+    if alone != filled:
+        yield f"{name}{ALONE}", alone
+
+
+def _grpc_both(
+    name: str, kind: Descriptor, path: tuple[FieldDescriptor, ...], count: int, outer: int
+) -> Iterator[tuple[str, bytes]]:
+    filled = _grpc_request(kind, path, count, outer)
+    yield name, filled
+    alone = _grpc_request(kind, path, count, outer, is_alone=True)
+    if alone != filled:
+        yield f"{name}{ALONE}", alone
 
 
 def _kafka_paths(kind: type[Structure], version: int) -> Iterator[tuple[str, ...]]:
@@ -74,8 +99,10 @@ def _kafka_fields(kind: type[Structure], version: int) -> list[tuple[str, Spec]]
     return [(name, spec) for name, spec in specs if spec.since <= version <= spec.until]
 
 
-def _kafka_frame(kind: type[Message], version: int, path: tuple[str, ...], count: int, outer: int) -> bytes:
-    return serialized(_kafka_struct(kind, version, path, count, outer, 0), kind, version)
+def _kafka_frame(
+    kind: type[Message], version: int, path: tuple[str, ...], count: int, outer: int, *, is_alone: bool = False
+) -> bytes:
+    return serialized(_kafka_struct(kind, version, path, count, outer, 0, is_alone=is_alone), kind, version)
 
 
 def serialized(message: Message, kind: type[Message], version: int) -> bytes:
@@ -87,10 +114,17 @@ def serialized(message: Message, kind: type[Message], version: int) -> bytes:
 
 
 def _kafka_struct(
-    kind: type[Structure], version: int, path: tuple[str, ...], count: int, outer: int, number: int
+    kind: type[Structure],
+    version: int,
+    path: tuple[str, ...],
+    count: int,
+    outer: int,
+    number: int,
+    *,
+    is_alone: bool = False,
 ) -> Any:
     """Return a struct that is like no other by its ``number``, with the elements of the path in it."""
-    values = {}
+    values: dict[str, Any] = {}
     for name, spec in _kafka_fields(kind, version):
         inner = path[1:] if path and path[0] == name else ()
         if path and path[0] == name:
@@ -101,7 +135,7 @@ def _kafka_struct(
             values[name] = elements if spec.is_array else elements[0]
         elif spec.is_array:
             values[name] = []
-        else:
+        elif not is_alone:
             values[name] = _kafka_value(spec, version, (), 0, 1, number)
     return kind(**values)
 
@@ -143,15 +177,18 @@ def _grpc_paths(kind: Descriptor) -> Iterator[tuple[FieldDescriptor, ...]]:
                 yield (field, *inner)
 
 
-def _grpc_request(kind: Descriptor, path: tuple[FieldDescriptor, ...], count: int, outer: int) -> bytes:
+def _grpc_request(
+    kind: Descriptor, path: tuple[FieldDescriptor, ...], count: int, outer: int, *, is_alone: bool = False
+) -> bytes:
     message = GetMessageClass(kind)()
-    _fill(message, path, count, outer, 0)
+    _fill(message, path, count, outer, None if is_alone else 0)
     serialized: bytes = message.SerializeToString()
     return serialized
 
 
-def _fill(message: Any, path: tuple[FieldDescriptor, ...], count: int, outer: int, number: int) -> None:
-    for field in message.DESCRIPTOR.fields:
+def _fill(message: Any, path: tuple[FieldDescriptor, ...], count: int, outer: int, number: int | None) -> None:
+    """Fill a message: with ``number`` in all its fields, or with the elements of the path alone."""
+    for field in message.DESCRIPTOR.fields if number is not None else ():
         if not field.is_repeated:
             if field.type == FieldDescriptor.TYPE_STRING:
                 setattr(message, field.name, f"{number:x}")

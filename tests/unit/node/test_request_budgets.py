@@ -1,0 +1,96 @@
+"""What the test of requests' budgets sees: all that a request costs, of requests that are looked at."""
+
+import asyncio
+import functools
+import os
+import threading
+import time
+
+import pytest
+
+from tests.support.kafka_requests import declarations, read_request
+from tests.support.request_budgets import Process, Watch, cost_of
+from tests.support.worst_requests import grpc_requests, kafka_frames
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_node.fetching.proto import request_from_proto
+from tidelog_node.kafka.protocol.api_keys import ApiKey
+
+SIZE = 1_000
+LONG_S, STRETCH_S = 0.6, 0.3
+"""The first is longer than an idle process is watched."""
+
+
+def spend(seconds: float) -> None:
+    """Use a processor for so long."""
+    end_s = time.thread_time() + seconds
+    while time.thread_time() < end_s:
+        pass
+
+
+class Loop:
+    """A server's event loop: it does what it has to do before it answers a ping."""
+
+    def __init__(self):
+        self.answered = None
+
+    async def ping(self):
+        await asyncio.sleep(0)
+        answered, self.answered = self.answered, None
+        if answered is not None:
+            spend(STRETCH_S)
+            answered.set()
+
+    async def work(self):
+        answered = self.answered = asyncio.Event()
+        await answered.wait()
+
+    async def after_a_thread(self, note_sent):
+        """Have a thread work, and then the loop."""
+        note_sent()
+        await asyncio.to_thread(spend, LONG_S)
+        await self.work()
+
+    async def when_all_has_arrived(self, note_sent):
+        """Have the loop work for a request that takes long to send."""
+        await asyncio.sleep(LONG_S)
+        note_sent()
+        await self.work()
+
+
+async def without_an_answer(note_sent):
+    """Have a thread work when the caller has gone."""
+    note_sent()
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        threading.Thread(target=spend, args=(LONG_S,)).start()
+
+
+async def measured(send, ping):
+    process = Process(os.getpid())
+    watch = Watch(process, ping)
+    cost = await cost_of(process, watch, "a request", SIZE, send)
+    await watch.stop()
+    return cost
+
+
+@pytest.mark.parametrize("send", [Loop.after_a_thread, Loop.when_all_has_arrived])
+def test_cost_of_a_request_counts_the_loop_after_a_long_quiet_while(send):
+    loop = Loop()
+    cost = asyncio.run(measured(functools.partial(send, loop), loop.ping))
+    assert cost.is_answered
+    assert cost.loop_s >= STRETCH_S
+
+
+def test_cost_of_a_request_ends_with_what_is_done_for_it_without_an_answer():
+    cost = asyncio.run(measured(without_an_answer, Loop().ping))
+    assert not cost.is_answered
+    assert cost.total_s >= LONG_S
+
+
+def test_worst_fetches_are_no_fetches_of_another_cluster():
+    kind = declarations()[ApiKey.FETCH]
+    by_kafka = [read_request(frame, kind) for _, frame in kafka_frames(kind, kind.VERSIONS[1], SIZE)]
+    by_grpc = [pb.FetchRequest.FromString(raw) for _, raw in grpc_requests(pb.FetchRequest.DESCRIPTOR, SIZE)]
+    for requests in (by_kafka, [request_from_proto(message) for message in by_grpc]):
+        assert max(len(request.wanted) for request in requests if not request.cluster_id) > 10
