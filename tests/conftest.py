@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -23,7 +24,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says how busy the machine is.
 settings.register_profile("tidelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # A few examples each, for the inner loop: --hypothesis-profile=quick.
-settings.register_profile("quick", parent=settings.get_profile("tidelog"), max_examples=10, stateful_step_count=20)
+settings.register_profile("quick", parent=settings.get_profile("tidelog"), max_examples=5, stateful_step_count=20)
 settings.load_profile("tidelog")
 
 
@@ -35,6 +36,18 @@ def log_level() -> Generator[None, None, None]:
     yield
     logger.setLevel(level)
     logger.handlers[:] = handlers
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep modules and tests from the collector of cycles, which would walk over all of them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -176,7 +177,7 @@ ONCE_PER_OPERATION = ("G1a", "precommitted-read")
 """The checker counts each value, the definition here each operation and key."""
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_checker_finds_what_the_definitions_say(seed: int) -> None:
     ops = nonsense(random.Random(seed))

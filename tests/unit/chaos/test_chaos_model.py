@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_clients_model import KEYS, LogClients
@@ -18,7 +19,7 @@ from tidelog.chaos.history import Op
 Plant = Callable[[LogClients, str], None]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 400))
 def test_correct_log_is_always_valid(seed: int, steps: int) -> None:
     model = LogClients(seed)
@@ -180,7 +181,7 @@ PLANTS: dict[str, tuple[str, Plant]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(PLANTS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 2**32), key=st.sampled_from(KEYS))
 def test_planted_corruption_is_found_under_its_name(kind: str, seed: int, key: str) -> None:
     name, plant = PLANTS[kind]
@@ -192,7 +193,7 @@ def test_planted_corruption_is_found_under_its_name(kind: str, seed: int, key: s
     assert name in verdict.anomalies, verdict.anomalies
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_circles_are_those_that_all_edges_give(seed: int) -> None:
     """Random nonsense is searched as cleverly as a healthy history; the whole graph, walked naively, must agree."""

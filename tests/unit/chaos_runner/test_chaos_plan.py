@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from tidelog.errors import ConfigError
 INTERVALS = st.tuples(st.floats(0.5, 20), st.floats(0, 20)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 2**40), st.sets(st.sampled_from(list(KINDS))), st.floats(1, 200), INTERVALS)
 def test_plan_is_the_same_for_a_seed_and_keeps_to_intervals_and_duration(
     seed: int, faults: set[str], duration_s: float, interval_s: tuple[float, float]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -472,4 +473,4 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
 
 TestAccumulatorMachine = AccumulatorMachine.TestCase
-TestAccumulatorMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAccumulatorMachine.settings = settings(max_examples=examples(60), stateful_step_count=steps(40), deadline=None)

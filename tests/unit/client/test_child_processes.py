@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.costly
 _SCRIPT = """
 import signal, subprocess
 from tidelog import Producer

@@ -169,6 +169,7 @@ def test_cli_says_how_many_records_were_not_acknowledged(cluster: FakeCluster) -
     assert len(cluster.records("t")) == 2
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("args", [("topic", "list"), ("consume", "t", "--from-beginning", "-e")])
 def test_cli_says_that_its_output_cannot_be_written(cluster: FakeCluster, args: tuple[str, ...]) -> None:
     cluster.create_topic("t", 1)
@@ -214,6 +215,7 @@ def process(
     return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, env=environment)
 
 
+@pytest.mark.costly
 def test_cli_consume_ends_quietly_when_its_reader_goes(cluster: FakeCluster) -> None:
     cluster.create_topic("t", 1)
     run(cluster, "produce", "t", stdin="".join(f"{'x' * 100} {n}\n" for n in range(5_000)))
@@ -227,6 +229,7 @@ def test_cli_consume_ends_quietly_when_its_reader_goes(cluster: FakeCluster) -> 
     consumer.stderr.close()
 
 
+@pytest.mark.costly
 def test_cli_consume_ends_quietly_at_ctrl_c(cluster: FakeCluster) -> None:
     cluster.create_topic("t", 1)
     run(cluster, "produce", "t", stdin="one\n")
@@ -239,6 +242,7 @@ def test_cli_consume_ends_quietly_at_ctrl_c(cluster: FakeCluster) -> None:
         assert consumer.stderr.read() == b""
 
 
+@pytest.mark.costly
 def test_cli_that_was_started_with_ctrl_c_ignored_goes_on_at_ctrl_c(cluster: FakeCluster) -> None:
     cluster.create_topic("t", 1)
     run(cluster, "produce", "t", stdin="one\n")
@@ -256,6 +260,7 @@ def test_cli_that_was_started_with_ctrl_c_ignored_goes_on_at_ctrl_c(cluster: Fak
         consumer.terminate()
 
 
+@pytest.mark.costly
 def test_cli_produce_ends_soon_at_ctrl_c_and_says_what_was_acknowledged(cluster: FakeCluster) -> None:
     cluster.create_topic("t", 1)
     with process(cluster, "produce", "t", stdin=subprocess.PIPE) as producer:

@@ -114,6 +114,7 @@ def test_cli_says_what_to_install_where_its_packages_are_not() -> None:
     assert ended.stderr == "tidelog: error: typer is not installed: pip install 'tidelog[cli]'\n"
 
 
+@pytest.mark.costly
 def test_cli_usage_errors_name_what_is_wrong_below_the_usage() -> None:
     environment = {**os.environ, "COLUMNS": str(WIDTH)}
     command = [sys.executable, "-c", "from tidelog.cli.main import main; main()", "topic", "descibe"]

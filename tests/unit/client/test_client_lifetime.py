@@ -14,9 +14,11 @@ from tidelog import AdminClient, KafkaException, NewTopic
 from tidelog.errors import ErrorCode
 from tidelog.testing import FakeCluster
 
+pytestmark = pytest.mark.costly
 _PROGRAM = """
 import sys, threading
 from tidelog import Consumer, Producer, TopicPartition
+
 server = {"bootstrap.servers": sys.argv[1]}
 producer = Producer({**server, "linger.ms": 60_000})
 producer.produce("t", b"v")

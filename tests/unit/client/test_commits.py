@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 
 import pytest
+from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -279,5 +280,5 @@ class CommittingGroup(RuleBasedStateMachine):
             commits.check_invariants()
 
 
-CommittingGroup.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+CommittingGroup.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=steps(40), deadline=None)
 test_commits_of_a_group = CommittingGroup.TestCase

@@ -108,6 +108,7 @@ def test_a_number_of_rows_that_cannot_be_is_refused(cluster: FakeCluster) -> Non
         consumer.consume_arrow(-1, 0)
 
 
+@pytest.mark.costly
 def test_without_pyarrow_it_says_what_to_install() -> None:
     program = """
 import sys

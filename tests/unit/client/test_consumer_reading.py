@@ -140,6 +140,7 @@ def test_messages_know_the_epoch_of_the_leader_that_took_them() -> None:
     assert reading.leader_epoch == 6
 
 
+@pytest.mark.costly
 def test_batch_of_many_records_is_read_without_an_object_for_each() -> None:
     builder = RecordBatchBuilder("zstd")
     builder.extend([None] * 200_000, None, 1_000)

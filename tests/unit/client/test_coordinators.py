@@ -135,10 +135,10 @@ def test_other_errors_are_the_callers(nodes: list[Node], coordinators: Coordinat
 
 def test_the_last_answer_is_returned_when_the_time_is_over(nodes: list[Node], coordinators: Coordinators) -> None:
     nodes[0].errors = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 1_000
-    assert beat(coordinators, timeout_ms=100) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert beat(coordinators, timeout_ms=500) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     nodes[0].finding_errors = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1_000
     with pytest.raises(TidelogError, match="COORDINATOR_NOT_AVAILABLE"):
-        beat(coordinators, "other", timeout_ms=100)
+        beat(coordinators, "other", timeout_ms=500)
 
 
 def test_many_groups_are_found_with_one_question(nodes: list[Node], coordinators: Coordinators) -> None:

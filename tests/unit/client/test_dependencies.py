@@ -7,6 +7,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.costly
 ROOT = Path(__file__).parents[3]
 CLI = ("hdrh", "rich", "tomlkit", "typer")
 

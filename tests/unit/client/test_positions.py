@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
+from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -508,4 +509,4 @@ class PositionsMachine(RuleBasedStateMachine):
 
 
 TestPositionsMachine = PositionsMachine.TestCase
-TestPositionsMachine.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestPositionsMachine.settings = settings(max_examples=examples(100), stateful_step_count=steps(60), deadline=None)

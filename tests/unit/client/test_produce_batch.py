@@ -290,6 +290,7 @@ def test_frame_of_polars_that_is_not_computed_is_refused(cluster: FakeCluster, r
     assert cluster.end_offset(refused, 0) == 0
 
 
+@pytest.mark.costly
 def test_lists_need_neither_pandas_nor_polars_nor_pyarrow() -> None:
     code = (
         "import sys; from tidelog.producer.columns import read_columns; read_columns(['a'], None, -1, None, None);"

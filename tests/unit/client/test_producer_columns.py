@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def contents_of(column: Any) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(values=CONTENTS)
 def test_largest_names_the_first_row_of_that_size(columns: Any, form: str, values: list[bytes | None]) -> None:
     size, row = columns.largest(content_source(FORMS[form](values), "value"), list(reversed(values)))
@@ -48,7 +49,7 @@ def test_largest_names_the_first_row_of_that_size(columns: Any, form: str, value
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(values=CONTENTS, data=st.data())
 def test_gather_takes_the_rows_that_it_is_given(columns: Any, form: str, values: list[bytes | None], data: Any) -> None:
     rows = array("q", data.draw(st.lists(st.integers(0, len(values) - 1), max_size=30) if values else st.just([])))
@@ -64,7 +65,7 @@ def test_gather_takes_the_rows_that_it_is_given(columns: Any, form: str, values:
         assert sum(len(content or b"") for content in expected[: len(taken) + 1]) > limit
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(chosen=st.lists(st.integers(-1, 6), max_size=60))
 def test_group_sorts_rows_by_partition_and_keeps_their_order(columns: Any, chosen: list[int]) -> None:
     rows, starts = columns.group(array("i", chosen), 7)
@@ -74,7 +75,7 @@ def test_group_sorts_rows_by_partition_and_keeps_their_order(columns: Any, chose
 
 
 @pytest.mark.parametrize("kind", [KeyHash.MURMUR2, KeyHash.CRC32, KeyHash.FNV1A])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(keys=CONTENTS, empty_sticks=st.booleans(), keyless=st.sampled_from([-1, 12]), given_ones=st.randoms())
 def test_choose_partitions_hashes_keys_where_no_partition_is_given(
     columns: Any, kind: KeyHash, keys: list[bytes | None], empty_sticks: bool, keyless: int, given_ones: Any

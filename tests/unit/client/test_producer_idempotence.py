@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -91,7 +92,7 @@ class IdempotenceMachine(RuleBasedStateMachine):
 
 
 TestIdempotenceMachine = IdempotenceMachine.TestCase
-TestIdempotenceMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestIdempotenceMachine.settings = settings(max_examples=examples(60), stateful_step_count=steps(50), deadline=None)
 
 
 Refusal = Callable[[random.Random], ErrorCode | None]
@@ -132,6 +133,7 @@ def _refusal(dice: random.Random) -> ErrorCode | None:
     return dice.choice(REFUSED) if dice.random() < 0.1 else None
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("block", range(4))
 def test_idempotent_producer_keeps_its_promises_on_long_walks(block: int) -> None:
     acknowledged = 0
@@ -156,6 +158,7 @@ def walk_where_batches_expire_early(seeds: int) -> int:
     return begun
 
 
+@pytest.mark.costly
 def test_idempotent_producer_keeps_its_promises_where_batches_expire_early() -> None:
     assert walk_where_batches_expire_early(200) > 400
 
@@ -166,6 +169,7 @@ def walk_where_leaders_are_narrow(seeds: int) -> None:
         walk(ProducerCluster(), random.Random(seed), 300, _too_large)
 
 
+@pytest.mark.costly
 def test_idempotent_producer_keeps_its_promises_where_batches_are_split() -> None:
     walk_where_leaders_are_narrow(600)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +123,7 @@ class _Refusing:
 
 
 @pytest.mark.parametrize("chosen", ["murmur2_random", "consistent_random", "fnv1a", "sticky", "roundrobin"])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(records=st.lists(RECORDS, max_size=80))
 def test_short_way_comes_to_the_same_as_the_long_way(engine: None, chosen: str, records: list[Any]) -> None:
     limits = replace(LIMITS, partitioner=chosen)

@@ -240,6 +240,7 @@ def test_callback_that_is_false_is_called(cluster: FakeCluster, headers: Any) ->
     assert [len(alone), len(both)] == [1, 1]
 
 
+@pytest.mark.costly
 def test_every_record_is_settled_once_whatever_threads_do(cluster: FakeCluster) -> None:
     """Eight threads produce, others poll, flush, purge; callbacks produce and flush in turn; then it is closed."""
     producer = make(cluster, linger_ms=1, batch_num_messages=50, queue_buffering_max_messages=500)
@@ -333,6 +334,7 @@ print(taken, tried)
 """
 
 
+@pytest.mark.costly
 def test_ctrl_c_in_produce_leaves_the_lock_free_and_every_record_whole(cluster: FakeCluster) -> None:
     command = [sys.executable, "-c", _INTERRUPTED, cluster.bootstrap_servers]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -376,6 +378,7 @@ print(left, called, interrupted)
 """
 
 
+@pytest.mark.costly
 def test_ctrl_c_in_callbacks_leaves_nothing_that_flush_waits_for(cluster: FakeCluster) -> None:
     command = [sys.executable, "-c", _INTERRUPTED_CALLBACKS, cluster.bootstrap_servers]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -69,11 +69,13 @@ def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=tmp_path)
 
 
+@pytest.mark.costly
 def test_run_process_ends_with_0_after_main(tmp_path: Path) -> None:
     ended = run(tmp_path, "p")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "print\n", "")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -91,11 +93,13 @@ def test_run_process_ends_with_2_and_one_line(tmp_path: Path, arguments: tuple[s
     assert text in ended.stderr
 
 
+@pytest.mark.costly
 def test_run_process_ends_with_1_and_one_line_when_a_disk_fails(tmp_path: Path) -> None:
     ended = run(tmp_path, "p", "--override", "do=fail")
     assert (ended.returncode, ended.stderr) == (1, "script.py: the disk is full\n")
 
 
+@pytest.mark.costly
 def test_run_process_shows_a_defect_with_its_traceback(tmp_path: Path) -> None:
     ended = run(tmp_path, "p", "--override", "do=crash")
     assert ended.returncode == 1
@@ -115,6 +119,7 @@ sys.exit(run_process(main))
 """
 
 
+@pytest.mark.costly
 def test_run_process_ends_with_0_when_it_is_told_to_stop_before_it_has_started(tmp_path: Path) -> None:
     (tmp_path / "p").write_text("")
     (tmp_path / "script.py").write_text(SLOW_START)
@@ -126,6 +131,7 @@ def test_run_process_ends_with_0_when_it_is_told_to_stop_before_it_has_started(t
         assert process.wait(20) == 0
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("program", ["tidelog_node", "tidelog_quorum"])
 def test_process_can_be_told_to_stop_before_its_imports(program: str) -> None:
     """What takes most of a start, with gRPC, comes when there is a handler for the signal."""
@@ -165,6 +171,7 @@ sys.exit(run_process(main))
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("do", "code"), [("end", 0), ("fail", 1)])
 def test_run_process_lets_tasks_of_libraries_take_their_last_steps(tmp_path: Path, do: str, code: int) -> None:
     (tmp_path / "p").write_text(f"do={do}")

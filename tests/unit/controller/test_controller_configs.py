@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -337,7 +338,7 @@ CHANGES = st.tuples(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 @given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=1, max_size=15))
 def test_whatever_is_taken_can_be_resolved_by_everybody(
     new_driver: Any, requests: list[list[tuple[tuple[int, str], int, str, str]]]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -327,7 +328,7 @@ def changes(draw: st.DrawFn) -> tuple[PartitionRegistration, set[int], ElectionR
 
 
 @given(changes())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_partition_change_upholds_the_rules_whatever_changes(
     case: tuple[PartitionRegistration, set[int], ElectionRules, PartitionTarget, Election],
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -511,7 +512,7 @@ def events(draw):
     return kind, draw(st.sampled_from(BROKERS))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(events(), max_size=25), st.booleans())
 def test_any_sequence_of_reassignments_keeps_the_records_and_leads_back(steps, uses_elr):
     """Whoever is in the ISR has all records; a change of the ISR by the leader may add whom it likes."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -365,7 +366,7 @@ def _begins_anew(
 @pytest.mark.parametrize("seed", seeds(1, cost=100))
 def test_controller_keeps_its_invariants_whatever_happens(seed: int) -> None:
     machine = hypothesis.seed(seed)(type("SeededCluster", (Cluster,), {}))
-    limits = settings(max_examples=150, stateful_step_count=40, deadline=None, print_blob=False)
+    limits = settings(max_examples=examples(150), stateful_step_count=steps(40), deadline=None, print_blob=False)
     with reproducible(seed):
         run_state_machine_as_test(machine, settings=limits)
 

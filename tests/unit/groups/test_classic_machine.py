@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from example_counts import examples, steps
 from group_shards import (
     ShardHarness,
     commit_request,
@@ -274,4 +275,4 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
 
 TestClassicGroup = ClassicGroupMachine.TestCase
-TestClassicGroup.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestClassicGroup.settings = settings(max_examples=examples(40), stateful_step_count=steps(30), deadline=None)

@@ -8,6 +8,7 @@ from importlib import import_module
 from uuid import UUID
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
@@ -175,7 +176,7 @@ def test_bytes_of_requests_that_end_too_soon_or_are_changed_are_malformed_or_rea
                 decode_request(Reader(memoryview(changed)), version)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.binary(max_size=200), st.sampled_from(VERSIONS))
 def test_any_bytes_are_malformed_or_a_message(data, version):
     for decode in (decode_request, decode_response):

@@ -197,6 +197,7 @@ def describe_topics(count):
     return metadata.DescribeTopicPartitionsRequest([metadata.DescribedTopicName(f"n{i}") for i in range(count)], 2_000)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("request_", "version"),
     [

@@ -1,6 +1,7 @@
 """The topics of Metadata written by hand are those that the declaration writes, and are kept within bounds."""
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_metadata import ImageNode, broker, fenced, topic_id
@@ -30,7 +31,7 @@ TOPICS = st.builds(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 13), st.lists(TOPICS, max_size=3))
 def test_topics_by_hand_are_the_declared_bytes(version, topics):
     writer, by_hand = Writer(), Writer()

@@ -305,6 +305,7 @@ def test_produce_refuses_each_batch_with_its_code_and_appends_the_others(cluster
     asyncio.run(run())
 
 
+@pytest.mark.costly
 def test_produce_with_many_batches_that_are_refused_takes_no_longer_for_each(cluster_of):
     count = 40_000
     partitions = b"".join(struct.pack(">ii", index, -1) for index in range(count))

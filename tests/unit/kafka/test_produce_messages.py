@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
@@ -89,7 +90,7 @@ def test_request_with_wrong_lengths_is_malformed_or_read(version):
 
 
 @given(st.binary(max_size=60), st.sampled_from([0, 3, 8, 9, 12, 13]))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_request_of_any_bytes_is_malformed_or_read(data, version):
     with contextlib.suppress(MalformedMessageError):
         read(data, version)

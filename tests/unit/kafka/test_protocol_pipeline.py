@@ -4,6 +4,7 @@ import random
 import struct
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from tidelog_node.kafka.protocol.reader import MalformedMessageError, Reader
 from tidelog_node.kafka.protocol.writer import Writer
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(10, 300), max_size=12), st.integers(16, 64), st.integers(0, 2**32))
 def test_frames_are_the_same_for_any_cut_and_whoever_else_uses_the_shared_bytes(
     sizes: list[int], scratch_size: int, seed: int
@@ -113,7 +114,7 @@ def test_response_header_of_api_versions_never_has_tagged_fields() -> None:
     assert not response_has_tags(ApiKey.FETCH, is_flexible=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=20), st.integers(1, 5), st.integers(0, 2**32))
 def test_pipeline_begins_and_answers_in_order(kinds: list[bool], limit: int, seed: int) -> None:
     rng = random.Random(seed)

@@ -118,6 +118,7 @@ def test_high_watermarks_are_found_after_a_restart(disk):
     assert _open(disk).high_watermarks == {("topic", 0): 5}
 
 
+@pytest.mark.costly
 def test_directory_is_used_by_one_process_at_a_time(tmp_path):
     directory = LogDirectory.open(tmp_path, cluster_id="alpha", node_id=NODE)
     program = (

@@ -24,7 +24,10 @@ def faults():
 print(keep_freed_memory(), faults())
 """
 
-pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of the GNU C library")
+pytestmark = [
+    pytest.mark.costly,
+    pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of the GNU C library"),
+]
 
 
 def run(**environment: str) -> tuple[bool, int]:

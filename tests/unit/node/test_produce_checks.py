@@ -58,6 +58,7 @@ def _uncompressed():
     return _batch(random.Random(3).randbytes(900_000), "none")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("topic_codec", "batch", "searches"),
     [

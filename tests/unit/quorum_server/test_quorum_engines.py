@@ -53,6 +53,7 @@ def build(config: QuorumConfig) -> Any:
     return asyncio.run(run())
 
 
+@pytest.mark.costly
 def test_engine_is_ours_where_nothing_is_said_and_pysyncobj_is_not_imported() -> None:
     code = (
         "import sys, tidelog_quorum.server.process, tidelog_quorum.server.engines\n"

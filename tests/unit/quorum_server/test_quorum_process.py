@@ -22,6 +22,8 @@ from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog_quorum.metadata import PartitionRecord, decode_batch
 
+pytestmark = pytest.mark.costly
+
 
 class Server:
     """One controller that is the whole quorum."""

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import grpc.aio
+import pytest
 
 from tidelog.transport import server_options
 from tidelog_quorum.controller import Controller
@@ -50,6 +51,7 @@ async def longest_turn_s(until: asyncio.Event) -> float:
     return longest
 
 
+@pytest.mark.costly
 def test_replay_of_a_long_log_lets_the_event_loop_turn(tmp_path: Path) -> None:
     last_index = write_log(tmp_path)
 

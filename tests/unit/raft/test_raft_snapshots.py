@@ -11,6 +11,7 @@ from pathlib import Path
 
 import crc32c
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,7 +78,7 @@ def test_snapshot_that_is_given_up_leaves_no_file(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(position=st.integers(0, len(CONTENT) - 1), bit=st.integers(0, 7))
 def test_snapshot_with_any_flipped_bit_is_named_as_damaged(
     tmp_path_factory: pytest.TempPathFactory, position: int, bit: int

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import crc32c
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def payloads(*sizes: int) -> list[bytes]:
 sizes = st.lists(st.sampled_from([0, 1, 100, 5_000, BLOCK - 7, BLOCK, 3 * BLOCK + 11]), min_size=2, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sizes, st.data())
 def test_wal_with_a_flipped_bit_before_its_last_write_is_refused(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], data: st.DataObject
@@ -74,7 +75,7 @@ def test_wal_with_a_flipped_bit_before_its_last_write_is_refused(
     assert is_refused(directory, log[:position] + flipped + log[position + 1 :]) or is_padding
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sizes, st.data())
 def test_wal_whose_last_write_is_torn_is_accepted(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], data: st.DataObject
@@ -92,6 +93,7 @@ def test_wal_whose_last_write_is_torn_is_accepted(
     assert not is_refused(directory, bytes(torn))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("content", "lost_page"), [(b"", 0), (b"\x01", 3), (b"\x00\x20\x01", 3)])
 def test_wal_with_a_big_torn_write_is_checked_quickly(tmp_path: Path, content: bytes, lost_page: int) -> None:
     size = 16 * 1024 * 1024

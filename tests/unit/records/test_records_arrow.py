@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow
 import pytest
 from crc32c import crc32c
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,7 +66,7 @@ def rows_of(log: bytearray, start_offset: int, end_offset: int) -> list[dict[str
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(groups=batches, start_offset=st.integers(990, 1040), length=st.integers(0, 60), tail=st.integers(0, 60))
 def test_rows_equal_the_records_in_range(
     engine: ModuleType, groups: Any, start_offset: int, length: int, tail: int

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +34,7 @@ def test_builder_counts_and_measures_as_records_are_appended(engine: ModuleType)
     assert builder.size_in_bytes == len(builder.build())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=st.lists(st.tuples(contents, contents, headers), min_size=1, max_size=20))
 def test_size_grows_by_no_more_than_the_upper_bound(engine: ModuleType, records: Any) -> None:
     builder = RecordBatchBuilder()
@@ -43,7 +44,7 @@ def test_size_grows_by_no_more_than_the_upper_bound(engine: ModuleType, records:
         assert 0 < builder.size_in_bytes - before <= record_size_upper_bound(*record)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     records=st.lists(
         st.tuples(contents, contents, headers, st.one_of(st.integers(-1, MAX_INT64), st.sampled_from([-1, MAX_INT64]))),

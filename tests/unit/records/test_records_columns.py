@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def arrow_of(kind: Any, rows: list[Any], before: int, after: int) -> pyarrow.Arr
     return pyarrow.array(padding * before + rows + padding * after, kind)[before : before + len(rows)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     rows=st.lists(st.tuples(contents, contents, timestamps), min_size=1, max_size=30),
     first=st.lists(contents, max_size=2),
@@ -61,7 +62,7 @@ def test_columns_of_python_objects_make_the_bytes_of_single_appends(
 
 
 @pytest.mark.parametrize("kind", ["binary", "large_binary", "string", "large_string", "fixed"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), before=st.integers(0, 12), after=st.integers(0, 3))
 def test_arrow_columns_make_the_bytes_of_single_appends(
     engine: ModuleType, kind: str, data: Any, before: int, after: int
@@ -83,7 +84,7 @@ def test_arrow_columns_make_the_bytes_of_single_appends(
     assert builder.build() == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     values=st.lists(contents, min_size=1, max_size=60),
     max_bytes=st.integers(-5, 600),
@@ -194,7 +195,7 @@ def test_extend_refuses_more_than_two_gigabytes_without_a_limit(
     assert encoder.extend([value] * 20, None, 5, 0, HEADER_SIZE) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_engines_agree_on_any_column_and_limit(engine: ModuleType, data: Any) -> None:
     rows = data.draw(st.lists(st.tuples(contents, contents), min_size=1, max_size=12))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,7 +122,7 @@ def _plain(column: Any) -> Any:
     return list(column) if isinstance(column, bytes | memoryview) else column
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     data=st.one_of(
         st.binary(max_size=80),
@@ -143,7 +144,7 @@ def test_engines_agree_on_any_bytes(
     assert _columns_or_none(engine, data, header) == _columns_or_none(pure, data, header)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3))
 def test_engines_agree_on_records_with_changed_bytes(engine: ModuleType, changes: Any) -> None:
     data = bytearray(batch_of("none")[HEADER_SIZE:])

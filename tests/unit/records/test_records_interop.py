@@ -18,6 +18,7 @@ import pyarrow
 import pytest
 import snappy
 import zstandard
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,7 +89,7 @@ def own_rows(records: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("library", "codec"), READERS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(records=rows, producer=producers, base_offset=st.integers(0, 2**60))
 def test_batch_reads_equal_in_kafka_clients_when_built_here(
     engine: ModuleType, library: ModuleType, codec: str, records: Any, producer: Any, base_offset: int
@@ -107,7 +108,7 @@ def test_batch_reads_equal_in_kafka_clients_when_built_here(
 
 
 @pytest.mark.parametrize(("library", "codec"), READERS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(records=rows, producer=producers)
 def test_batch_reads_equal_here_when_built_by_kafka_clients(
     engine: ModuleType, library: ModuleType, codec: str, records: Any, producer: Any
@@ -118,7 +119,7 @@ def test_batch_reads_equal_here_when_built_by_kafka_clients(
     assert [(r.key, r.value, list(r.headers), r.timestamp_ms) for r in read_records(batch)] == records
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=rows, producer=producers)
 def test_batch_is_byte_for_byte_the_one_of_kafka_clients_without_compression(
     engine: ModuleType, records: Any, producer: Any

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +55,7 @@ def _in_parts(engine: ModuleType, data: bytes, header: RecordBatchHeader, start_
 _TIMES = st.one_of(st.integers(-3, 9), st.sampled_from([2**63 - 1, -(2**63), 2**70, -(2**70)]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.one_of(st.none(), st.just(b"k")), st.integers(-1, 8), st.booleans()), min_size=1, max_size=300
@@ -103,6 +104,7 @@ def _tiny_records(count: int, compression: int = 0) -> bytes:
     return builder.build()
 
 
+@pytest.mark.costly
 def test_large_batch_is_read_in_parts_of_bounded_memory(engine: ModuleType) -> None:
     count = 20 * reader.RECORDS_AT_ONCE
     batch = _tiny_records(count, compression=1)

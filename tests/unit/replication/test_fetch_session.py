@@ -134,6 +134,7 @@ def test_cache_bounds_the_partitions_of_all_sessions_together():
     assert admitted(cache, 11, replica=FOLLOWER, now_ms=9 * EVICTION_MS) == (None, []), "none makes room for as many"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("sessions", "each"), [(1, MAX_SESSION_PARTITIONS + 1), (6, MAX_SESSION_PARTITIONS - 1)])
 def test_session_that_grows_without_bound_ends(sessions, each):
     cache = cache_of(9)

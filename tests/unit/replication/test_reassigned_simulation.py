@@ -19,6 +19,7 @@ def test_moved_partition_loses_nothing_and_comes_to_its_target_under_faults(bloc
             simulation.check_converged()
 
 
+@pytest.mark.costly
 def test_moved_simulation_completes_and_cancels_and_acknowledges():
     simulations = [ReassignedSimulation(seed) for seed in range(20)]
     for simulation in simulations:

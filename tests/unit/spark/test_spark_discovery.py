@@ -13,10 +13,12 @@ def run_python(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.costly
 def test_discovery_module_exposes_the_source() -> None:
     assert run_python("import pyspark_tidelog; print(pyspark_tidelog.DefaultSource.name())") == "tidelog"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("missing", ["pyarrow", "pyspark"])
 def test_discovery_module_imports_without_a_dependency(missing: str) -> None:
     code = (

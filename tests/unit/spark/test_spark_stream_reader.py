@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -98,7 +99,7 @@ def append_records(cluster: FakeCluster, topic: str, count: int) -> None:
 topics = iter(f"model-{i}" for i in range(1_000_000))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 6), st.sampled_from(["", "", "logged", "written"]), st.integers(0, 3)), max_size=8

@@ -12,6 +12,7 @@ import pytest
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.costly
 PRODUCES = """
 from tidelog import AdminClient, Producer
 

@@ -84,6 +84,7 @@ def test_verify_changes_no_file(tidelog: Tidelog, partition: Path) -> None:
     assert look() == damaged != before
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("deep", [[], ["--deep"]])
 def test_verify_finds_any_flipped_bit_of_a_segment(tidelog: Tidelog, partition: Path, deep: list[str]) -> None:
     path = partition / f"{FIRST}.log"
@@ -303,6 +304,7 @@ def writer(request: pytest.FixtureRequest, partition: Path) -> Iterator[Path]:
     thread.join()
 
 
+@pytest.mark.costly
 def test_verify_of_a_log_that_grows_finds_no_problem(tidelog: Tidelog, writer: Path) -> None:
     for _ in range(15):
         result = tidelog("verify", "--deep", writer)

@@ -8,6 +8,7 @@ from itertools import permutations
 from time import process_time
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -189,7 +190,7 @@ def test_sticky_moves_are_the_fewest_when_subscriptions_are_equal(
     topics=subscriptions,
     owners=st.dictionaries(st.tuples(st.sampled_from(TOPICS), st.integers(0, 6)), st.integers(0, 4)),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_sticky_gives_nothing_away_that_it_could_give_back(
     partitions: dict[str, int], topics: list[frozenset[str]], owners: dict[Key, int]
 ) -> None:

@@ -80,6 +80,7 @@ def test_tables_lose_nothing_and_keep_their_numbers_and_words_whole(
         assert text.splitlines() == one_line
 
 
+@pytest.mark.costly
 def test_output_of_commands_at_80_columns_fits_and_in_a_pipe_has_one_line_per_row(cluster: FakeCluster) -> None:
     long_name = "payments.card-authorisations.europe-west1.v2.dead-letter.of-the-billing-service"
     for name in ("short", long_name):
@@ -205,6 +206,7 @@ def ask(cluster: FakeCluster, answer: bytes, *args: str) -> tuple[int, str, str]
     return code, printed.decode(), seen.decode()
 
 
+@pytest.mark.costly
 def test_what_is_for_good_asks_at_a_terminal_and_takes_no_for_an_answer(cluster: FakeCluster) -> None:
     cluster.create_topic("asked")
     code, printed, question = ask(cluster, b"n\n", "topic", "delete", "asked")
@@ -213,6 +215,7 @@ def test_what_is_for_good_asks_at_a_terminal_and_takes_no_for_an_answer(cluster:
     assert cluster.end_offset("asked") == 0
 
 
+@pytest.mark.costly
 def test_reset_shows_its_plan_before_it_asks(cluster: FakeCluster, run: Callable[..., Result]) -> None:
     cluster.create_topic("planned")
     scope = ("--to-latest", "--topic", "planned")

@@ -46,6 +46,7 @@ finally:
 """
 
 
+@pytest.mark.costly
 def test_topic_list_loads_no_module_that_it_does_not_need(cluster: FakeCluster) -> None:
     cluster.create_topic("light")
     command = [sys.executable, "-c", PROGRAM, "topic", "list", "-b", cluster.bootstrap_servers]

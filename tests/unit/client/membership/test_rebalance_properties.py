@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from example_counts import examples
 from group_world import MAX_POLL_MS, SESSION_MS, Faults, SimMember, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from seeds import environment_number
 from tidelog.consumer.membership.events import Key
 from tidelog.errors import ErrorCode
 
-EXAMPLES = environment_number("TIDELOG_SIM_SEEDS") or 12
+EXAMPLES = environment_number("TIDELOG_SIM_SEEDS") or examples(12)
 TOPICS = ("a", "b", "c")
 PROTOCOLS = {
     "range": ("classic", ("range",)),

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def moves(before: dict[str, Assignment], after: dict[str, Assignment]) -> int:
 
 
 @both
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     first=st.dictionaries(st.sampled_from(MEMBERS), subscription_sets, min_size=1),
     then=st.dictionaries(st.sampled_from(MEMBERS), subscription_sets, min_size=1),
@@ -68,7 +69,7 @@ def test_assignor_assigns_each_partition_once_to_a_subscriber(
 
 
 @both
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     subscriptions=st.dictionaries(st.sampled_from(MEMBERS), subscription_sets, min_size=1),
     partition_counts=counts,
@@ -84,7 +85,7 @@ def test_assignor_moves_nothing_when_nothing_changes_whatever_the_order_of_membe
     assert ASSIGNORS[name](again, partition_counts) == had
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(first=member_sets, then=member_sets, topics=subscription_sets, before=counts, after=counts)
 def test_uniform_is_balanced_within_one_and_moves_the_fewest_when_all_subscribe_to_the_same(
     first: set[str], then: set[str], topics: frozenset[bytes], before: dict[bytes, int], after: dict[bytes, int]
@@ -100,7 +101,7 @@ def test_uniform_is_balanced_within_one_and_moves_the_fewest_when_all_subscribe_
     assert sum(len(now[m] & had.get(m, frozenset())) for m in then) == most_kept
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(members=member_sets, topics=subscription_sets, partition_counts=counts)
 def test_uniform_moves_only_to_a_member_that_joins_and_from_one_that_leaves(
     members: set[str], topics: frozenset[bytes], partition_counts: dict[bytes, int]
@@ -126,7 +127,7 @@ def can_be_more_balanced(members: dict[str, MemberSpec], assigned: dict[str, Ass
     return False
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     first=st.dictionaries(st.sampled_from(MEMBERS), subscription_sets, min_size=1),
     then=st.dictionaries(st.sampled_from(MEMBERS), subscription_sets, min_size=2),
@@ -157,7 +158,7 @@ def test_uniform_gives_each_member_some_of_each_topic() -> None:
         assert Counter(topic for topic, _ in partitions) == {A: 2, B: 2}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(first=member_sets, then=member_sets, topics=subscription_sets, before=counts, after=counts)
 def test_range_shares_each_topic_equally_and_keeps_co_partitioned_topics_together(
     first: set[str], then: set[str], topics: frozenset[bytes], before: dict[bytes, int], after: dict[bytes, int]
@@ -173,7 +174,7 @@ def test_range_shares_each_topic_equally_and_keeps_co_partitioned_topics_togethe
             assert of_topic[one] == of_topic[other]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(members=member_sets, count=st.integers(1, 12), topics=subscription_sets)
 def test_range_moves_only_to_a_member_that_joins_and_from_one_that_leaves(
     members: set[str], count: int, topics: frozenset[bytes]

@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import count
 
 from consumer_groups import CLIENT, GroupClient, GroupHarness, topic
+from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -235,7 +236,8 @@ def persistent(state: GroupState) -> tuple[object, ...]:
 
 def test_group_keeps_its_promises_whatever_happens() -> None:
     run_state_machine_as_test(
-        Group, settings=settings(max_examples=40, stateful_step_count=40, deadline=None, print_blob=True)
+        Group,
+        settings=settings(max_examples=examples(40), stateful_step_count=steps(40), deadline=None, print_blob=True),
     )
 
 

@@ -6,6 +6,7 @@ import re
 import time
 
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +64,7 @@ patterns = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(pattern=patterns, tried=st.lists(names, max_size=6))
 def test_regex_matches_what_python_matches(pattern: str, tried: list[str]) -> None:
     # Newer Pythons read {,2} as a repetition; to RE2 it is text.
@@ -138,7 +139,7 @@ def test_regex_refuses_with_a_reason(pattern: str, why: str) -> None:
     assert why in error.value.message
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(alphabet="ab()[]{}|*+?^$\\.-:1,i<>PQEx", max_size=20))
 def test_regex_refuses_or_matches_whatever_comes(pattern: str) -> None:
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cleaned_log import DIRECTORY, CleanedLog
+from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from seeds import environment_number
@@ -35,7 +36,7 @@ STEPS = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([1, 500, 1000, 5000])),
     st.tuples(st.just("crash"), st.integers(0, 9)),
 )
-EXAMPLES = environment_number("TIDELOG_SIM_SEEDS") or 60
+EXAMPLES = environment_number("TIDELOG_SIM_SEEDS") or examples(60)
 
 
 def take(log: CleanedLog, step: Step) -> None:
@@ -87,7 +88,7 @@ def test_cleaned_log_shows_each_keys_last_committed_record(steps: list[Step]) ->
 
 
 @pytest.mark.sim
-@settings(max_examples=max(20, EXAMPLES // 10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(max(20, EXAMPLES // 10)), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, max_size=40))
 def test_engines_leave_equal_bytes(steps: list[Step]) -> None:
     outcomes = []

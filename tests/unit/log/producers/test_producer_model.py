@@ -10,6 +10,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
+from example_counts import examples, steps
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -277,5 +278,5 @@ class ProducerMachine(RuleBasedStateMachine):
         }
 
 
-ProducerMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+ProducerMachine.TestCase.settings = settings(max_examples=examples(120), stateful_step_count=steps(40), deadline=None)
 test_producers_answer_as_the_whole_history_does = ProducerMachine.TestCase
