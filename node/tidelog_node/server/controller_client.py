@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc.aio
 
 from tidelog.config.endpoints import format_address
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.errors import ErrorCode, error_for
 from tidelog.transport import error_from_rpc, open_channel
 from tidelog.transport.status import trailing_value
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
@@ -23,6 +23,7 @@ from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
 from tidelog.waiting import ReportedWait
+from tidelog_node.broker.lifecycle import UNREACHABLE
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
@@ -37,7 +38,6 @@ _ADMIN_ATTEMPT_TIMEOUT_S = 10.0
 _ANSWER_SLACK_S = 1.0
 """The leader of the quorum is let say itself that the time of a change is over."""
 _PAUSE_S = 0.05
-_TRY_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class ControllerClient:
@@ -261,7 +261,7 @@ class ControllerClient:
                     return await call(self.channel(address), min(attempt_timeout_s, remaining_s))
                 except grpc.aio.AioRpcError as rpc_error:
                     error = error_from_rpc(rpc_error)
-                    if error.code not in _TRY_ANOTHER:
+                    if error.code not in UNREACHABLE:
                         raise error from rpc_error
                     reason = f"{address}: {error.message}"
                     wait.note(reason)
@@ -280,11 +280,6 @@ class ControllerClient:
             return
         position = self._addresses.index(asked) + 1 if asked in self._addresses else 0
         self._next = self._addresses[position % len(self._addresses)]
-
-
-def is_transient(error: TidelogError) -> bool:
-    """Return whether the controllers could not be asked, as opposed to an answer of theirs."""
-    return error.code in _TRY_ANOTHER
 
 
 def voter_addresses(voters: Mapping[int, tuple[str, int]]) -> list[str]:

@@ -60,7 +60,7 @@ class _Entry:
 
 
 class MetadataFollower:
-    """One per node. ``run`` is its task; ``applied_offset`` is what a heartbeat reports."""
+    """One per node. ``run`` is its task."""
 
     def __init__(
         self,
@@ -76,8 +76,12 @@ class MetadataFollower:
         before_image: Callable[[MetadataImage], None],
         bootstrap: Sequence[tuple[str, int]] = (),
         on_fenced: Callable[[], None] = lambda: None,
+        on_applied: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """``on_fenced`` is called whenever this process stood unfenced in the metadata and stands fenced now."""
+        """``on_fenced`` is called whenever this process stood unfenced in the metadata and stands fenced now.
+
+        ``on_applied`` is told the offset that the partitions have reached.
+        """
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
         self._cluster_id = cluster_id
@@ -93,6 +97,7 @@ class MetadataFollower:
         self._on_voters = on_voters
         self._before_image = before_image
         self._on_fenced = on_fenced
+        self._on_applied = on_applied
         self._image = MetadataImage()
         self._applied = MetadataImage()
         self._snapshot: list[bytes] | None = None
@@ -144,6 +149,7 @@ class MetadataFollower:
                 await self._registry.apply(image, delta)
             self._lasting.add(_OBJECTS_PER_PARTITION * new)
             was_unfenced, self._applied = self._is_unfenced(self._applied), image
+            self._on_applied(image.offset)
             if was_unfenced and not self._is_unfenced(image):
                 self._on_fenced()
             if not self.is_current.is_set():

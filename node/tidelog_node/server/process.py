@@ -26,6 +26,7 @@ from tidelog.transport.budget import ByteBudget
 from tidelog.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog.v1 import admin_service_pb2, group_service_pb2
 from tidelog.waiting import ReportedWait
+from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.shard import GroupShard
 from tidelog_node.groups.store import GroupStore
@@ -79,7 +80,6 @@ logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 1.0
 _HANDOVER_AFTER_FAILURE_S = 3.0
-_NOT_CAUGHT_UP = -1
 
 
 async def serve(properties: dict[str, str]) -> None:
@@ -131,7 +131,6 @@ class Node:
         self._kafka = kafka
         self._decoding = DecodingThread()
         self._directories = directories
-        self._previous_broker_epoch = directories.previous_broker_epoch
         self._clock = SystemClock()
         self._throttles = ReplicationThrottles(self._clock)
         self._throttles.change_rates(
@@ -148,17 +147,15 @@ class Node:
         self._health = health.aio.HealthServicer()
         self._storage_failure: TidelogError | None = None
         self._stop = asyncio.Event()
-        self._is_serving = False
         self._lifecycle = BrokerLifecycle(
             self._broker_id,
             config.cluster_id,
             config.advertised_endpoints({config.grpc_listener.name: port, **kafka.ports}),
             config.broker_rack or "",
             directories.ids,
-            self._previous_broker_epoch,
-            config.broker_heartbeat_interval_ms,
+            directories.previous_broker_epoch,
+            LifecycleTimings(config.broker_heartbeat_interval_ms),
             self._controller,
-            self._reported_offset,
             lambda: directories.offline_ids,
             self._clock,
             self._connection.hold,
@@ -200,6 +197,7 @@ class Node:
             # A process that lives and was fenced all the same, after a pause or by mistake, need not be so until the
             # next heartbeat is due.
             self._lifecycle.hurry,
+            self._lifecycle.note_applied,
         )
         self._groups = GroupCoordinator(
             self._registry,
@@ -321,14 +319,13 @@ class Node:
         await self._server.start()
         node = KafkaNode(context, self._groups)
         await self._kafka.serve(node, all_apis(), requests)
-        self._is_serving = True
-        self._lifecycle.hurry()
+        self._lifecycle.note_serving()
         doors = (self._config.grpc_listener, *self._config.kafka_listeners)
         logger.info("Node %d serves on %s", self._broker_id, ", ".join(map(str, doors)))
 
     async def _shut_down(self, fetchers: FetcherPool, background: list[asyncio.Task[None]]) -> None:
         logger.info("Node %d is stopping", self._broker_id)
-        if self._is_serving:
+        if self._lifecycle.is_serving:
             await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
             await self._lifecycle.shut_down(self._config.controlled_shutdown_timeout_ms / 1000)
         for task in background:
@@ -342,8 +339,7 @@ class Node:
         await self._registry.checkpoints.write_log_start_offsets()
         if self._storage_failure is not None:
             raise self._storage_failure
-        epoch = max(self._lifecycle.broker_epoch, self._previous_broker_epoch)
-        self._directories.close(clean=True, broker_epoch=epoch)
+        self._directories.close(clean=True, broker_epoch=self._lifecycle.clean_shutdown_epoch)
         logger.info("Node %d has stopped", self._broker_id)
 
     def _change_settings(self, config: NodeConfig) -> None:
@@ -362,9 +358,6 @@ class Node:
         """Return the coordinator of a shard's groups; member ids are as Kafka's."""
         settings = self._config.group_settings()
         return GroupShard(settings, store, lambda prefix: f"{prefix}-{uuid.uuid4()}", self._clock.monotonic_ms())
-
-    def _reported_offset(self) -> int:
-        return self._follower.applied_offset if self._is_serving else _NOT_CAUGHT_UP
 
     def _broker_epoch(self) -> BrokerEpoch:
         return self._lifecycle.broker_epoch

@@ -10,6 +10,7 @@ from sim.cluster.standing import Standing
 from sim.planting import Patch, PlantedBug
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog_node.broker.lifecycle import Lifecycle
 from tidelog_node.replication.leader import LeaderState
 from tidelog_quorum.controller import alter_partition, registration
 from tidelog_quorum.controller.partition_change import _Change
@@ -108,6 +109,21 @@ def _lead_by_an_image_of_an_earlier_life() -> list[Patch]:
     return [(Standing, "is_registered", is_registered)]
 
 
+def _report_metadata_before_serving() -> list[Patch]:
+    """KIP-631: a broker is unfenced, and may lead, before it answers anybody."""
+    return [(Lifecycle, "reported_offset", property(lambda self: self.applied_offset))]
+
+
+def _stop_by_any_answer() -> list[Patch]:
+    """A controlled shutdown that does not wait until the broker leads nothing."""
+    original = Lifecycle._heartbeat_answered
+
+    def heartbeat_answered(self: Lifecycle, answer: Any, now_ms: int) -> list[Any]:
+        return original(self, dataclasses.replace(answer, should_shut_down=True), now_ms)
+
+    return [(Lifecycle, "_heartbeat_answered", heartbeat_answered)]
+
+
 CONTROLLER_BUGS = (
     PlantedBug("elects outside of ISR and ELR", 40, _elect_outside_isr),
     PlantedBug("elects the fenced", 150, _elect_the_fenced),
@@ -118,4 +134,6 @@ CONTROLLER_BUGS = (
     PlantedBug("fenced or restarted brokers join the ISR", 60, _isr_of_fenced_brokers),
     PlantedBug("metadata log sends before it persists", 20, _send_before_the_disk_has_it),
     PlantedBug("leads by an image of an earlier life", 60, _lead_by_an_image_of_an_earlier_life),
+    PlantedBug("is unfenced before it serves", 60, _report_metadata_before_serving),
+    PlantedBug("stops before it has handed over", 150, _stop_by_any_answer),
 )

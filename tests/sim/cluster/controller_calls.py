@@ -21,14 +21,25 @@ class ControllerCalls:
         self._controllers = controllers
         self._next = first
 
-    def ask(self, handler: str, request: Any, then: OnAnswer, timeout_ms: int, *, repeats: bool = True) -> None:
+    def ask(
+        self,
+        handler: str,
+        request: Any,
+        then: OnAnswer,
+        timeout_ms: int,
+        attempt_ms: int = _ATTEMPT_MS,
+        *,
+        repeats: bool = True,
+    ) -> None:
         """Ask one after the other, or only one; ``then`` gets the leading one's response or error, or a timeout's."""
         if repeats:
-            self._attempt(0, self._caller.monotonic_ms() + timeout_ms, handler, request, then)
+            self._attempt(0, self._caller.monotonic_ms() + timeout_ms, attempt_ms, handler, request, then)
         else:
             self._ask_once(timeout_ms, handler, request, then)
 
-    def _attempt(self, failures: int, deadline_ms: int, handler: str, request: Any, then: OnAnswer) -> None:
+    def _attempt(
+        self, failures: int, deadline_ms: int, attempt_ms: int, handler: str, request: Any, then: OnAnswer
+    ) -> None:
         remaining_ms = deadline_ms - self._caller.monotonic_ms()
         if remaining_ms <= 0:
             then(error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller answered"))
@@ -40,14 +51,14 @@ class ControllerCalls:
                 then(answer)
                 return
             self._turn(asked, answer)
-            arguments = failures + 1, deadline_ms, handler, request, then
+            arguments = failures + 1, deadline_ms, attempt_ms, handler, request, then
             if (failures + 1) % len(self._controllers) == 0:
                 self._caller.after(min(_PAUSE_MS * (failures + 1), 100), self._attempt, *arguments)
             else:
                 self._attempt(*arguments)
 
         to = self._caller.world.processes[self._controllers[asked]]
-        self._caller.call(to, "submit", (handler, request), take, min(_ATTEMPT_MS, remaining_ms))
+        self._caller.call(to, "submit", (handler, request), take, min(attempt_ms, remaining_ms))
 
     def _ask_once(self, timeout_ms: int, handler: str, request: Any, then: OnAnswer) -> None:
         asked = self._next

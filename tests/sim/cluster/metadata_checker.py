@@ -9,6 +9,7 @@ from sim.cluster.serving import Key
 
 from tidelog.ids import NO_BROKER
 from tidelog_quorum.metadata import (
+    BrokerRegistrationChangeRecord,
     MetadataImage,
     PartitionChangeRecord,
     PartitionRegistration,
@@ -44,6 +45,16 @@ class MetadataChecker:
         for record in records:
             if isinstance(record, PartitionChangeRecord):
                 self._check_change(before, record)
+            elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced is False:
+                self._check_unfenced(record)
+
+    def _check_unfenced(self, record: BrokerRegistrationChangeRecord) -> None:
+        """A broker may lead once it has applied its registration and answers clients (KIP-631)."""
+        node = self._checker.nodes[record.broker_id]
+        if node.is_up and node.broker_epoch == record.broker_epoch:
+            is_ready = node.is_serving and node.replicas.applied.offset >= record.broker_epoch
+            text = f"{record} of a node that has applied {node.replicas.applied.offset}, serving {node.is_serving}"
+            require(is_ready, "UnfencedWhenServing", text)
 
     def _check_change(self, before: MetadataImage, record: PartitionChangeRecord) -> None:
         topic = before.topic_by_id(record.topic_id)

@@ -25,6 +25,7 @@ from sim.cluster.world import OnAnswer, Process, World, rack_of
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.broker.lifecycle import ShutdownRequested
 from tidelog_node.log.disk_errors import is_out_of_space
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication.commands import ProposeIsr
@@ -64,7 +65,6 @@ class NodeProcess(Process):
         self.checks_invariants = checks_invariants
         self.files = MemoryFiles()
         self.files.write_bytes(LOG_DIR / "meta.properties", _properties(number))
-        self.is_serving = False
         self.restarts_after_ms: int | None = None
         self.reboots_on_failure = False
         self.on_crash: Callable[[NodeProcess], None] = lambda _: None
@@ -83,7 +83,12 @@ class NodeProcess(Process):
     @property
     def broker_epoch(self) -> BrokerEpoch:
         """That of this life's registration, -1 before it."""
-        return self.standing.broker_epoch
+        return self.standing.lifecycle.broker_epoch
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether this life answers clients."""
+        return self.standing.lifecycle.is_serving
 
     @property
     def partitions(self) -> dict[Key, SimulatedPartition]:
@@ -93,7 +98,6 @@ class NodeProcess(Process):
     def start(self) -> None:
         """Begin a life with what the disk holds; a disk that refuses ends it at once."""
         self.begin_life()
-        self.is_serving = False
         self._producer_ids = range(0)
         self.files.now_ms = self.wall_ms()
         self.calls = ControllerCalls(self, self.controllers, self.number % len(self.controllers))
@@ -158,12 +162,7 @@ class NodeProcess(Process):
 
     def shut_down(self) -> None:
         """Begin a controlled shutdown."""
-        self.standing.wants_shut_down = True
-        if self.broker_epoch < 0:
-            self.stop_cleanly()
-        else:
-            self.standing.heartbeat_now()
-            self.after(_SHUT_DOWN_MS, self.stop_cleanly)
+        self.standing.step(ShutdownRequested(_SHUT_DOWN_MS))
 
     def stop_cleanly(self) -> None:
         """End what is under way and close the logs; a disk that refuses makes it an unclean stop."""

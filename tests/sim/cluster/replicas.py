@@ -129,8 +129,7 @@ class Replicas:
         for log, _ in self._found.values():
             log.close()
         self._write_all_checkpoints()
-        epoch = BrokerEpoch(max(self.node.broker_epoch, self.previous_epoch))
-        self.directory.close(clean=is_clean, broker_epoch=epoch)
+        self.directory.close(clean=is_clean, broker_epoch=self.node.standing.lifecycle.clean_shutdown_epoch)
 
     def _open_log(self, key: Key, topic_id: TopicId, config: TopicConfig) -> tuple[PartitionLog, int]:
         log = self.directory.open_log(*key, topic_id, config)

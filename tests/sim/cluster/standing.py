@@ -1,20 +1,40 @@
-"""A simulated node's standing with the controllers, and the metadata that it follows.
+"""A simulated node's calls to the controllers, and the metadata that it follows.
 
-As ``BrokerLifecycle`` and ``MetadataFollower``: it registers, sends heartbeats with the offset that is applied, asks
-for controlled shutdown; it follows the log from any controller and applies the newest image, but none in which its own
-registration is not yet. One of these lasts for one life of the process.
+The lifecycle is the product's, and so are its messages; here its commands become calls over the simulated network. The
+node follows the log from any controller and applies the newest image, but none in which its own registration is not
+yet. One of these lasts for one life of the process.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-from tidelog.errors import ErrorCode, TidelogError
+from raft_properties import require
+
+from tidelog.config.endpoints import GRPC, NamedListener
+from tidelog.errors import TidelogError
 from tidelog.ids import BrokerEpoch
-from tidelog.v1 import common_pb2
-from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.broker.lifecycle import (
+    CallFailed,
+    Command,
+    End,
+    Event,
+    HoldConnection,
+    Lifecycle,
+    LifecycleTimings,
+    MetadataApplied,
+    Register,
+    Registered,
+    Report,
+    SendHeartbeat,
+    ServingStarted,
+    Started,
+    Stop,
+    TimePassed,
+    UseBrokerEpoch,
+)
+from tidelog_node.server.lifecycle import heartbeat_answer, heartbeat_request, registration_request
 from tidelog_quorum.metadata import BrokerRegistration, MetadataImage
-from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess
@@ -22,103 +42,109 @@ if TYPE_CHECKING:
 CLUSTER = "simulated"
 _PAUSE_MS = 20
 _CALL_MS = 600
-_FEATURES = [
-    common_pb2.FeatureRange(name=f.name, min_level=f.min_level, max_level=f.max_level)
-    for f in SUPPORTED_FEATURES.values()
-]
-_TRY_TO_REGISTER = (
-    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-)
-_REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+_OPENING_MS = 2
 
 
 class Standing:
-    """``broker_epoch`` is -1 before the first registration; ``wants_shut_down`` ends in ``node.stop_cleanly``."""
+    """The shell of one life's :class:`Lifecycle`, and what follows the metadata."""
 
     def __init__(self, node: NodeProcess) -> None:
         self.node = node
-        self.broker_epoch = BrokerEpoch(-1)
-        self.wants_shut_down = False
         self.incarnation = b"%04d-%011d" % (node.number, node.life)
+        self.lifecycle = Lifecycle(_timings(node.topology.heartbeat_ms))
+        self._timer_ms: int | None = None
         self._received = MetadataImage()
         self._is_applying = False
-        self._heartbeats = 0
+        self._is_current = False
 
     def begin(self) -> None:
         """Register, and follow the metadata."""
         node = self.node
-        node.soon(self.register)
+        node.soon(self.step, Started(self.previous_epoch()))
         node.soon(self._follow, node.number % len(node.controllers), 1)
 
-    def register(self) -> None:
-        """Introduce this life of the node."""
-        node = self.node
-        request = pb.RegisterBrokerRequest(
-            broker_id=node.number,
-            cluster_id=CLUSTER,
-            incarnation_id=self.incarnation,
-            endpoint=common_pb2.Endpoint(host=f"node-{node.number}", port=9092),
-            rack=node.rack,
-            log_dirs=[node.replicas.directory.id],
-            previous_broker_epoch=self.previous_epoch(),
-            features=_FEATURES,
-        )
-        node.calls.ask("handle_register_broker", request, self._registered, _CALL_MS)
-
-    def previous_epoch(self) -> int:
-        """The broker epoch of the last clean stop, -1 after an unclean one."""
+    def previous_epoch(self) -> BrokerEpoch:
+        """Return the broker epoch of the last clean stop, -1 after an unclean one."""
         return self.node.replicas.previous_epoch
 
-    def heartbeat_now(self) -> None:
-        """Send one at once, and the others after it."""
-        self._heartbeats += 1
-        self._heartbeat(self._heartbeats)
+    def step(self, event: Event) -> None:
+        """Tell the lifecycle of something, and do what it asks for."""
+        lifecycle, now_ms = self.lifecycle, self.node.monotonic_ms()
+        commands = lifecycle.step(event, now_ms)
+        if self.node.checks_invariants:
+            lifecycle.check_invariants()
+        for command in commands:
+            self._perform(command)
+        deadline_ms = lifecycle.next_deadline_ms
+        if deadline_ms is not None and deadline_ms != self._timer_ms:
+            self._timer_ms = deadline_ms
+            node = self.node
+            node.world.at(node.due_us(deadline_ms), node.enter, node.life, self._wake, deadline_ms)
+
+    def _wake(self, deadline_ms: int) -> None:
+        if self._timer_ms == deadline_ms:
+            self._timer_ms = None
+            self.step(TimePassed())
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case Register():
+                self._register(command)
+            case SendHeartbeat():
+                self._send_heartbeat(command)
+            case UseBrokerEpoch():
+                self._apply_soon()
+            case Stop():
+                self._stop(command)
+            case End():
+                raise command.error
+            case HoldConnection() | Report():
+                pass
+            case _:
+                assert_never(command)
+
+    def _register(self, command: Register) -> None:
+        node = self.node
+        request = registration_request(
+            node.identity,
+            CLUSTER,
+            self.incarnation,
+            [NamedListener(GRPC, f"node-{node.number}", 9092, GRPC)],
+            node.rack,
+            [node.replicas.directory.id],
+            self.previous_epoch(),
+        )
+
+        def take(answer: Any) -> None:
+            is_error = isinstance(answer, TidelogError)
+            self.step(CallFailed(answer) if is_error else Registered(BrokerEpoch(answer.broker_epoch)))
+
+        node.calls.ask("handle_register_broker", request, take, command.timeout_ms)
+
+    def _send_heartbeat(self, command: SendHeartbeat) -> None:
+        def take(answer: Any) -> None:
+            self.step(CallFailed(answer) if isinstance(answer, TidelogError) else heartbeat_answer(answer))
+
+        request = heartbeat_request(self.node.identity, command, ())
+        timeouts_ms = command.timeout_ms, command.attempt_timeout_ms
+        self.node.calls.ask("handle_broker_heartbeat", request, take, *timeouts_ms)
+
+    def _stop(self, command: Stop) -> None:
+        led = [
+            f"{t.name}-{i}"
+            for t, i, p in self.node.checker.metadata.latest.partitions()
+            if p.leader == self.node.number
+        ]
+        require(not (command.is_handed_over and led), "HandedOver", f"{self.node.number} stops and leads {led}")
+        self.node.stop_cleanly()
 
     def is_registered(self, broker: BrokerRegistration | None) -> bool:
         """Whether an image is of this life: with its own registration."""
-        if self.broker_epoch < 0 or broker is None or broker.broker_epoch < self.broker_epoch:
+        epoch = self.lifecycle.broker_epoch
+        if epoch < 0 or broker is None or broker.broker_epoch < epoch:
             return False
         assert broker.incarnation_id == self.incarnation, "another process has this node's id"
         return True
-
-    def _registered(self, response: Any) -> None:
-        if isinstance(response, TidelogError):
-            assert response.code in _TRY_TO_REGISTER, response
-            self.node.after(30, self.register)
-            return
-        self.broker_epoch = BrokerEpoch(response.broker_epoch)
-        self._apply_soon()
-        self.heartbeat_now()
-
-    def _heartbeat(self, number: int) -> None:
-        """Send one; a later one that was asked for in a hurry ends the earlier chain."""
-        if number != self._heartbeats:
-            return
-        node = self.node
-        request = pb.BrokerHeartbeatRequest(
-            broker_id=node.number,
-            broker_epoch=self.broker_epoch,
-            current_metadata_offset=node.replicas.applied.offset if node.is_serving else -1,
-            want_shut_down=self.wants_shut_down,
-        )
-        node.calls.ask("handle_broker_heartbeat", request, lambda r: self._answered(number, r), _CALL_MS)
-
-    def _answered(self, number: int, response: Any) -> None:
-        node, interval_ms = self.node, self.node.topology.heartbeat_ms
-        if isinstance(response, TidelogError):
-            if self.wants_shut_down:
-                node.stop_cleanly()
-            elif response.code in _REGISTER_AGAIN:
-                self.register()
-            else:
-                node.after(min(40, interval_ms), self._heartbeat, number)
-        elif response.should_shut_down and self.wants_shut_down:
-            node.stop_cleanly()
-        else:
-            is_urgent = response.is_fenced or self.wants_shut_down
-            node.after(min(20, interval_ms) if is_urgent else interval_ms, self._heartbeat, number)
 
     def _follow(self, controller: int, failures: int) -> None:
         node = self.node
@@ -147,7 +173,20 @@ class Standing:
         if image is replicas.applied or not self.is_registered(image.brokers.get(self.node.identity)):
             return
         replicas.apply(image)
-        if not self.node.is_serving:
+        self.step(MetadataApplied(image.offset))
+        if not self._is_current:
+            self._is_current = True
             replicas.discard_unknown()
-            self.node.is_serving = True
-            self.heartbeat_now()
+            self.node.after(_OPENING_MS + self.node.topology.apply_ms, self.step, ServingStarted())
+
+
+def _timings(heartbeat_ms: int) -> LifecycleTimings:
+    return LifecycleTimings(
+        heartbeat_ms,
+        registration_retry_ms=30,
+        heartbeat_retry_ms=20,
+        shutdown_heartbeat_ms=20,
+        call_timeout_ms=_CALL_MS,
+        shortest_attempt_ms=100,
+        longest_attempt_ms=250,
+    )

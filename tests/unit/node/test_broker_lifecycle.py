@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 
 import pytest
 from disk_node import until
@@ -8,6 +9,7 @@ from disk_node import until
 from tidelog.config.endpoints import NamedListener
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_quorum.metadata import SUPPORTED_FEATURES
 
@@ -62,8 +64,7 @@ class FakeController:
 
 class Running:
     def __init__(self, controller, tasks, heartbeat_ms):
-        self.offset = 0
-        self.now_ms = 1_000
+        self.passed_ms = 0
         self.epochs_told = []
         self.offline = []
         self.heard = []
@@ -74,20 +75,21 @@ class Running:
             "",
             [b"d" * 16],
             -1,
-            heartbeat_ms,
+            LifecycleTimings(heartbeat_ms, registration_retry_ms=10),
             controller,
-            lambda: self.offset,
             lambda: self.offline,
             self,
             self.heard.append,
         )
+        self.lifecycle.note_serving()
         self.task = tasks.create_task(self.lifecycle.run(self.on_registered), name="lifecycle")
 
     def monotonic_ms(self):
-        return self.now_ms
+        """The time of the loop, and what the test lets pass at once."""
+        return self.passed_ms + time.monotonic_ns() // 1_000_000
 
     def wall_ms(self):
-        return self.now_ms
+        return self.monotonic_ms()
 
     def on_registered(self):
         self.epochs_told.append(self.lifecycle.broker_epoch)
@@ -109,7 +111,7 @@ def test_node_registers_then_is_unfenced_when_it_has_caught_up(wait_for):
         async with running(controller) as node:
             await wait_for(lambda: len(controller.heartbeats) > 2)
             assert node.lifecycle.is_fenced
-            node.offset = 20
+            node.lifecycle.note_applied(20)
             await wait_for(lambda: not node.lifecycle.is_fenced)
             assert node.epochs_told == [20]
             assert controller.registrations[0].incarnation_id == node.lifecycle.incarnation_id
@@ -173,9 +175,7 @@ def test_node_registers_again_with_the_same_incarnation_when_its_epoch_is_stale(
     asyncio.run(run())
 
 
-def test_node_tries_to_register_until_the_other_process_of_its_id_is_gone(monkeypatch, wait_for):
-    monkeypatch.setattr("tidelog_node.server.lifecycle._RETRY_S", 0.01)
-
+def test_node_tries_to_register_until_the_other_process_of_its_id_is_gone(wait_for):
     async def run():
         controller = FakeController()
         controller.errors["register"] = [
@@ -289,7 +289,7 @@ def test_heartbeat_waits_for_a_silent_controller_no_longer_than_for_a_few_heartb
     async def run():
         controller = FakeController()
         async with running(controller, heartbeat_ms) as node:
-            node.offset = 1_000
+            node.lifecycle.note_applied(1_000)
             await until(lambda: controller.attempts_s)
         assert controller.attempts_s[0] == pytest.approx(attempt_s)
 
@@ -315,17 +315,17 @@ def test_node_knows_that_its_session_may_be_over_before_anybody_tells_it(wait_fo
             assert not node.lifecycle.has_session
             await wait_for(lambda: controller.heartbeats)
             assert not node.lifecycle.has_session, "it is fenced"
-            node.offset = 20
+            node.lifecycle.note_applied(20)
             await wait_for(lambda: not node.lifecycle.is_fenced)
             assert node.lifecycle.has_session
-            node.now_ms += controller.session_timeout_ms
+            node.passed_ms += controller.session_timeout_ms
             assert not node.lifecycle.has_session
             await wait_for(lambda: node.lifecycle.has_session)
             controller.errors["heartbeat"] = [ErrorCode.NETWORK_EXCEPTION]
             sent = len(controller.heartbeats)
             await wait_for(lambda: len(controller.heartbeats) > sent + 1)
             assert node.lifecycle.has_session, "a heartbeat that failed does not end it"
-            node.now_ms += controller.session_timeout_ms
+            node.passed_ms += controller.session_timeout_ms
             assert not node.lifecycle.has_session
 
     asyncio.run(run())
@@ -335,17 +335,17 @@ def test_node_that_begins_a_new_session_learns_first_what_befell_it_before(wait_
     async def run():
         controller = FakeController()
         async with running(controller) as node:
-            node.offset = 20
+            node.lifecycle.note_applied(20)
             await wait_for(lambda: node.lifecycle.has_session)
             controller.metadata_offset = 25
             sent = len(controller.heartbeats)
             await wait_for(lambda: len(controller.heartbeats) > sent + 1)
             assert node.lifecycle.has_session, "it cannot have been fenced"
-            node.now_ms += controller.session_timeout_ms
+            node.passed_ms += controller.session_timeout_ms
             sent = len(controller.heartbeats)
             await wait_for(lambda: len(controller.heartbeats) > sent + 1)
             assert not node.lifecycle.has_session, "it may have been"
-            node.offset = 25
+            node.lifecycle.note_applied(25)
             assert node.lifecycle.has_session
 
     asyncio.run(run())
@@ -355,11 +355,11 @@ def test_session_is_reckoned_from_when_the_heartbeat_was_sent(wait_for):
     async def run():
         controller = FakeController()
         async with running(controller) as node:
-            node.offset = 20
+            node.lifecycle.note_applied(20)
             await wait_for(lambda: node.lifecycle.has_session)
 
             async def slow(request, timeout_s, attempt_timeout_s):
-                node.now_ms += controller.session_timeout_ms
+                node.passed_ms += controller.session_timeout_ms
                 return await FakeController.broker_heartbeat(controller, request, timeout_s, attempt_timeout_s)
 
             controller.broker_heartbeat = slow

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+from functools import partial
 
 import grpc.aio
 import pytest
@@ -13,10 +14,11 @@ from tidelog.transport import abort_with, open_channel, server_options
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.kafka.listener import KafkaListeners
 from tidelog_node.log.files import OperatingSystemFiles
 from tidelog_node.partitions import LogDirectories
-from tidelog_node.server import lifecycle
+from tidelog_node.server import process
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
 from tidelog_quorum.metadata import (
@@ -271,7 +273,7 @@ def test_node_proves_that_it_stopped_cleanly_but_not_after_a_crash(running_node)
 
 
 def test_node_stops_soon_when_no_controller_answers_its_shut_down(running_node, monkeypatch, tmp_path, caplog):
-    monkeypatch.setattr(lifecycle, "_CALL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(process, "LifecycleTimings", partial(LifecycleTimings, call_timeout_ms=300))
 
     async def run():
         async with running_node() as (node, controller):

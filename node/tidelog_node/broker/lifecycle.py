@@ -1,0 +1,450 @@
+"""A broker's registration, heartbeats, session and controlled shutdown as a pure state machine (KIP-631).
+
+- A broker registers with the id of this start of the process. It tries again after a refusal that ends by itself, and
+  ends after any other. The answer is the broker epoch; the first heartbeat follows at once.
+- One call is under way at a time. Heartbeats are ``heartbeat_interval_ms`` apart; a broker that is fenced, is shutting
+  down, or had no answer sends them sooner. A request for a heartbeat ends the pause; one that comes while a call is
+  under way ends the pause after it.
+- A heartbeat reports the metadata offset that the partitions have reached, and no offset before clients are served:
+  the controller unfences a broker once its registration is reported.
+- A broker whose epoch the controller does not know registers again, as the same incarnation.
+- A session lasts ``session_timeout_ms`` from the moment a heartbeat was sent, so that it ends here before it ends at
+  the controller. The first heartbeat of a session names a metadata offset; the broker has the session once it has
+  applied that offset, because it may have lost leaderships in between. A fenced broker has no session.
+- Controlled shutdown is part of each heartbeat until the controller answers that the broker leads nothing. The broker
+  stops without handing over when it has nothing to hand over, when no controller answers, when its registration is
+  gone, or at the deadline.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import UNKNOWN_OFFSET, BrokerEpoch
+
+NOT_REGISTERED = BrokerEpoch(-1)
+UNREACHABLE = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT, ErrorCode.REQUEST_TIMED_OUT)
+"""Errors of a call that no leading controller has answered."""
+
+_REGISTER_LATER = (
+    *UNREACHABLE,
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+"""Refusals that end: the session of an earlier start of this node, or trouble of the controller's own."""
+_REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+_HEARTBEATS_PER_ATTEMPT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleTimings:
+    """The interval of heartbeats, and how long to wait for and after calls."""
+
+    heartbeat_interval_ms: int
+    registration_retry_ms: int = 250
+    heartbeat_retry_ms: int = 250
+    """Also the pause of a fenced broker. All pauses between heartbeats are bounded by the interval."""
+    shutdown_heartbeat_ms: int = 100
+    call_timeout_ms: int = 4_000
+    shortest_attempt_ms: int = 500
+    longest_attempt_ms: int = 2_000
+
+    @property
+    def attempt_timeout_ms(self) -> int:
+        """How long a heartbeat waits for one controller.
+
+        A session is some heartbeats long. That at the next leader must not end while a silent controller is waited for.
+        """
+        attempt_ms = _HEARTBEATS_PER_ATTEMPT * self.heartbeat_interval_ms
+        return min(max(attempt_ms, self.shortest_attempt_ms), self.longest_attempt_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The process has opened its log directories; ``previous_broker_epoch`` is that of their last clean stop, or -1."""
+
+    previous_broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The answer to :class:`Register`."""
+
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswered:
+    """The answer to :class:`SendHeartbeat`; ``session_timeout_ms`` 0 leaves the session open."""
+
+    is_fenced: bool
+    should_shut_down: bool
+    session_timeout_ms: int
+    metadata_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """The registration or the heartbeat under way ended with an error."""
+
+    error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataApplied:
+    """The partitions have reached this metadata offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServingStarted:
+    """Clients are served from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequested:
+    """The controller waits for news that the next heartbeat has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """The process ends; leaderships are to be handed over within ``timeout_ms``."""
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """A deadline may be over."""
+
+
+Event: TypeAlias = (
+    Started
+    | Registered
+    | HeartbeatAnswered
+    | CallFailed
+    | MetadataApplied
+    | ServingStarted
+    | HeartbeatRequested
+    | ShutdownRequested
+    | TimePassed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Register this incarnation; answer with :class:`Registered` or :class:`CallFailed`."""
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Send a heartbeat; answer with :class:`HeartbeatAnswered` or :class:`CallFailed`."""
+
+    broker_epoch: BrokerEpoch
+    metadata_offset: int
+    wants_shutdown: bool
+    timeout_ms: int
+    attempt_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UseBrokerEpoch:
+    """Images with the registration of this epoch may be applied."""
+
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class HoldConnection:
+    """Leave a call open at the controller that has answered, for this registration."""
+
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The process need not wait any longer; ``is_handed_over`` says that a controller has confirmed it."""
+
+    is_handed_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The controller refuses this broker for good."""
+
+    error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Log a line: ``text`` with its arguments, as a warning or for information."""
+
+    text: str
+    arguments: tuple[object, ...]
+    is_warning: bool = True
+
+
+Command: TypeAlias = Register | SendHeartbeat | UseBrokerEpoch | HoldConnection | Stop | End | Report
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """Nothing has been sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registering:
+    """A registration is under way; ``was_refused`` says that an earlier attempt failed, which was logged."""
+
+    was_refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationDelayed:
+    """The registration was refused and is tried again at ``until_ms``."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendingHeartbeat:
+    """A heartbeat is under way since ``sent_ms``; with ``next_at_once`` another one follows without a pause."""
+
+    sent_ms: int
+    wants_shutdown: bool
+    next_at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pausing:
+    """The next heartbeat is due at ``until_ms``."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The controller has refused this broker for good."""
+
+
+Phase: TypeAlias = NotStarted | Registering | RegistrationDelayed | SendingHeartbeat | Pausing | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The session at the controller, which lasts until ``end_ms`` and is usable from ``metadata_offset`` on."""
+
+    end_ms: float
+    metadata_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """A controlled shutdown, which ends at ``deadline_ms`` at the latest."""
+
+    timeout_ms: int
+    deadline_ms: int
+    may_stop: bool = False
+
+
+NO_SESSION = Session(-math.inf, 0)
+
+
+class Lifecycle:
+    """One per process of a broker; ``broker_epoch`` is that of the latest registration, -1 before the first."""
+
+    def __init__(self, timings: LifecycleTimings) -> None:
+        self.phase: Phase = NotStarted()
+        self.broker_epoch = NOT_REGISTERED
+        self.is_fenced = True
+        self.is_serving = False
+        self.session = NO_SESSION
+        self.shutdown: Shutdown | None = None
+        self.applied_offset = UNKNOWN_OFFSET
+        self._timings = timings
+        self._previous_broker_epoch = NOT_REGISTERED
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to say :class:`TimePassed`; None while there is nothing to wait for."""
+        deadlines = [self.phase.until_ms] if isinstance(self.phase, RegistrationDelayed | Pausing) else []
+        if self.shutdown is not None and not self.shutdown.may_stop:
+            deadlines.append(self.shutdown.deadline_ms)
+        return min(deadlines, default=None)
+
+    @property
+    def is_registering(self) -> bool:
+        """Whether a registration is under way or is to be tried again."""
+        return isinstance(self.phase, Registering | RegistrationDelayed)
+
+    @property
+    def reported_offset(self) -> int:
+        """The metadata offset that a heartbeat reports."""
+        return self.applied_offset if self.is_serving else UNKNOWN_OFFSET
+
+    @property
+    def clean_shutdown_epoch(self) -> BrokerEpoch:
+        """The broker epoch that a clean stop leaves for the next start (KIP-966)."""
+        return max(self.broker_epoch, self._previous_broker_epoch)
+
+    def has_session(self, now_ms: int) -> bool:
+        """Return whether no session of this broker can have ended without its knowing.
+
+        A process that was stopped for a while knows by this that it may have been replaced, before anybody tells it.
+        """
+        return now_ms < self.session.end_ms and self.reported_offset >= self.session.metadata_offset
+
+    def step(self, event: Event, now_ms: int) -> list[Command]:
+        """Take in an event, and return what is to be done, in its order."""
+        match event:
+            case Started():
+                assert isinstance(self.phase, NotStarted), self.phase
+                self._previous_broker_epoch = event.previous_broker_epoch
+                return self._register(was_refused=False)
+            case Registered():
+                return self._registered(event.broker_epoch, now_ms)
+            case HeartbeatAnswered():
+                return self._heartbeat_answered(event, now_ms)
+            case CallFailed():
+                return self._call_failed(event.error, now_ms)
+            case MetadataApplied():
+                self.applied_offset = event.offset
+                return []
+            case ServingStarted():
+                self.is_serving = True
+                return self._hurry(now_ms)
+            case HeartbeatRequested():
+                return self._hurry(now_ms)
+            case ShutdownRequested():
+                return self._request_shutdown(event.timeout_ms, now_ms)
+            case TimePassed():
+                return self._pass_time(now_ms)
+            case _:
+                assert_never(event)
+
+    def check_invariants(self) -> None:
+        """Assert what must always hold."""
+        is_known = isinstance(self.phase, SendingHeartbeat | Pausing)
+        assert self.broker_epoch >= 0 or not is_known, f"{self.phase} without a registration"
+        assert self.session == NO_SESSION or not (self.is_fenced or self.is_registering), self.session
+        assert self.is_serving or self.reported_offset == UNKNOWN_OFFSET
+
+    def _register(self, *, was_refused: bool) -> list[Command]:
+        self.phase = Registering(was_refused)
+        self.session = NO_SESSION
+        return [Register(self._timings.call_timeout_ms)]
+
+    def _registered(self, broker_epoch: BrokerEpoch, now_ms: int) -> list[Command]:
+        assert isinstance(self.phase, Registering), self.phase
+        self.broker_epoch = broker_epoch
+        report = Report("Registered with broker epoch %d", (broker_epoch,), is_warning=False)
+        return [report, UseBrokerEpoch(broker_epoch), *self._send_heartbeat(now_ms)]
+
+    def _send_heartbeat(self, now_ms: int) -> list[Command]:
+        wants_shutdown = self.shutdown is not None
+        self.phase = SendingHeartbeat(now_ms, wants_shutdown)
+        timings = self._timings
+        timeouts = timings.call_timeout_ms, timings.attempt_timeout_ms
+        return [SendHeartbeat(self.broker_epoch, self.reported_offset, wants_shutdown, *timeouts)]
+
+    def _call_failed(self, error: TidelogError, now_ms: int) -> list[Command]:
+        if isinstance(self.phase, Registering):
+            return self._registration_failed(self.phase, error, now_ms)
+        return self._heartbeat_failed(error, now_ms)
+
+    def _registration_failed(self, phase: Registering, error: TidelogError, now_ms: int) -> list[Command]:
+        if error.code not in _REGISTER_LATER:
+            self.phase = Ended()
+            return [End(error)]
+        self.phase = RegistrationDelayed(now_ms + self._timings.registration_retry_ms)
+        report = Report("Registering failed, trying again: %s", (error,))
+        return [*([] if phase.was_refused else [report]), *self._stop_without_handover(error)]
+
+    def _heartbeat_failed(self, error: TidelogError, now_ms: int) -> list[Command]:
+        phase = self.phase
+        assert isinstance(phase, SendingHeartbeat), phase
+        is_unknown = error.code in _REGISTER_AGAIN
+        if is_unknown and not phase.wants_shutdown:
+            return [Report("Registering again: %s", (error,)), *self._register(was_refused=False)]
+        pause = self._pause(phase, self._timings.heartbeat_retry_ms, now_ms)
+        if phase.wants_shutdown and (is_unknown or error.code in UNREACHABLE):
+            return [*self._stop_without_handover(error), *pause]
+        return [Report("A heartbeat failed, trying again: %s", (error,)), *pause]
+
+    def _heartbeat_answered(self, answer: HeartbeatAnswered, now_ms: int) -> list[Command]:
+        phase = self.phase
+        assert isinstance(phase, SendingHeartbeat), phase
+        commands: list[Command] = []
+        if answer.is_fenced != self.is_fenced:
+            change = "fenced" if answer.is_fenced else "unfenced"
+            commands.append(Report("The controller has %s this node", (change,), is_warning=False))
+        self.is_fenced = answer.is_fenced
+        self._prolong_session(answer, phase.sent_ms, now_ms)
+        commands.append(HoldConnection(self.broker_epoch))
+        if answer.should_shut_down:
+            commands += self._stop(is_handed_over=True)
+        return commands + self._pause(phase, self._pause_ms, now_ms)
+
+    def _prolong_session(self, answer: HeartbeatAnswered, sent_ms: int, now_ms: int) -> None:
+        if answer.is_fenced:
+            self.session = NO_SESSION
+            return
+        is_new = now_ms >= self.session.end_ms
+        offset = answer.metadata_offset if is_new else self.session.metadata_offset
+        self.session = Session(sent_ms + (answer.session_timeout_ms or math.inf), offset)
+
+    @property
+    def _pause_ms(self) -> int:
+        if self.shutdown is not None:
+            return self._timings.shutdown_heartbeat_ms
+        return self._timings.heartbeat_retry_ms if self.is_fenced else self._timings.heartbeat_interval_ms
+
+    def _pause(self, phase: SendingHeartbeat, pause_ms: int, now_ms: int) -> list[Command]:
+        if phase.next_at_once:
+            return self._send_heartbeat(now_ms)
+        self.phase = Pausing(now_ms + min(pause_ms, self._timings.heartbeat_interval_ms))
+        return []
+
+    def _hurry(self, now_ms: int) -> list[Command]:
+        if isinstance(self.phase, Pausing):
+            return self._send_heartbeat(now_ms)
+        if isinstance(self.phase, SendingHeartbeat):
+            self.phase = SendingHeartbeat(self.phase.sent_ms, self.phase.wants_shutdown, next_at_once=True)
+        return []
+
+    def _request_shutdown(self, timeout_ms: int, now_ms: int) -> list[Command]:
+        if self.shutdown is not None:
+            return []
+        self.shutdown = Shutdown(timeout_ms, now_ms + timeout_ms)
+        if self.broker_epoch == NOT_REGISTERED or not self.is_serving:
+            return self._stop(is_handed_over=False)
+        return self._hurry(now_ms)
+
+    def _stop(self, *, is_handed_over: bool) -> list[Command]:
+        if self.shutdown is None or self.shutdown.may_stop:
+            return []
+        self.shutdown = Shutdown(self.shutdown.timeout_ms, self.shutdown.deadline_ms, may_stop=True)
+        return [Stop(is_handed_over)]
+
+    def _stop_without_handover(self, error: TidelogError) -> list[Command]:
+        stop = self._stop(is_handed_over=False)
+        return [Report("The leaderships cannot be moved, stopping all the same: %s", (error,)), *stop] if stop else []
+
+    def _pass_time(self, now_ms: int) -> list[Command]:
+        commands: list[Command] = []
+        shutdown, phase = self.shutdown, self.phase
+        if shutdown is not None and not shutdown.may_stop and now_ms >= shutdown.deadline_ms:
+            text = "The controller did not move all leaderships within %.1f s; stopping all the same"
+            commands += [Report(text, (shutdown.timeout_ms / 1000,)), *self._stop(is_handed_over=False)]
+        if isinstance(phase, RegistrationDelayed) and now_ms >= phase.until_ms:
+            commands += self._register(was_refused=True)
+        elif isinstance(phase, Pausing) and now_ms >= phase.until_ms:
+            commands += self._send_heartbeat(now_ms)
+        return commands
