@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -238,7 +239,7 @@ class DynamicBrokerConfig:
         dynamic=True,
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
-        math.inf,
+        sys.float_info.max,
         check=between(1, math.inf),
         doc="What all cleaner threads read and write at most, in bytes per second.",
         dynamic=True,

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from tidelog.config.validators import Validator
@@ -74,7 +76,7 @@ def setting(
     ``default`` left out makes the key required; ``None`` makes it optional (the annotation says ``X | None``).
     ``check`` runs on the parsed value. ``dynamic`` says that it can change at run time; a ``secret`` is hidden
     from ``repr``. ``key`` replaces the name that is made from the field's; ``aliases`` are other spellings.
-    ``config_type`` is Kafka's type of a whole number that is no LONG: INT or SHORT, whose range it then has.
+    ``config_type`` is Kafka's type where the annotation gives another one; a number of type INT or SHORT has its range.
     """
     declaration = _Declaration(doc, check, dynamic, secret, key, aliases, config_type)
     return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: declaration})
@@ -149,7 +151,19 @@ def format_value(value: object) -> str | None:
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return str(value)
+    return format_double(value) if isinstance(value, float) else str(value)
+
+
+def format_double(value: float) -> str:
+    """Return a number as Java, and so Kafka, writes a double: ``0.5``, ``1.0E7``, ``Infinity``."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), "the number is finite"
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
 
 
 def check_type(key: str, value: str, config_type: str) -> None:
@@ -172,7 +186,7 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
 def _parse_value(key: str, value: object, hint: Any, declaration: _Declaration) -> Any:
     try:
         parsed = _convert(value, hint)
-        if declaration.config_type is not None and parsed is not None:
+        if declaration.config_type in _BITS and parsed is not None:
             _check_range(parsed, declaration.config_type)
         if declaration.check is not None and parsed is not None:
             declaration.check(parsed)

@@ -34,7 +34,9 @@ class NodeConfig(KafkaListenerConfig):
         ValueError: values that do not fit each other; :func:`~tidelog.config.parse_config` makes it a ConfigError.
     """
 
-    node_id: int = setting(check=at_least(0), aliases=("broker.id",), doc="This node's id among the nodes.")
+    node_id: int = setting(
+        check=at_least(0), aliases=("broker.id",), doc="This node's id among the nodes.", config_type="INT"
+    )
     cluster_id: str = setting(check=not_empty, doc="The cluster's id; whoever has another one is refused.")
     listeners: str = setting(
         check=parse_listeners,
@@ -63,23 +65,27 @@ class NodeConfig(KafkaListenerConfig):
         "that does not have it: add the listener to all nodes, with the old name here, before the name changes.",
     )
     controller_quorum_voters: str | None = setting(
-        None, check=parse_voters, doc="The controllers: id@host:port,id@host:port,..."
+        None, check=parse_voters, doc="The controllers: id@host:port,id@host:port,...", config_type="LIST"
     )
     controller_quorum_bootstrap_servers: str | None = setting(
         None,
         check=parse_addresses,
         doc="Some controllers, host:port,host:port,..., where the node learns of the others; this or "
         "controller.quorum.voters must be set.",
+        config_type="LIST",
     )
     log_dirs: tuple[str, ...] = setting(
-        check=not_empty, aliases=("log.dir",), doc="The folders of the partitions; a new one goes where fewest are."
+        check=not_empty,
+        aliases=("log.dir",),
+        doc="The folders of the partitions; a new one goes where fewest are.",
+        config_type="STRING",
     )
     broker_rack: str | None = setting(None, doc="The rack: replicas are spread over racks.")
     auto_create_topics_enable: bool = setting(
         True, doc="Whether a topic that a client asks for is created when it is not there, if the client allows it."
     )
     broker_heartbeat_interval_ms: int = setting(
-        2_000, check=at_least(1), doc="How often the node shows the controller that it lives."
+        2_000, check=at_least(1), doc="How often the node shows the controller that it lives.", config_type="INT"
     )
     controlled_shutdown_timeout_ms: int = setting(
         30_000, check=at_least(0), doc="How long a stop waits for leaderships to move away."
@@ -87,22 +93,32 @@ class NodeConfig(KafkaListenerConfig):
     replica_lag_time_max_ms: int = setting(
         30_000, check=at_least(1), doc="A follower that has not caught up for longer leaves the ISR."
     )
-    replica_fetch_wait_max_ms: int = setting(500, check=at_least(1), doc="How long a follower's fetch waits for data.")
-    replica_fetch_min_bytes: int = setting(1, check=at_least(0), doc="The bytes a follower's fetch waits for.")
+    replica_fetch_wait_max_ms: int = setting(
+        500, check=at_least(1), doc="How long a follower's fetch waits for data.", config_type="INT"
+    )
+    replica_fetch_min_bytes: int = setting(
+        1, check=at_least(0), doc="The bytes a follower's fetch waits for.", config_type="INT"
+    )
     replica_fetch_max_bytes: int = setting(
-        1024**2, check=at_least(0), doc="The bytes that a follower asks for from one partition."
+        1024**2, check=at_least(0), doc="The bytes that a follower asks for from one partition.", config_type="INT"
     )
     replica_fetch_response_max_bytes: int = setting(
-        10 * 1024**2, check=at_least(0), doc="The bytes that a follower asks for in one fetch."
+        10 * 1024**2, check=at_least(0), doc="The bytes that a follower asks for in one fetch.", config_type="INT"
     )
     replica_fetch_backoff_ms: int = setting(
-        1_000, check=at_least(0), doc="The longest pause of a follower after errors in a row."
+        1_000, check=at_least(0), doc="The longest pause of a follower after errors in a row.", config_type="INT"
     )
     replica_socket_timeout_ms: int = setting(
-        30_000, check=at_least(1), doc="How long a follower waits for an answer, beside the wait that it asks for."
+        30_000,
+        check=at_least(1),
+        doc="How long a follower waits for an answer, beside the wait that it asks for.",
+        config_type="INT",
     )
     fetch_max_bytes: int = setting(
-        50 * 1024**2, check=between(1024, 100 * 1024**2), doc="The most records of one fetch response, in bytes."
+        50 * 1024**2,
+        check=between(1024, 100 * 1024**2),
+        doc="The most records of one fetch response, in bytes.",
+        config_type="INT",
     )
     queued_max_request_bytes: int = setting(
         128 * 1024**2,
@@ -111,7 +127,8 @@ class NodeConfig(KafkaListenerConfig):
         "A quarter as much may wait; further requests are refused with THROTTLING_QUOTA_EXCEEDED, which producers send "
         "again. What a connection's next request takes, about 2 MiB, is on top. A Kafka client's request is received "
         "when there is room for it, and never refused; those larger than 64 KiB that are not produced have a quarter "
-        "as much of their own.",
+        "as much of their own. gRPC requests take their bytes from the same budgets before they are parsed; one "
+        "that is larger than the whole budget is refused with RESOURCE_EXHAUSTED.",
     )
     queued_max_response_bytes: int = setting(
         256 * 1024**2,
@@ -120,7 +137,10 @@ class NodeConfig(KafkaListenerConfig):
         "takes twice its size. Consumers get three quarters of it at most.",
     )
     max_incremental_fetch_session_cache_slots: int = setting(
-        1_000, check=at_least(0), doc="How many fetch sessions of followers and consumers the node keeps."
+        1_000,
+        check=at_least(0),
+        doc="How many fetch sessions of followers and consumers the node keeps.",
+        config_type="INT",
     )
     replica_selector_class: str = setting(
         LEADER_SELECTOR,
@@ -132,33 +152,50 @@ class NodeConfig(KafkaListenerConfig):
         1_000, check=at_least(1), doc="How often the node looks which logs are to be put on the disk."
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
-        60_000, check=at_least(1), doc="How often the log start offsets are written down."
+        60_000, check=at_least(1), doc="How often the log start offsets are written down.", config_type="INT"
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         5_000, check=at_least(1), doc="How often high watermarks and recovery points are written down."
     )
-    log_roll_hours: int = setting(168, check=at_least(1), doc="The age at which a segment is closed, in hours.")
-    log_roll_jitter_hours: int = setting(0, check=at_least(0), doc="At most so much earlier, at random, in hours.")
+    log_roll_hours: int = setting(
+        168, check=at_least(1), doc="The age at which a segment is closed, in hours.", config_type="INT"
+    )
+    log_roll_jitter_hours: int = setting(
+        0, check=at_least(0), doc="At most so much earlier, at random, in hours.", config_type="INT"
+    )
     log_retention_minutes: int | None = setting(
         None,
         check=_at_least_one_or_unlimited,
         doc="The age at which segments go, in minutes; log.retention.hours when not set.",
+        config_type="INT",
     )
     log_retention_hours: int = setting(
-        168, check=_at_least_one_or_unlimited, doc="The age at which segments go, in hours; -1: never."
+        168,
+        check=_at_least_one_or_unlimited,
+        doc="The age at which segments go, in hours; -1: never.",
+        config_type="INT",
     )
     log_retention_check_interval_ms: int = setting(
         300_000, check=at_least(1), doc="How often the node looks for segments that are to be deleted."
     )
     log_cleaner_enable: bool = setting(True, doc="Whether topics with cleanup.policy=compact are compacted.")
     num_recovery_threads_per_data_dir: int = setting(
-        2, check=at_least(1), doc="How many logs of one directory are opened and checked at the same time."
+        2,
+        check=at_least(1),
+        doc="How many logs of one directory are opened and checked at the same time.",
+        config_type="INT",
     )
     producer_id_expiration_ms: int = setting(
-        86_400_000, check=at_least(1), doc="How long a partition remembers an idempotent producer that is silent."
+        86_400_000,
+        check=at_least(1),
+        doc="How long a partition remembers an idempotent producer that is silent.",
+        config_type="INT",
     )
     producer_id_expiration_check_interval_ms: int = setting(
-        600_000, check=at_least(1), doc="How often the node looks for producers that are to be forgotten."
+        600_000,
+        check=at_least(1),
+        doc="How often the node looks for producers that are to be forgotten.",
+        config_type="INT",
     )
 
     def __post_init__(self) -> None:

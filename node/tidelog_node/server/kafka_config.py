@@ -20,7 +20,8 @@ class KafkaListenerConfig(GroupCoordinatorConfig):
         100 * 1024**2,
         check=between(1, _INT32_MAX),
         config_type="INT",
-        doc="The most bytes of one request; a connection that announces more is closed.",
+        doc="The most bytes of one request. A Kafka client's connection that announces more is closed, and a gRPC "
+        "request that is larger is refused with RESOURCE_EXHAUSTED.",
     )
     max_connections: int = setting(
         _INT32_MAX,

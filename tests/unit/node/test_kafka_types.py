@@ -1,0 +1,94 @@
+"""The types that DescribeConfigs gives for a node's settings are those of Apache Kafka 4.1."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tidelog.config.settings import describe, format_value
+from tidelog_node.server.config import NodeConfig
+
+KAFKA_TYPES = {
+    "BOOLEAN": """
+        auto.create.topics.enable log.cleaner.enable log.preallocate unclean.leader.election.enable
+    """,
+    "DOUBLE": """
+        log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.cleaner.min.cleanable.ratio
+    """,
+    "INT": """
+        broker.heartbeat.interval.ms compression.gzip.level compression.lz4.level compression.zstd.level
+        fetch.max.bytes group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
+        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.min.heartbeat.interval.ms
+        group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
+        group.consumer.session.timeout.ms group.initial.rebalance.delay.ms group.max.session.timeout.ms
+        group.max.size group.min.session.timeout.ms log.cleaner.io.buffer.size log.cleaner.threads
+        log.flush.start.offset.checkpoint.interval.ms log.index.interval.bytes log.index.size.max.bytes
+        log.retention.hours log.retention.minutes log.roll.hours log.roll.jitter.hours log.segment.bytes
+        max.connections max.connections.per.ip max.incremental.fetch.session.cache.slots message.max.bytes
+        min.insync.replicas node.id num.recovery.threads.per.data.dir offset.metadata.max.bytes
+        offsets.commit.timeout.ms offsets.retention.minutes offsets.topic.compression.codec
+        offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.check.interval.ms
+        producer.id.expiration.ms replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
+        replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.socket.timeout.ms
+        socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+    """,
+    "LIST": """
+        controller.quorum.bootstrap.servers controller.quorum.voters group.consumer.assignors log.cleanup.policy
+    """,
+    "LONG": """
+        connections.max.idle.ms log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
+        log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms
+        log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
+        log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.retention.bytes
+        log.retention.check.interval.ms log.retention.ms log.roll.jitter.ms log.roll.ms
+        log.segment.delete.delay.ms offsets.retention.check.interval.ms queued.max.request.bytes
+        replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
+    """,
+    "SHORT": """
+        offsets.topic.replication.factor
+    """,
+    "STRING": """
+        advertised.listeners broker.rack compression.type group.consumer.migration.policy
+        inter.broker.listener.name listener.security.protocol.map listeners log.dirs log.message.timestamp.type
+        replica.selector.class
+    """,
+}
+"""Settings that Kafka's brokers have too, by the types that they are declared with there."""
+OWN = {
+    "leader.replication.throttled.rate": "LONG",
+    "follower.replication.throttled.rate": "LONG",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "LONG",
+    "cluster.id": "STRING",
+    "controlled.shutdown.timeout.ms": "LONG",
+    "queued.max.response.bytes": "LONG",
+}
+"""Settings of nodes alone, and the rates of throttles, which Kafka's brokers declare elsewhere."""
+
+
+def test_settings_of_a_node_have_the_types_of_kafka() -> None:
+    kafka = {key: config_type for config_type, keys in KAFKA_TYPES.items() for key in keys.split()}
+    assert {info.key: info.config_type for info in describe(NodeConfig)} == kafka | OWN
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (sys.float_info.max, "1.7976931348623157E308"),
+        (float("inf"), "Infinity"),
+        (12_345_678.0, "1.2345678E7"),
+        (1e7, "1.0E7"),
+        (-0.00025, "-2.5E-4"),
+        (0.9, "0.9"),
+        (1.0, "1.0"),
+        (0.0, "0.0"),
+    ],
+)
+def test_numbers_with_a_fraction_are_written_as_kafka_writes_them(value: float, text: str) -> None:
+    assert format_value(value) == text
+    assert float(text) == value
+
+
+def test_rate_of_the_cleaner_is_without_a_limit_as_kafka_says_it() -> None:
+    texts = {info.key: info.default_text for info in describe(NodeConfig)}
+    assert texts["log.cleaner.io.max.bytes.per.second"] == "1.7976931348623157E308"
