@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import types
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, ClassVar, Self
 
 from tidelog.aio.confluent import AIOConsumer, AIOProducer
@@ -27,17 +27,20 @@ from tidelog.serialization.builders import Serdes, build_serdes_awaited
 _RESOLVER = "set_async_cluster_id_resolver"
 
 
-class AsyncSerializingProducer(AIOProducer):
-    """A producer with the settings ``key.serializer`` and ``value.serializer``, or builders in their places.
+class _AwaitedClient:
+    """A client that is made ready by awaiting it: first its serializers or deserializers, then the client itself.
 
-    Serializers may be functions or coroutine functions; what a builder builds is closed with the producer. Builders may
-    be asynchronous, so awaiting an object makes it ready: ``producer = await AsyncSerializingProducer(conf)``.
+    Mixed in before the client's class, whose settings and arguments it keeps until then.
     """
 
+    _KIND: ClassVar[str]
+    """The settings that say how keys and values are converted: ``serializer`` or ``deserializer``."""
     __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
 
+    cluster_id: Callable[..., Any]
+
     def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
-        """Keep the settings until the producer is awaited; ``kwargs`` are those of :class:`AIOProducer`."""
+        """Keep the settings until the client is awaited; ``kwargs`` are those of the client's class."""
         self._conf, self._arguments = dict(conf), kwargs
         self._serdes = Serdes()
         self._is_ready = False
@@ -46,17 +49,27 @@ class AsyncSerializingProducer(AIOProducer):
         return self._begin().__await__()
 
     async def _begin(self) -> Self:
-        """Build the serializers and the producer; raises as :class:`AIOProducer`."""
+        """Build the serdes and the client; raises as the client's class."""
         if not self._is_ready:
-            self._serdes, settings = await build_serdes_awaited(self._conf, "serializer")
+            self._serdes, settings = await build_serdes_awaited(self._conf, self._KIND)
             try:
-                super().__init__(settings, **self._arguments)
+                super().__init__(settings, **self._arguments)  # type: ignore[call-arg]  # the client's class is next
             except BaseException:
                 await self._serdes.close_awaited()
                 raise
             self._is_ready = True
             self._serdes.resolve_cluster_id(self.cluster_id, _RESOLVER)
         return self
+
+
+class AsyncSerializingProducer(_AwaitedClient, AIOProducer):
+    """A producer with the settings ``key.serializer`` and ``value.serializer``, or builders in their places.
+
+    Serializers may be functions or coroutine functions; what a builder builds is closed with the producer. Builders may
+    be asynchronous, so awaiting an object makes it ready: ``producer = await AsyncSerializingProducer(conf)``.
+    """
+
+    _KIND = "serializer"
 
     async def close(self, timeout: float = -1) -> int:  # noqa: ASYNC109
         """Close as :meth:`tidelog.aio.Producer.close` does, then the serializers that were built."""
@@ -97,36 +110,14 @@ class AsyncSerializingProducer(AIOProducer):
         return await super().produce(topic, value, key, partition, None, timestamp, headers)
 
 
-class AsyncDeserializingConsumer(AIOConsumer):
+class AsyncDeserializingConsumer(_AwaitedClient, AIOConsumer):
     """A consumer with the settings ``key.deserializer`` and ``value.deserializer``, or builders in their places.
 
     Deserializers may be functions or coroutine functions; what a builder builds is closed with the consumer. Awaiting
     an object makes it ready: ``consumer = await AsyncDeserializingConsumer(conf)``.
     """
 
-    __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
-
-    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
-        """Keep the settings until the consumer is awaited; ``kwargs`` are those of :class:`AIOConsumer`."""
-        self._conf, self._arguments = dict(conf), kwargs
-        self._serdes = Serdes()
-        self._is_ready = False
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self._begin().__await__()
-
-    async def _begin(self) -> Self:
-        """Build the deserializers and the consumer; raises as :class:`AIOConsumer`."""
-        if not self._is_ready:
-            self._serdes, settings = await build_serdes_awaited(self._conf, "deserializer")
-            try:
-                super().__init__(settings, **self._arguments)
-            except BaseException:
-                await self._serdes.close_awaited()
-                raise
-            self._is_ready = True
-            self._serdes.resolve_cluster_id(self.cluster_id, _RESOLVER)
-        return self
+    _KIND = "deserializer"
 
     async def close(self) -> None:
         """Close as :meth:`tidelog.aio.Consumer.close` does, then the deserializers that were built."""
