@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from compat.clients.client import wait_for
 from compat.clients.record import CODECS, Record
 from compat.cluster import NODES, Deployment
 from compat.java_tools import Shell, run
+
+from tidelog.testing import LocalCluster
 
 pytestmark = pytest.mark.compat
 
@@ -111,6 +114,46 @@ def test_kafka_metadata_quorum_removes_no_controller_that_has_no_vote(shell: She
     done = shell.ended("kafka-metadata-quorum", "remove-controller", *unknown)
     assert done.code == 1
     assert "VoterNotFoundException" in done.said
+
+
+def test_kafka_metadata_quorum_adds_and_removes_a_controller(tmp_path: Path) -> None:
+    quorum = "kafka-metadata-quorum"
+    with LocalCluster(controllers=1, nodes=1) as cluster:
+        shell, added = Shell(cluster.kafka_bootstrap_servers), cluster.add_controller()
+
+        def status() -> dict[str, str]:
+            return dict(re.findall(r"^(\w+):\s+(.*)$", shell(quorum, "describe", "--status"), re.MULTILINE))
+
+        wait_for(lambda: '"id": 2' in status()["CurrentObservers"], "the observer", timeout_s=60)
+        [observer] = json.loads(status()["CurrentObservers"])
+        directory_id = observer["directoryId"]
+        settings = _controller_settings(tmp_path, cluster.cluster_id, directory_id, added.address)
+        add = (quorum, "--command-config", settings, "add-controller")
+        named = f"controller 2 with directory id {directory_id}"
+        assert f"Added {named} and endpoints: GRPC://{added.address}" in shell(*add)
+        assert [voter["id"] for voter in json.loads(status()["CurrentVoters"])] == [1, 2]
+        again = shell.ended(*add)
+        assert again.code == 1
+        assert "DuplicateVoterException" in again.said
+        remove = ("remove-controller", "--controller-id", "2", "--controller-directory-id", directory_id)
+        assert f"Removed  KRaft {named}" in shell(quorum, *remove)
+        assert [voter["id"] for voter in json.loads(status()["CurrentVoters"])] == [1]
+        assert cluster.failures == []
+
+
+def _controller_settings(folder: Path, cluster_id: str, directory_id: str, address: str) -> str:
+    """Write what the tool reads of the controller that it adds: Kafka's own files, which Tidelog has no use for."""
+    metadata = {"version": 1, "cluster.id": cluster_id, "node.id": 2, "directory.id": directory_id}
+    _write_properties(folder / "meta.properties", metadata)
+    listeners = {"controller.listener.names": "GRPC", "listeners": f"GRPC://{address}", "metadata.log.dir": folder}
+    return _write_properties(
+        folder / "controller.properties", {"node.id": 2, "process.roles": "controller", **listeners}
+    )
+
+
+def _write_properties(path: Path, properties: Mapping[str, object]) -> str:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return str(path)
 
 
 def test_kafka_features(shell: Shell) -> None:
