@@ -135,7 +135,7 @@ class KafkaGroups:
 
 
 @contextlib.asynccontextmanager
-async def kafka_groups(path, **settings):
+async def kafka_groups(path, *, moved_ms=60_000, **settings):
     """Run a :class:`KafkaGroups`; ``settings`` are GroupSettings."""
     settings = {"group_initial_rebalance_delay_ms": 0} | settings
     ids = itertools.count()
@@ -155,7 +155,7 @@ async def kafka_groups(path, **settings):
         )
         paths = [directory.path for directory in node.directories.online]
         coordinator = GroupCoordinator(
-            node.registry, node.cache, TopicCreation(None), lambda: paths, new_core, SystemClock()
+            node.registry, node.cache, TopicCreation(None), lambda: paths, new_core, SystemClock(), moved_ms=moved_ms
         )
         task = tasks.create_task(coordinator.run())
         groups = KafkaGroups(cluster, coordinator)

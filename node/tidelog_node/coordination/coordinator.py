@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.ids import BrokerId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog.waiting import watch_waits
 from tidelog_node.coordination.calls import CallBounds
 from tidelog_node.coordination.group_timings import GroupTimings
 from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for
@@ -34,6 +35,9 @@ from tidelog_quorum.metadata.image import TopicImage
 MAX_CALLS = 100_000
 MAX_CALL_BYTES = 128 * 1024**2
 MAX_SESSION_WAITS = 10_000
+MOVED_MS = 15_000
+"""The default of group.consumer.max.heartbeat.interval.ms: within it each member of the consumer protocol sends a
+heartbeat. Members of the classic protocol send one every 3 s by default."""
 SESSION_WAIT_MS = 3_000
 """Heartbeats of the same connection wait as well: half of the shortest session timeout of members by default."""
 _TOPICS_INTERVAL_S = 0.1
@@ -70,8 +74,11 @@ class GroupCoordinator:
         commit_timeout_ms: int = 5_000,
         has_session: Callable[[], bool] = lambda: True,
         session_wait_ms: int = SESSION_WAIT_MS,
+        moved_ms: int = MOVED_MS,
     ) -> None:
         self._partitions = partitions
+        self._clock = clock
+        self._moved_ms = moved_ms
         self._metadata = metadata
         self._topic_creator = topic_creator
         self._topics = GroupTopics()
@@ -91,6 +98,8 @@ class GroupCoordinator:
         self._bounds = CallBounds(MAX_CALLS, MAX_CALL_BYTES)
         self._session_waits = SessionWaits(has_session, clock, session_wait_ms, MAX_SESSION_WAITS)
         self._drivers: dict[int, ShardDriver] = {}
+        self._ended_ms: dict[int, int] = {}
+        """When this node last ceased to coordinate a shard, by the clock that never goes back."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -100,6 +109,7 @@ class GroupCoordinator:
                 self._tasks = tasks
                 tasks.create_task(self._tell_topics(), name="group-topics")
                 tasks.create_task(self._forget_lost_shards(), name="group-view-upkeep")
+                tasks.create_task(watch_waits("groups to be loaded", self._hindrances), name="group-waits")
                 try:
                     await self._follow_leaderships()
                 finally:
@@ -132,6 +142,20 @@ class GroupCoordinator:
         if topic is None:
             raise error_for(ErrorCode.NOT_COORDINATOR, f"there is no topic {OFFSETS_TOPIC}: ask who the coordinator is")
         return partition_for(group_id, len(topic.partitions))
+
+    def has_coordinated(self, group_id: str) -> bool:
+        """Return whether this node coordinates the group, or did until less than ``moved_ms`` ago.
+
+        Members may not have heard of another coordinator yet: each does with its next heartbeat.
+        """
+        try:
+            index = self.shard_of(group_id)
+        except TidelogError:
+            return False
+        if index in self._drivers:
+            return True
+        ended_ms = self._ended_ms.get(index)
+        return ended_ms is not None and self._clock.monotonic_ms() - ended_ms < self._moved_ms
 
     def shards(self) -> list[int]:
         """Return the shards that this node leads, those included that are being loaded."""
@@ -211,7 +235,12 @@ class GroupCoordinator:
 
     def _ended(self, index: int) -> None:
         del self._drivers[index]
+        self._ended_ms[index] = self._clock.monotonic_ms()
         self._follow_partition(index)
+
+    def _hindrances(self) -> dict[Hashable, str]:
+        reasons = ((driver, driver.hindrance) for driver in self._drivers.values())
+        return {driver: reason for driver, reason in reasons if reason is not None}
 
     async def _tell_topics(self) -> None:
         image = self._metadata.image

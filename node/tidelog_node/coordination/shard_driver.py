@@ -115,6 +115,16 @@ class ShardDriver:
         """Whether the partition is led here, and still in the term of this driver."""
         return self.partition.state.leader is self._leader and self._environment.is_held(self.partition)
 
+    @property
+    def hindrance(self) -> str | None:
+        """Why the groups are not served though this node leads; None when they are."""
+        if self._core is not None or not self.is_leading:
+            return None
+        committed, end = self.partition.high_watermark, self.partition.log.log_end_offset
+        if committed < end:
+            return f"{self.partition} is committed up to offset {committed} of {end}"
+        return f"{self.partition} is being read"
+
     def wake(self, topic: TopicRef, index: int) -> None:
         """Look at the partition: its high watermark or its role is another."""
         self._woken.set()

@@ -209,6 +209,7 @@ class Node:
             self._config.offsets_topic.compression,
             self._config.offsets_commit_timeout_ms,
             lambda: self._lifecycle.has_session,
+            moved_ms=self._config.group_consumer_max_heartbeat_interval_ms,
         )
         self._settings.subscribe(self._change_settings)
         try:
@@ -328,19 +329,26 @@ class Node:
         if self._lifecycle.is_serving:
             await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
             await self._lifecycle.shut_down(self._config.controlled_shutdown_timeout_ms / 1000)
-        for task in background:
-            task.cancel()
-        await asyncio.wait(background)
-        fetchers.stop_all()
-        await asyncio.gather(self._server.stop(_STOP_GRACE_S), self._kafka.stop(_STOP_GRACE_S))
-        self._decoding.close()
-        await self._registry.close()
-        await self._registry.checkpoints.write()
-        await self._registry.checkpoints.write_log_start_offsets()
+        with ReportedWait("what is under way to end, before the node stops") as wait:
+            await self._end_work(fetchers, background, wait)
         if self._storage_failure is not None:
             raise self._storage_failure
         self._directories.close(clean=True, broker_epoch=self._lifecycle.clean_shutdown_epoch)
         logger.info("Node %d has stopped", self._broker_id)
+
+    async def _end_work(self, fetchers: FetcherPool, background: list[asyncio.Task[None]], wait: ReportedWait) -> None:
+        wait.note("background tasks")
+        for task in background:
+            task.cancel()
+        await asyncio.wait(background)
+        fetchers.stop_all()
+        wait.note("requests of clients")
+        await asyncio.gather(self._server.stop(_STOP_GRACE_S), self._kafka.stop(_STOP_GRACE_S))
+        self._decoding.close()
+        wait.note("logs, which are written to the disk")
+        await self._registry.close()
+        await self._registry.checkpoints.write()
+        await self._registry.checkpoints.write_log_start_offsets()
 
     def _change_settings(self, config: NodeConfig) -> None:
         """Take over what was set at run time: all but the rest of the file, which is fixed."""

@@ -222,14 +222,27 @@ def test_errors_of_the_node_stand_where_each_version_has_them(tmp_path):
         code = ErrorCode.NOT_COORDINATOR.code
         for version in COMMITS:
             assert set((await commit(groups, version, {("t", 0): 1, ("u", 0): 1})).values()) == {code}
-        failed = {("t", 0): (-1, -1, "", code), ("t", 1): (-1, -1, "", code)}
-        assert await fetch(groups, 1, {"t": [0, 1]}) == (0, failed)
-        for version in range(2, 11):
-            assert await fetch(groups, version, {"t": [0, 1]}) == (code, {})
-            assert await fetch(groups, version, None) == (code, {})
+        await assert_fetches_fail(groups, code)
         assert (await delete(groups, {"t": [0]})) == (code, {})
 
-    running(test, tmp_path)
+    running(test, tmp_path, moved_ms=0)
+
+
+def test_offset_fetch_is_repeated_by_librdkafka_when_the_coordinator_has_just_moved(tmp_path):
+    async def test(groups):
+        await commit(groups, 8, {("t", 0): 1})
+        await groups.move_away()
+        await assert_fetches_fail(groups, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code)
+
+    running(test, tmp_path, moved_ms=60_000)
+
+
+async def assert_fetches_fail(groups, code):
+    failed = {("t", 0): (-1, -1, "", code), ("t", 1): (-1, -1, "", code)}
+    assert await fetch(groups, 1, {"t": [0, 1]}) == (0, failed)
+    for version in range(2, 11):
+        assert await fetch(groups, version, {"t": [0, 1]}) == (code, {})
+        assert await fetch(groups, version, None) == (code, {})
 
 
 async def delete(groups, topics, group="g"):

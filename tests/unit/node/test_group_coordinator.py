@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tidelog import waiting
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, coordinator, shard_driver
@@ -350,6 +351,26 @@ def test_new_leader_serves_nothing_before_all_that_it_has_is_committed(groups_of
             groups.cluster.transport.cut_off.clear()
             assert await groups.fetch(2, "g") == [7]
 
+    asyncio.run(run())
+
+
+def test_groups_that_cannot_be_loaded_are_logged_with_the_reason(groups_of, wait_for, monkeypatch, caplog):
+    monkeypatch.setattr(waiting, "SILENT_S", 0.1)
+    monkeypatch.setattr(waiting, "_WATCH_EVERY_S", 0.02)
+
+    async def run():
+        async with groups_of(1, 2, 3) as groups:
+            await groups.fetch(1, "g")
+            groups.cluster.transport.cut_off.add(3)
+            committing = asyncio.create_task(groups.commit(1, "g", 7))
+            await wait_for(lambda: groups.partition(2).log.log_end_offset == 1)
+            await groups.elect(2)
+            assert await code_of(committing) is ErrorCode.NOT_COORDINATOR
+            await wait_for(lambda: any(expected in record.getMessage() for record in caplog.records))
+            groups.cluster.transport.cut_off.clear()
+            assert await groups.fetch(2, "g") == [7]
+
+    expected = "for groups to be loaded: __consumer_offsets-0 is committed up to offset 0 of 1"
     asyncio.run(run())
 
 

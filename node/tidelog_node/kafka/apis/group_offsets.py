@@ -115,8 +115,9 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, caller: Cal
     answer = await group_offsets.offset_fetch(node.groups, asked, caller.client)
     results = []
     async for group, result in slices.of(zip(groups, answer.groups, strict=True)):
-        topics = [topic async for topic in slices.of(_fetched_topics(image, group, result, caller))]
-        results.append(OffsetFetchResponseGroup(group.group_id, topics, result.error.code))
+        code = _group_error(node, group, result)
+        topics = [topic async for topic in slices.of(_fetched_topics(image, group, result, code, caller))]
+        results.append(OffsetFetchResponseGroup(group.group_id, topics, code))
     if names_several:
         return OffsetFetchResponse(groups=results)
     return OffsetFetchResponse(topics=results[0].topics, error_code=results[0].error_code)
@@ -138,10 +139,22 @@ def _fill_group(
         yield
 
 
-def _fetched_topics(
-    image: MetadataImage, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult, caller: Caller
-) -> Iterable[OffsetFetchResponseTopic]:
+def _group_error(node: KafkaNode, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult) -> int:
+    """Return the code of the group's error, 0 for none.
+
+    COORDINATOR_LOAD_IN_PROGRESS replaces NOT_COORDINATOR until each member has been told by a heartbeat that the
+    coordinator has moved. Other clients repeat the request after both; librdkafka (as of 2.16) only after the first:
+    after the second it never reads those partitions and completes no later assignment.
+    """
     code = result.error.code
+    if code == ErrorCode.NOT_COORDINATOR.code and node.groups.has_coordinated(group.group_id):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code
+    return code
+
+
+def _fetched_topics(
+    image: MetadataImage, group: OffsetFetchRequestGroup, result: pb.OffsetFetchGroupResult, code: int, caller: Caller
+) -> Iterable[OffsetFetchResponseTopic]:
     if code:
         return (_failed_topic(topic, code) for topic in group.topics or () if caller.version < _GROUP_ERROR)
     if group.topics is None:
