@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar, Token
@@ -80,6 +81,41 @@ class ReportedWait:
         if self._inner:
             return f"{self._what}, for {self._inner[-1]._text()}"
         return f"{self._what}: {self._reason}" if self._reason else self._what
+
+
+class ReportedBlock:
+    """A wait that blocks its thread, as a context manager: a line of the log when it is long."""
+
+    __slots__ = ("_ended", "_reason", "_what")
+
+    def __init__(self, what: str) -> None:
+        """``what`` completes the line "Still waiting after 5 s for ..."."""
+        self._what = what
+        self._reason = ""
+        self._ended = threading.Event()
+
+    def __enter__(self) -> ReportedBlock:
+        """Begin; a thread writes the lines."""
+        threading.Thread(target=self._report, name="tidelog-reported-wait", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the wait; nothing more is logged."""
+        self._ended.set()
+
+    def note(self, reason: object) -> None:
+        """Say why the wait is not over yet."""
+        self._reason = str(reason)
+
+    def _report(self) -> None:
+        begun_s = time.monotonic()
+        pause_s = SILENT_S
+        while not self._ended.wait(pause_s):
+            text = f"{self._what}: {self._reason}" if self._reason else self._what
+            logger.warning("Still waiting after %.0f s for %s", time.monotonic() - begun_s, text)
+            pause_s = AGAIN_S
 
 
 class WaitWatch:

@@ -17,6 +17,7 @@ from pathlib import Path
 from tidelog.config.process import load_properties
 from tidelog.errors import ConfigError
 from tidelog.testing.process import PROPERTIES_FILE
+from tidelog.waiting import ReportedBlock
 
 _OWNER_LOCK, _MEMBERS_LOCK = ".owner.lock", ".members.lock"
 _MEMBERS_TIMEOUT_S = 10.0
@@ -89,14 +90,15 @@ def _ports_in(listeners: str) -> Ports:
 def _lock_of_members(folder: Path) -> int:
     deadline = time.monotonic() + _MEMBERS_TIMEOUT_S
     members_fd = os.open(folder / _MEMBERS_LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    while not _lock(members_fd):
-        if time.monotonic() > deadline:
-            os.close(members_fd)
-            raise ConfigError(
-                f"{folder} is in use by processes of an earlier local cluster that have not ended within "
-                f"{_MEMBERS_TIMEOUT_S:.0f} s"
-            )
-        time.sleep(_POLL_INTERVAL_S)
+    with ReportedBlock(f"processes of an earlier local cluster in {folder} to end"):
+        while not _lock(members_fd):
+            if time.monotonic() > deadline:
+                os.close(members_fd)
+                raise ConfigError(
+                    f"{folder} is in use by processes of an earlier local cluster that have not ended within "
+                    f"{_MEMBERS_TIMEOUT_S:.0f} s"
+                )
+            time.sleep(_POLL_INTERVAL_S)
     return members_fd
 
 

@@ -29,7 +29,7 @@ from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeCluster
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
-from tidelog.waiting import ReportedWait
+from tidelog.waiting import ReportedBlock, ReportedWait
 
 _POLL_INTERVAL_S = 0.02
 _CALL_TIMEOUT_S = 1.0
@@ -256,8 +256,10 @@ class LocalCluster:
                 handle.resume()
                 handle.terminate()
             deadline = time.monotonic() + 15
-            for handle in group.values():
-                handle.wait_or_kill(max(0.1, deadline - time.monotonic()))
+            with ReportedBlock("the cluster to stop") as wait:
+                for handle in group.values():
+                    wait.note(f"{handle.name} has not ended")
+                    handle.wait_or_kill(max(0.1, deadline - time.monotonic()))
 
     async def _wait_ready(self, timeout_s: float) -> None:
         with ReportedWait("the cluster to be ready") as wait:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tidelog.testing import guardian
+from tidelog.waiting import ReportedBlock
 
 PROPERTIES_FILE = "server.properties"
 """The name of a process's configuration in its directory."""
@@ -153,7 +154,8 @@ class ProcessHandle:
     def kill(self) -> None:
         """SIGKILL, and wait until the process is gone."""
         self._end(signal.SIGKILL)
-        self.wait()
+        with ReportedBlock(f"{self.name} to be gone after SIGKILL"):
+            self.wait()
 
     def pause(self) -> None:
         """SIGSTOP: the process keeps its connections and does nothing."""
@@ -166,7 +168,8 @@ class ProcessHandle:
     def stop(self, timeout_s: float = 20.0) -> int:
         """SIGTERM (a controlled shutdown) and wait; after ``timeout_s`` SIGKILL. Returns the exit code."""
         self.terminate()
-        return self.wait_or_kill(timeout_s)
+        with ReportedBlock(f"{self.name} to stop"):
+            return self.wait_or_kill(timeout_s)
 
     def terminate(self) -> None:
         """SIGTERM: asks for a controlled shutdown, does not wait for it."""

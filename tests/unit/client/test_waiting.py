@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +18,11 @@ from typer.testing import CliRunner
 from tidelog import Consumer, Producer, TopicPartition, waiting
 from tidelog.admin import AdminClient
 from tidelog.cli.commands import app
-from tidelog.errors import ErrorCode, KafkaException
-from tidelog.testing import FakeCluster
-from tidelog.waiting import ReportedWait, WaitWatch, watch_waits
+from tidelog.errors import ConfigError, ErrorCode, KafkaException
+from tidelog.testing import FakeCluster, cluster_folder
+from tidelog.testing.cluster_folder import FolderLocks
+from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
+from tidelog.waiting import ReportedBlock, ReportedWait, WaitWatch, watch_waits
 
 _NOBODY = "127.0.0.1:1"
 
@@ -63,6 +68,44 @@ def test_wait_inside_of_another_is_part_of_its_line(lines: Callable[[], list[str
 
     asyncio.run(main())
     assert lines() == ["Still waiting after 0 s for the tide, for the moon: clouds"]
+
+
+def test_wait_that_blocks_its_thread_is_logged_with_its_reason_and_again(lines: Callable[[], list[str]]) -> None:
+    with ReportedBlock("the tide") as wait:
+        wait.note("the moon is late")
+        until(lambda: len(lines()) == 2)
+    assert lines() == ["Still waiting after 0 s for the tide: the moon is late"] * 2
+
+
+def test_process_that_does_not_stop_is_named_before_it_is_killed(
+    lines: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    ignores = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    group = ProcessGroup()
+    handle = ProcessHandle(1, "tidelog_node", Place(launcher=("-c", ignores)), tmp_path, group)
+    try:
+        handle.configure({})
+        handle.start()
+        until(lambda: handle.log_path.read_text())
+        assert handle.stop(0.5) == -signal.SIGKILL
+    finally:
+        group.close()
+    assert lines()[0] == "Still waiting after 0 s for node 1 to stop"
+
+
+def test_folder_that_processes_of_an_earlier_cluster_use_is_named_while_it_is_waited_for(
+    lines: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_folder, "_MEMBERS_TIMEOUT_S", 0.5)
+    locks = FolderLocks.take(tmp_path)
+    member = os.dup(locks.members_fd)
+    locks.release()
+    try:
+        with pytest.raises(ConfigError, match="is in use by processes of an earlier local cluster"):
+            FolderLocks.take(tmp_path)
+    finally:
+        os.close(member)
+    assert lines()[0] == f"Still waiting after 0 s for processes of an earlier local cluster in {tmp_path} to end"
 
 
 def test_short_wait_is_not_logged(lines: Callable[[], list[str]]) -> None:
