@@ -128,6 +128,7 @@ class Coordinators:
         wait: ReportedWait,
     ) -> T:
         attempt = 0
+        answers: list[T] = []
         while True:
             left_ms = max(deadline_ms - _now_ms(), 1)
             outcome: T | TidelogError
@@ -143,8 +144,12 @@ class Coordinators:
                 transient = [e for e in errors_of(outcome) if ErrorCode.of(e.code) in TRANSIENT]
                 if not transient or _now_ms() + wait_ms >= deadline_ms:
                     return outcome
+                answers = [outcome]
                 wait.note(error_for(transient[0].code, transient[0].message))
             elif _now_ms() + wait_ms >= deadline_ms:
+                # The deadline cut this attempt short.
+                if answers:
+                    return answers[0]
                 raise outcome
             else:
                 wait.note(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,6 +27,7 @@ class Node(group_service_pb2_grpc.GroupServiceServicer, log_service_pb2_grpc.Log
         self.coordinator: Node | None = None
         self.finding_errors: list[ErrorCode] = []
         self.errors: list[ErrorCode] = []
+        self.is_silent = False
         self.found = self.beaten = 0
         self._server = grpc.server(ThreadPoolExecutor(4), options=server_options())
         group_service_pb2_grpc.add_GroupServiceServicer_to_server(self, self._server)
@@ -56,6 +58,10 @@ class Node(group_service_pb2_grpc.GroupServiceServicer, log_service_pb2_grpc.Log
 
     def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
         self.beaten += 1
+        if self.is_silent and not self.errors:
+            ended = threading.Event()
+            if context.add_callback(ended.set):
+                ended.wait(30)
         return pb.HeartbeatResponse(error=Error(code=self.errors.pop(0).code) if self.errors else None)
 
 
@@ -139,6 +145,13 @@ def test_the_last_answer_is_returned_when_the_time_is_over(nodes: list[Node], co
     nodes[0].finding_errors = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1_000
     with pytest.raises(TidelogError, match="COORDINATOR_NOT_AVAILABLE"):
         beat(coordinators, "other", timeout_ms=500)
+
+
+def test_the_last_answer_is_returned_when_the_deadline_cuts_an_attempt_short(
+    nodes: list[Node], coordinators: Coordinators
+) -> None:
+    nodes[0].errors, nodes[0].is_silent = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS], True
+    assert beat(coordinators, timeout_ms=500) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_many_groups_are_found_with_one_question(nodes: list[Node], coordinators: Coordinators) -> None:
