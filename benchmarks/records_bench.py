@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import cramjam
 import pyarrow
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
@@ -19,11 +21,13 @@ from benchmarks.options import Options
 from benchmarks.result import Bar, Result
 from benchmarks.rounds import Rounds, alternate, timed
 from benchmarks.suite import run_alone
-from benchmarks.workload import TIMESTAMP_MS
+from benchmarks.workload import TIMESTAMP_MS, repeat
 from tidelog.records import (
     COMPILED,
+    HEADER_SIZE,
     RecordBatchBuilder,
     _pure,
+    inspect_produced,
     read_records,
     recompress,
     summarize_records,
@@ -36,6 +40,9 @@ _BATCH_BYTES = 1 << 20
 _RECORD_BYTES = 110
 _ENGINE_USERS = ("arrow", "builder", "control", "reader", "scan", "validation")
 _PEER = "aiokafka"
+_CODEC = "cramjam"
+_SMALL_BATCH_RECORDS = 16
+_SMALL_BATCHES = 20
 
 
 def run(options: Options) -> list[Result]:
@@ -46,6 +53,7 @@ def run(options: Options) -> list[Result]:
     results += _read_results(_appended(values), len(values), rounds, options)
     results += _pure_results(values, options)
     results += _codec_results(_appended(values), options)
+    results += _inspect_results(options)
     return results
 
 
@@ -113,6 +121,34 @@ def _codec_results(batch: bytes, options: Options) -> list[Result]:
         taken = alternate(works, options.pick(21, 5))
         results += [Result(name, len(batch) / taken.median(name) / 1e6, "MB/s") for name in works]
     return results
+
+
+def _inspect_results(options: Options) -> list[Result]:
+    """Measure what a leader adds to a small batch, next to the codec alone, which makes a context for each batch."""
+    results = []
+    for codec, decompress_into in (
+        ("gzip", cramjam.gzip.decompress_into),
+        ("lz4", cramjam.lz4.decompress_into),
+        ("zstd", cramjam.zstd.decompress_into),
+    ):
+        options.say(f"inspect, {codec}")
+        batch = _half_random(codec)
+        records, output = memoryview(batch)[HEADER_SIZE:], bytearray(_BATCH_BYTES)
+        works = {
+            "inspect": timed(partial(repeat, partial(inspect_produced, batch), _SMALL_BATCHES)),
+            _CODEC: timed(partial(repeat, partial(decompress_into, records, output), _SMALL_BATCHES)),
+        }
+        taken = alternate(works, options.pick(201, 41), warm_up=5)
+        name = f"inspect a batch of 16 kB, {codec}"
+        microseconds = taken.median("inspect") / _SMALL_BATCHES * 1e6
+        results.append(Result(name, microseconds, "us", _CODEC, taken.speed_ratio("inspect", _CODEC)))
+    return results
+
+
+def _half_random(codec: str) -> bytes:
+    builder = RecordBatchBuilder(codec)
+    builder.extend([os.urandom(500) + bytes(500) for _ in range(_SMALL_BATCH_RECORDS)], None, TIMESTAMP_MS)
+    return builder.build()
 
 
 def _rate(name: str, taken: Rounds, count: int, bar: float | None) -> Result:

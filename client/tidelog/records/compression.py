@@ -11,10 +11,14 @@ import mmap
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import cramjam
 
 from tidelog.errors import ConfigError, CorruptRecordError, ErrorCode, error_for
+
+if TYPE_CHECKING:
+    from zstandard import ZstdDecompressor
 
 MAX_DECOMPRESSED_SIZE = 256 * 1024 * 1024
 """The most bytes that the records of one batch may decompress to, wherever they are read; a leader takes fewer."""
@@ -35,6 +39,10 @@ _LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
 _GZIP_DEFAULT = 6
 _LZ4_BLOCK = 64 * 1024
 _LZ4_FAST, _LZ4_LEAST_HIGH, _LZ4_GREATEST_HIGH = 1, 3, 12
+
+_SMALL_FRAME = 64 * 1024
+_SMALL_FRAME_CONTENT = 256 * 1024
+_MAX_SMALL_WINDOW = 8 * 1024 * 1024
 
 _SCRATCH_SIZE = 1536 * 1024
 _threads = threading.local()
@@ -138,7 +146,8 @@ def decompress_briefly(name: str, data: _Bytes, limit: int | None = None) -> _By
         case "lz4":
             return _decompress(name, cramjam.lz4.decompress_into, data, most)
         case "zstd":
-            return _decompress(name, cramjam.zstd.decompress_into, data, most)
+            plain = _decompress_small_frame(data, most)
+            return _decompress(name, cramjam.zstd.decompress_into, data, most) if plain is None else plain
         case _:
             return data
 
@@ -194,6 +203,55 @@ def _decompressed(name: str, into: Callable[[_Bytes, memoryview], int], data: _B
         if _OUTPUT_TOO_SMALL in str(error):
             return None
         raise CorruptRecordError(f"{name} data of {len(data)} bytes: {error}") from error
+
+
+def _decompress_small_frame(data: _Bytes, limit: int) -> bytes | None:
+    """Decompress one whole frame of zstd with this thread's context; None where the usual way has to decide.
+
+    To make a context takes longer than to decompress a small batch.
+    """
+    if len(data) > _SMALL_FRAME:
+        return None
+    context = _zstd_context()
+    if context is None:
+        return None
+    import zstandard
+
+    most = min(limit, _SMALL_FRAME_CONTENT)
+    try:
+        if not _is_one_frame(data, zstandard.get_frame_parameters(data).has_checksum):
+            return None
+        if zstandard.frame_content_size(data) > most:
+            return None
+        # Nothing may be all of it, or a frame to skip.
+        return context.decompress(data, max_output_size=most) or None
+    except zstandard.ZstdError:
+        return None
+
+
+def _is_one_frame(data: _Bytes, has_checksum: bool) -> bool:
+    """Whether a frame of zstd ends with the data, by the headers of its blocks: the library ignores what follows."""
+    import zstandard
+
+    position, is_last = zstandard.frame_header_size(data), False
+    while not is_last and position < len(data):
+        header = int.from_bytes(data[position : position + 3], "little")
+        is_last, has_one_byte = bool(header & 1), header >> 1 & 3 == 1
+        position += 3 + (1 if has_one_byte else header >> 3)
+    return is_last and position + 4 * has_checksum == len(data)
+
+
+def _zstd_context() -> ZstdDecompressor | None:
+    """Return this thread's context, None where the library is not installed. It lets no frame ask for much memory."""
+    if not hasattr(_threads, "zstd_context"):
+        try:
+            import zstandard
+        except ImportError:
+            _threads.zstd_context = None
+        else:
+            _threads.zstd_context = zstandard.ZstdDecompressor(max_window_size=_MAX_SMALL_WINDOW)
+    context: ZstdDecompressor | None = _threads.zstd_context
+    return context
 
 
 def _scratch() -> bytearray:

@@ -14,6 +14,10 @@ from typing import Any
 
 import cramjam
 import pytest
+import zstandard
+from example_counts import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tidelog.errors import ConfigError, CorruptRecordError
 from tidelog.records import CODECS, RecordBatchBuilder, compression, read_records
@@ -208,3 +212,50 @@ def test_other_threads_go_on_while_large_data_is_compressed(codec: str) -> None:
         is_done = True
         sys.setswitchinterval(interval)
         counter.join()
+
+
+FRAMES = {
+    "with its size": lambda data: zstandard.ZstdCompressor().compress(data),
+    "without its size": lambda data: zstandard.ZstdCompressor(write_content_size=False).compress(data),
+    "with a checksum": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
+    "two": lambda data: zstandard.ZstdCompressor().compress(data) * 2,
+    "behind one to skip": lambda data: b"\x50\x2a\x4d\x18\x03\0\0\0abc" + zstandard.ZstdCompressor().compress(data),
+    "of a large window": lambda data: zstandard.ZstdCompressor(
+        compression_params=zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False)
+    ).compress(data),
+}
+
+
+@given(
+    frame=st.sampled_from(list(FRAMES)),
+    content=st.sampled_from([b"", b"a", DATA[:5_000], bytes(300_000), bytes(2_000_000)]),
+    cut=st.integers(0, 40),
+    added=st.binary(max_size=3),
+    changed=st.none() | st.tuples(st.integers(0, 10_000), st.integers(0, 255)),
+    limit=st.sampled_from([None, 1, 4_999, 5_000, 299_999, 300_000]),
+)
+@settings(max_examples=examples(300), deadline=None)
+def test_zstd_is_decompressed_with_a_kept_context_as_without_one(
+    frame: str, content: bytes, cut: int, added: bytes, changed: tuple[int, int] | None, limit: int | None
+) -> None:
+    data = bytearray(FRAMES[frame](content))
+    if changed is not None:
+        data[changed[0] % len(data)] = changed[1]
+    data = data[: len(data) - cut // 2] + added
+
+    def outcome() -> bytes | str:
+        try:
+            return bytes(decompress("zstd", bytes(data), limit))
+        except CorruptRecordError as error:
+            return error.message
+
+    kept = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compression, "_zstd_context", lambda: None)
+        assert kept == outcome()
+
+
+@pytest.mark.parametrize("frame", ["with its size", "without its size", "with a checksum"])
+def test_small_frame_of_zstd_needs_no_context_of_its_own(frame: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "_decompress", lambda *_: pytest.fail("a context is made"))
+    assert decompress("zstd", FRAMES[frame](DATA[:5_000])) == DATA[:5_000]
