@@ -18,6 +18,7 @@ from tidelog.cli.output import error_document, fail, print_json, print_table
 from tidelog.config.endpoints import format_address, parse_address
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import uuid_text
+from tidelog.waiting import ReportedBlock
 
 
 class _QuorumGroup(ExtensibleGroup):
@@ -217,14 +218,15 @@ def _endpoint(text: str) -> tuple[str, int]:
 def _endpoint_of_observer(admin: QuorumAdmin, controller: int, timeout_s: float) -> tuple[str, int]:
     """Return where a controller says that it listens; one that has just come may not have said it yet."""
     deadline = time.monotonic() + timeout_s
-    while True:
-        quorum = admin.describe_metadata_quorum(request_timeout=timeout_s)
-        found = [r for r in (*quorum.observers, *quorum.voters) if r.replica_id == controller]
-        if found and found[0].host:
-            return found[0].host, found[0].port
-        if not found or time.monotonic() > deadline:
-            break
-        time.sleep(_PAUSE_S)
+    with ReportedBlock(f"controller {controller} to say where it listens"):
+        while True:
+            quorum = admin.describe_metadata_quorum(request_timeout=timeout_s)
+            found = [r for r in (*quorum.observers, *quorum.voters) if r.replica_id == controller]
+            if found and found[0].host:
+                return found[0].host, found[0].port
+            if not found or time.monotonic() > deadline:
+                break
+            time.sleep(_PAUSE_S)
     text = f"no controller {controller} follows the log: start it first, with controller.quorum.bootstrap.servers"
     raise error_for(ErrorCode.VOTER_NOT_FOUND, text)
 

@@ -17,6 +17,7 @@ from tidelog.cli.output import fail, print_json, print_table, settle
 from tidelog.cli.proposal import propose
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
+from tidelog.waiting import ReportedBlock
 
 V = TypeVar("V")
 
@@ -127,12 +128,14 @@ def verify_assignment(
     timeout_s = session.timeout_s
     statuses, log_dirs = _statuses(admin, wanted, timeout_s), _log_dir_statuses(admin, wanted, timeout_s)
     told = ""
-    while wait and (_any_under_way(statuses) or UNDER_WAY in log_dirs.values()):
-        progress = _progress(statuses, log_dirs)
-        if progress != told:
-            session.say(told := progress)
-        time.sleep(_POLL_S)
-        statuses, log_dirs = _statuses(admin, wanted, timeout_s), _log_dir_statuses(admin, wanted, timeout_s)
+    with ReportedBlock("the reassignment to complete") as waiting:
+        while wait and (_any_under_way(statuses) or UNDER_WAY in log_dirs.values()):
+            progress = _progress(statuses, log_dirs)
+            if progress != told:
+                session.say(told := progress)
+                waiting.note(progress)
+            time.sleep(_POLL_S)
+            statuses, log_dirs = _statuses(admin, wanted, timeout_s), _log_dir_statuses(admin, wanted, timeout_s)
     statuses = _confirmed(admin, wanted, statuses, timeout_s)
     _print_statuses(session, statuses, log_dirs)
     others = admin.list_partition_reassignments(request_timeout=timeout_s).result()
@@ -266,16 +269,18 @@ def _move_log_dirs(session: Session, admin: AdminClient, targets: Mapping[TopicP
     timeout_s = session.timeout_s
     deadline_s = time.monotonic() + timeout_s
     waiting = dict(targets)
-    while waiting:
-        late = _begin_log_dir_moves(admin, waiting, timeout_s)
-        for replica in sorted(waiting.keys() - late.keys()):
-            session.say(f"Successfully started moving log directory to {waiting[replica]} for replica {replica}")
-        waiting = late
-        if waiting and time.monotonic() > deadline_s:
+    with ReportedBlock("nodes to know the replicas that are to move to other log directories") as wait:
+        while waiting:
+            late = _begin_log_dir_moves(admin, waiting, timeout_s)
+            for replica in sorted(waiting.keys() - late.keys()):
+                session.say(f"Successfully started moving log directory to {waiting[replica]} for replica {replica}")
+            waiting = late
             names = ", ".join(map(str, sorted(waiting)))
-            text = f"no replica to move to its log directory within {timeout_s:g} s: {names}"
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, text)
-        time.sleep(_LOG_DIR_POLL_S if waiting else 0)
+            wait.note(names)
+            if waiting and time.monotonic() > deadline_s:
+                text = f"no replica to move to its log directory within {timeout_s:g} s: {names}"
+                raise error_for(ErrorCode.REQUEST_TIMED_OUT, text)
+            time.sleep(_LOG_DIR_POLL_S if waiting else 0)
 
 
 def _statuses(admin: AdminClient, wanted: ReassignmentFile, timeout_s: float) -> list[PartitionStatus]:

@@ -329,7 +329,7 @@ class Node:
         if self._lifecycle.is_serving:
             await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
             await self._lifecycle.shut_down(self._config.controlled_shutdown_timeout_ms / 1000)
-        with ReportedWait("what is under way to end, before the node stops") as wait:
+        with ReportedWait(f"node {self._broker_id} to shut down") as wait:
             await self._end_work(fetchers, background, wait)
         if self._storage_failure is not None:
             raise self._storage_failure
@@ -337,15 +337,15 @@ class Node:
         logger.info("Node %d has stopped", self._broker_id)
 
     async def _end_work(self, fetchers: FetcherPool, background: list[asyncio.Task[None]], wait: ReportedWait) -> None:
-        wait.note("background tasks")
+        wait.note("its background tasks have not ended")
         for task in background:
             task.cancel()
         await asyncio.wait(background)
         fetchers.stop_all()
-        wait.note("requests of clients")
+        wait.note("client requests are being answered")
         await asyncio.gather(self._server.stop(_STOP_GRACE_S), self._kafka.stop(_STOP_GRACE_S))
         self._decoding.close()
-        wait.note("logs, which are written to the disk")
+        wait.note("logs are being written to disk")
         await self._registry.close()
         await self._registry.checkpoints.write()
         await self._registry.checkpoints.write_log_start_offsets()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -233,3 +234,20 @@ def test_watch_ends_with_its_task(lines: Callable[[], list[str]]) -> None:
 
     asyncio.run(main())
     assert lines()[0] == "Still waiting after 0 s for x: v"
+
+
+def test_replica_that_is_not_there_to_move_is_named_while_the_command_waits(
+    lines: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "move.json"
+    item = {"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/fake"]}
+    file.write_text(json.dumps({"partitions": [item]}))
+    with FakeCluster() as cluster:
+        cluster.create_topic("a", 1)
+        cluster.fail_next("AlterReplicaLogDirs", ErrorCode.REPLICA_NOT_AVAILABLE, times=1_000)
+        named = ("--reassignment-json-file", str(file), "-b", cluster.bootstrap_servers, "--timeout", "1")
+        found = CliRunner().invoke(app, ["partition", "reassign", "--execute", *named])
+    assert found.exit_code == 1
+    assert "no replica to move to its log directory within 1 s: a-0-1" in found.stderr
+    expected = "Still waiting after 0 s for nodes to know the replicas that are to move to other log directories: a-0-1"
+    assert expected in lines()
