@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md and docs/librdkafka.md, the references of all settings, from what declares them.
+"""Writes the references of all settings, docs/configuration.md and docs/librdkafka.md, from their declarations.
 
 ``python docs/generate_configuration.py`` exits with 1 when a committed page is stale; ``--write`` replaces them.
 """
@@ -20,60 +20,72 @@ PAGE = DOCS / "configuration.md"
 PROPERTIES_PAGE = DOCS / "librdkafka.md"
 
 SECTIONS = (
-    ("Controllers", "The properties file of `tidelog-quorum`.", "tidelog_quorum.server.config:QuorumConfig"),
+    (
+        "Controllers",
+        "Settings in the file of `tidelog-quorum`.",
+        "tidelog_quorum.server.config:QuorumConfig",
+    ),
     (
         "Storage nodes",
-        "The properties file of `tidelog-node`. What can change at run time is changed with the admin client's\n"
-        '`incremental_alter_configs`: on one node (its id), which counts most, or on all (the name ""), which\n'
-        "counts more than the file.",
+        "Settings in the file of `tidelog-node`. Settings that can change at run time are changed with\n"
+        "`tidelog config set` or `incremental_alter_configs`: for one node (its id), or for all nodes (an empty\n"
+        "name). A node's own setting overrides the setting for all nodes, which overrides the file.",
         "tidelog_node.server.config:NodeConfig",
     ),
-    ("Topics", "Given when a topic is created, or changed later.", "tidelog.config.topic:TopicConfig"),
-    ("Groups", "Set on a group of the consumer protocol while it runs.", "tidelog.config.group:GroupConfig"),
-    ("Producer", "Given to `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
-    ("Consumer", "Given to `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
-    ("Admin client", "Given to `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),
+    (
+        "Topics",
+        "Settings of topics, which override those of nodes.",
+        "tidelog.config.topic:TopicConfig",
+    ),
+    (
+        "Groups",
+        "Settings of groups of the consumer protocol.",
+        "tidelog.config.group:GroupConfig",
+    ),
+    ("Producer", "Settings of `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
+    ("Consumer", "Settings of `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
+    ("Admin client", "Settings of `tidelog.AdminClient`.", "tidelog.cluster.config:ClientConfig"),
     (
         "Quorum admin client",
-        "Given to `tidelog.admin.QuorumAdmin`.",
+        "Settings of `tidelog.admin.QuorumAdmin`.",
         "tidelog.admin.quorum:QuorumAdminConfig",
     ),
     ("Spark source", 'Options of `spark.read.format("tidelog")`.', "tidelog.spark.options:SourceOptions"),
 )
-"""Title, what the settings are given to, and the class, as ``module:Class``."""
+"""Title, introduction and settings class of each section, the class as ``module:Class``."""
 
 _HEAD = """# Configuration
 
-Keys, units and defaults are Kafka's wherever Kafka has the setting. A key that is unknown or a value out of its limits
-ends the start with one line that says so. This page is generated: change the class that declares the setting, then run
-`make docs`.
+Keys, units and defaults are Kafka's wherever Kafka has the setting. A process with an unknown key or an invalid value
+exits at the start with one line that names it. This page is generated: change the class that declares the setting, then
+run `make docs`.
 """
 
 
 _LIBRDKAFKA_HEAD = """# librdkafka's properties
 
-Programs that were written for confluent-kafka bring the properties of librdkafka along. This page says what each one
-does in Tidelog's clients:
+Programs written for confluent-kafka use librdkafka's properties. This page lists the effect of each one in Tidelog's
+clients:
 
-- **works**: as in librdkafka, unless [configuration.md](configuration.md) says otherwise;
-- **no effect**: it tunes what Tidelog does not have, and nothing that a program can observe depends on it. The client
-  logs a warning once per process, or nothing where the value is what Tidelog does anyway;
-- **refused**: ignoring it would take something away from the program, such as encryption. Values in parentheses are
-  accepted.
+- **works**: the property works as in librdkafka, unless [Configuration](configuration.md) says otherwise.
+- **no effect**: the property tunes something that Tidelog does not have, and programs cannot observe the difference.
+  The client logs a warning once per process, or nothing if the value matches Tidelog's behavior.
+- **refused**: ignoring the property would take something away from the program, such as encryption. Values in
+  parentheses are accepted.
 
-A producer's property given to a consumer has no effect, and a consumer's given to a producer; an admin client reads
-those of neither. With `security.protocol=plaintext`, other settings of TLS and SASL have no effect. A value of `None`
-counts as not given, and `default.topic.config` may hold a dict of further settings. This page is generated from
+A producer's property has no effect in a consumer, nor a consumer's in a producer, and an admin client ignores both.
+With `security.protocol=plaintext`, other properties of TLS and SASL have no effect. A value of `None` counts as not
+set, and `default.topic.config` can contain a dict of further settings. This page is generated from
 `tidelog.config.librdkafka`: run `make docs`.
 
-| property | for | effect | why |
+| property | clients | effect | reason |
 |---|---|---|---|
 """
 _CLIENTS = {"*": "all", "P": "producers", "C": "consumers"}
 
 
 def main() -> int:
-    """Compare the pages with the classes, or write them."""
+    """Compare the pages with the declarations, or write them."""
     is_stale = False
     for path, fresh in ((PAGE, render()), (PROPERTIES_PAGE, render_librdkafka())):
         if "--write" in sys.argv[1:]:

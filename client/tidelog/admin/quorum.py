@@ -26,12 +26,14 @@ class QuorumAdminConfig:
         ValueError: none or both are; :func:`~tidelog.config.parse_config` makes it a ConfigError.
     """
 
-    bootstrap_servers: tuple[str, ...] = setting((), doc="Nodes to ask for the controllers, as host:port,host:port.")
-    bootstrap_controllers: tuple[str, ...] = setting(
-        (), doc="Controllers to ask instead of nodes, as host:port,host:port."
+    bootstrap_servers: tuple[str, ...] = setting(
+        (), doc="Addresses of nodes, which name the controllers, as host:port,host:port."
     )
-    client_id: str = setting("tidelog", doc="Names this client to the controllers.")
-    request_timeout_ms: int = setting(30_000, doc="How long an operation may take.", check=at_least(1))
+    bootstrap_controllers: tuple[str, ...] = setting(
+        (), doc="Addresses of controllers to connect to instead of nodes, as host:port,host:port."
+    )
+    client_id: str = setting("tidelog", doc="A name for this client in its requests to the controllers.")
+    request_timeout_ms: int = setting(30_000, doc="The timeout of an operation, in milliseconds.", check=at_least(1))
 
     def __post_init__(self) -> None:
         if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):

@@ -24,31 +24,37 @@ class ClientConfig:
     """Where the cluster is, and how patient a client is with it."""
 
     bootstrap_servers: tuple[str, ...] = setting(
-        doc="Nodes to ask for the cluster's metadata first, as host:port,host:port.",
+        doc="Addresses of nodes for the first request of metadata, as host:port,host:port.",
         check=parse_bootstrap_servers,
         aliases=("metadata.broker.list",),
     )
-    client_id: str = setting("tidelog", doc="Names this client to the nodes, in the user agent of its connections.")
+    client_id: str = setting(
+        "tidelog", doc="A name for this client, which nodes see as the user agent of its connections."
+    )
     request_timeout_ms: int = setting(
         30_000,
-        doc="How long one request may take before it counts as lost.",
+        doc="The timeout of a request, in milliseconds.",
         check=at_least(1),
         aliases=("socket.timeout.ms",),
     )
     retry_backoff_ms: int = setting(
-        100, doc="The wait before the first retry; doubled for each further one.", check=at_least(1)
+        100,
+        doc="The wait before the first retry, in milliseconds; it doubles with each further retry.",
+        check=at_least(1),
     )
-    retry_backoff_max_ms: int = setting(1_000, doc="The longest wait between retries.", check=at_least(1))
+    retry_backoff_max_ms: int = setting(
+        1_000, doc="The maximum wait between retries, in milliseconds.", check=at_least(1)
+    )
     reconnect_backoff_ms: int = setting(
         50,
-        doc="The wait before a broken connection is opened again; doubled for each further attempt.",
+        doc="The wait before the first attempt to reconnect, in milliseconds; it doubles with each further attempt.",
         check=between(0, 3_600_000),
     )
     reconnect_backoff_max_ms: int = setting(
-        200, doc="The longest wait before a broken connection is opened again.", check=between(0, 3_600_000)
+        200, doc="The maximum wait between attempts to reconnect, in milliseconds.", check=between(0, 3_600_000)
     )
     socket_connection_setup_timeout_ms: int = setting(
-        1_000, doc="How long opening a connection to one address may take.", check=between(1, MAX_INT32)
+        1_000, doc="The timeout for opening a connection to one address, in milliseconds.", check=between(1, MAX_INT32)
     )
 
     def cluster_client(self) -> ClusterClient:
@@ -71,7 +77,7 @@ class TrackingConfig(ClientConfig):
 
     metadata_max_age_ms: int = setting(
         300_000,
-        doc="Metadata is asked for again after so long, also when all is well: new partitions are found so.",
+        doc="The age at which metadata is refreshed even without errors, to discover new partitions, in milliseconds.",
         check=between(100, MAX_INT32),
         aliases=("topic.metadata.refresh.interval.ms",),
     )

@@ -99,130 +99,143 @@ class DynamicBrokerConfig:
     min_insync_replicas: int = setting(
         1,
         check=at_least(1),
-        doc="The in-sync replicas that acks=all needs, for topics that do not say.",
+        doc="The minimum size of the ISR for a produce request with acks=all. Topics can override it.",
         dynamic=True,
         config_type="INT",
     )
     unclean_leader_election_enable: bool = setting(
         False,
-        doc="Whether a replica that was not in sync may lead when no other can, for topics that do not say.",
+        doc="Whether a replica outside the ISR may be elected leader if no other can, which loses committed "
+        "records. Topics can override it.",
         dynamic=True,
     )
     message_max_bytes: int = setting(
         1_048_588,
         check=at_least(0),
-        doc="The largest record batch accepted, for topics that do not say.",
+        doc="The largest record batch that is accepted, in bytes. Topics can override it.",
         dynamic=True,
         config_type="INT",
     )
     compression_type: str = setting(
         PRODUCER_COMPRESSION,
         check=one_of(*COMPRESSION_TYPES),
-        doc="The codec that batches are stored with; producer keeps them as they came.",
+        doc="The codec of stored batches; producer keeps the producer's codec.",
         dynamic=True,
     )
     compression_gzip_level: int = setting(
         -1,
         check=any_of(one_of(-1), between(1, 9)),
-        doc="The level for gzip; -1 is the codec's default.",
+        doc="The compression level for gzip; -1 is the codec's default.",
         dynamic=True,
         config_type="INT",
     )
     compression_lz4_level: int = setting(
-        9, check=between(1, 17), doc="The level for lz4.", dynamic=True, config_type="INT"
+        9, check=between(1, 17), doc="The compression level for lz4.", dynamic=True, config_type="INT"
     )
     compression_zstd_level: int = setting(
-        3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True, config_type="INT"
+        3, check=between(-131_072, 22), doc="The compression level for zstd.", dynamic=True, config_type="INT"
     )
     log_flush_interval_ms: int | None = setting(
         None,
         check=at_least(0),
-        doc="How long a record may be in memory before it is put on the disk; 5 s (5000) when not set.",
+        doc="The time after which a record is synced to disk, in milliseconds; 5000 if not set.",
         dynamic=True,
     )
     log_flush_interval_messages: int = setting(
         UNLIMITED,
         check=at_least(1),
-        doc="After how many records of a partition its log is put on the disk.",
+        doc="The number of records after which a partition's log is synced to disk.",
         dynamic=True,
     )
     log_segment_bytes: int = setting(
         1024**3,
         check=between(14, 2**31 - 1),
-        doc="The size at which a segment is closed, for topics that do not say.",
+        doc="The maximum size of a log segment, in bytes. Topics can override it.",
         dynamic=True,
         config_type="INT",
     )
     log_roll_ms: int | None = setting(
-        None, check=at_least(1), doc="The age at which a segment is closed; log.roll.hours when not set.", dynamic=True
+        None,
+        check=at_least(1),
+        doc="The age at which a segment is closed, in milliseconds; log.roll.hours if not set.",
+        dynamic=True,
     )
     log_roll_jitter_ms: int | None = setting(
         None,
         check=at_least(0),
-        doc="At most so much earlier, at random; log.roll.jitter.hours when not set.",
+        doc="The maximum random time by which a segment is closed early, in milliseconds; log.roll.jitter.hours "
+        "if not set.",
         dynamic=True,
     )
-    log_preallocate: bool = setting(False, doc="Whether a segment's file gets its full size at once.", dynamic=True)
+    log_preallocate: bool = setting(False, doc="Whether a segment's file is created with its full size.", dynamic=True)
     log_index_interval_bytes: int = setting(
         4096,
         check=at_least(0),
-        doc="The bytes of log between two index entries, for topics that do not say.",
+        doc="The number of bytes of the log between two index entries. Topics can override it.",
         dynamic=True,
         config_type="INT",
     )
     log_index_size_max_bytes: int = setting(
         10 * 1024**2,
         check=at_least(24),
-        doc="The largest index of a segment, for topics that do not say.",
+        doc="The maximum size of a segment's index, in bytes. Topics can override it.",
         dynamic=True,
         config_type="INT",
     )
     log_message_timestamp_type: str = setting(
         CREATE_TIME,
         check=one_of(CREATE_TIME, LOG_APPEND_TIME),
-        doc="Whose time a record has, for topics that do not say: its producer's or the leader's.",
+        doc="The source of a record's timestamp: CreateTime (the producer) or LogAppendTime (the leader). Topics "
+        "can override it.",
         dynamic=True,
     )
     log_message_timestamp_before_max_ms: int = setting(
-        UNLIMITED, check=at_least(0), doc="How far a record's timestamp may be behind the leader's time.", dynamic=True
+        UNLIMITED,
+        check=at_least(0),
+        doc="The maximum time by which a record's timestamp may be behind the leader's clock, in milliseconds.",
+        dynamic=True,
     )
     log_message_timestamp_after_max_ms: int = setting(
         3_600_000,
         check=at_least(0),
-        doc="How far a record's timestamp may be ahead of the leader's time.",
+        doc="The maximum time by which a record's timestamp may be ahead of the leader's clock, in milliseconds.",
         dynamic=True,
     )
     log_cleanup_policy: tuple[str, ...] = setting(
         (CLEANUP_DELETE,),
         check=each_of(CLEANUP_DELETE, CLEANUP_COMPACT),
-        doc="What is done with old segments, for topics that do not say: delete, compact, or both.",
+        doc="How old segments are handled: delete, compact, or both. Topics can override it.",
         dynamic=True,
     )
     log_retention_ms: int | None = setting(
         None,
         check=any_of(one_of(-1), at_least(1)),
-        doc="The age at which segments go, -1: never; log.retention.minutes when not set.",
+        doc="The age at which segments are deleted, in milliseconds; -1 is no limit; log.retention.minutes if not set.",
         dynamic=True,
     )
     log_retention_bytes: int = setting(
         -1,
         check=at_least(-1),
-        doc="The size of a partition at which its oldest segments go; -1: none.",
+        doc="The maximum size of a partition, in bytes, before old segments are deleted; -1 is no limit.",
         dynamic=True,
     )
     log_segment_delete_delay_ms: int = setting(
         60_000,
         check=at_least(0),
-        doc="How long a deleted file stays before it is removed from the disk.",
+        doc="The delay before a deleted file is removed from disk, in milliseconds.",
         dynamic=True,
     )
     log_cleaner_threads: int = setting(
-        1, check=at_least(1), doc="How many logs are compacted at the same time.", dynamic=True, config_type="INT"
+        1,
+        check=at_least(1),
+        doc="The number of logs that are compacted at the same time.",
+        dynamic=True,
+        config_type="INT",
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         128 * 1024**2,
         check=at_least(1024**2),
-        doc="The memory of all cleaner threads for the keys of a log, in bytes.",
+        doc="The memory of all cleaner threads for keys, in bytes.",
         dynamic=True,
     )
     log_cleaner_io_buffer_size: int = setting(
@@ -235,46 +248,59 @@ class DynamicBrokerConfig:
     log_cleaner_io_buffer_load_factor: float = setting(
         0.9,
         check=between(0.01, 1),
-        doc="How full the table of keys may become; more keys are left for the next run.",
+        doc="The maximum load factor of the table of keys; further keys are left for the next run.",
         dynamic=True,
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
         sys.float_info.max,
         check=between(1, math.inf),
-        doc="What all cleaner threads read and write at most, in bytes per second.",
+        doc="The maximum rate at which all cleaner threads together read and write, in bytes per second.",
         dynamic=True,
     )
     log_cleaner_backoff_ms: int = setting(
-        15_000, check=at_least(0), doc="How long the cleaner rests when nothing is to be compacted.", dynamic=True
+        15_000,
+        check=at_least(0),
+        doc="The time for which the cleaner sleeps when no log needs compaction, in milliseconds.",
+        dynamic=True,
     )
     log_cleaner_min_cleanable_ratio: float = setting(
-        0.5, check=between(0, 1), doc="The share of a log that is not compacted yet at which it is.", dynamic=True
+        0.5,
+        check=between(0, 1),
+        doc="The minimum ratio of uncompacted log to total log at which a log is compacted.",
+        dynamic=True,
     )
     log_cleaner_delete_retention_ms: int = setting(
         86_400_000, check=at_least(0), doc="How long compaction keeps a tombstone, in milliseconds.", dynamic=True
     )
     log_cleaner_min_compaction_lag_ms: int = setting(
-        0, check=at_least(0), doc="How long a record stays at least before it can be compacted.", dynamic=True
+        0,
+        check=at_least(0),
+        doc="The minimum time for which a record remains uncompacted, in milliseconds.",
+        dynamic=True,
     )
     log_cleaner_max_compaction_lag_ms: int = setting(
-        UNLIMITED, check=at_least(1), doc="How long a record may wait at most to be compacted.", dynamic=True
+        UNLIMITED,
+        check=at_least(1),
+        doc="The maximum time for which a record is not eligible for compaction, in milliseconds.",
+        dynamic=True,
     )
     leader_replication_throttled_rate: int = setting(
         UNLIMITED,
         check=at_least(0),
-        doc="What a node sends to followers at most of the throttled replicas that it leads, in bytes per second.",
+        doc="The maximum rate at which a node sends to followers of throttled replicas that it leads, in bytes "
+        "per second.",
         dynamic=True,
     )
     follower_replication_throttled_rate: int = setting(
         UNLIMITED,
         check=at_least(0),
-        doc="What a node fetches at most for the throttled replicas that follow, in bytes per second.",
+        doc="The maximum rate at which a node fetches for its throttled followers, in bytes per second.",
         dynamic=True,
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
         UNLIMITED,
         check=at_least(1),
-        doc="How fast replicas are moved from one log directory to another.",
+        doc="The maximum rate at which replicas move from one log directory to another, in bytes per second.",
         dynamic=True,
     )
 

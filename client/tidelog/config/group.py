@@ -25,14 +25,14 @@ class GroupConfig:
         None,
         check=at_least(1),
         config_type="INT",
-        doc="After what silence a member is taken out; group.consumer.session.timeout.ms when not set.",
+        doc="The session timeout of members, in milliseconds; group.consumer.session.timeout.ms if not set.",
         dynamic=True,
     )
     consumer_heartbeat_interval_ms: int | None = setting(
         None,
         check=at_least(1),
         config_type="INT",
-        doc="How often members are told to send heartbeats; group.consumer.heartbeat.interval.ms when not set.",
+        doc="The heartbeat interval of members, in milliseconds; group.consumer.heartbeat.interval.ms if not set.",
         dynamic=True,
     )
 
@@ -51,39 +51,38 @@ class ConsumerGroupLimits:
         45_000,
         check=at_least(1),
         config_type="INT",
-        doc="After what silence a member of a group of the consumer protocol (KIP-848) is taken out, where the group "
-        "does not say.",
+        doc="The session timeout of members of the consumer protocol (KIP-848), in milliseconds. Groups can "
+        "override it.",
     )
     group_consumer_min_session_timeout_ms: int = setting(
         45_000,
         check=at_least(1),
         config_type="INT",
-        doc="The least group.consumer.session.timeout.ms, and the least that a group may have.",
+        doc="The minimum session timeout of members of the consumer protocol, for nodes and groups.",
     )
     group_consumer_max_session_timeout_ms: int = setting(
         60_000,
         check=at_least(1),
         config_type="INT",
-        doc="The greatest group.consumer.session.timeout.ms, and the greatest that a group may have.",
+        doc="The maximum session timeout of members of the consumer protocol, for nodes and groups.",
     )
     group_consumer_heartbeat_interval_ms: int = setting(
         5_000,
         check=at_least(1),
         config_type="INT",
-        doc="How often members of groups of the consumer protocol are told to send heartbeats, where the group does "
-        "not say.",
+        doc="The heartbeat interval of members of the consumer protocol, in milliseconds. Groups can override it.",
     )
     group_consumer_min_heartbeat_interval_ms: int = setting(
         5_000,
         check=at_least(1),
         config_type="INT",
-        doc="The least group.consumer.heartbeat.interval.ms, and the least that a group may have.",
+        doc="The minimum heartbeat interval of members of the consumer protocol, for nodes and groups.",
     )
     group_consumer_max_heartbeat_interval_ms: int = setting(
         15_000,
         check=at_least(1),
         config_type="INT",
-        doc="The greatest group.consumer.heartbeat.interval.ms, and the greatest that a group may have.",
+        doc="The maximum heartbeat interval of members of the consumer protocol, for nodes and groups.",
     )
 
 

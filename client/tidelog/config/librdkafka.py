@@ -100,14 +100,14 @@ def _ineffective(known: Property, value: object, scope: str, is_plaintext: bool)
 _YIELDS = {"socket.timeout.ms": "request.timeout.ms", "metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
 """Two properties that are one setting in Tidelog: the first counts only where the second is not given."""
 
-_NO_SECURITY = "there is no TLS and no SASL yet, and the connection would be open"
-_GRPC_SOCKETS = "gRPC sets its sockets up itself"
-_GRPC_VERSIONS = "gRPC's messages need no version to be agreed on"
-_C_ONLY = "it is for programs in C"
-_LOGGING = 'Python\'s logging decides: logging.getLogger("tidelog").setLevel(...)'
-_METADATA_RETRY = "retry.backoff.ms and retry.backoff.max.ms say how soon metadata is asked for again"
-_ERROR_RETRY = "retry.backoff.ms and retry.backoff.max.ms say how long to wait after any error"
-_SHARE_GROUPS = "there are no share consumers"
+_NO_SECURITY = "TLS and SASL are not supported yet, and the connection would be unencrypted"
+_GRPC_SOCKETS = "gRPC configures its sockets itself"
+_GRPC_VERSIONS = "gRPC needs no version negotiation"
+_C_ONLY = "it applies to C programs only"
+_LOGGING = 'Python\'s logging applies: logging.getLogger("tidelog").setLevel(...)'
+_METADATA_RETRY = "retry.backoff.ms and retry.backoff.max.ms determine how soon metadata is requested again"
+_ERROR_RETRY = "retry.backoff.ms and retry.backoff.max.ms determine the wait after any error"
+_SHARE_GROUPS = "share consumers are not supported"
 
 
 def _works(scope: Scope, *names: str, reason: str = "") -> Iterator[Property]:
@@ -140,44 +140,44 @@ def _general() -> Iterator[Property]:
     yield from _works("*", "throttle_cb", reason="never called: nodes do not throttle clients yet")
     yield _no_effect("*", "builtin.features", "it describes librdkafka")
     yield _no_effect("*", "message.copy.max.bytes", "it tunes librdkafka's buffers")
-    yield _no_effect("*", "receive.message.max.bytes", "an answer is bounded by fetch.max.bytes, and by 128 MiB")
+    yield _no_effect("*", "receive.message.max.bytes", "fetch.max.bytes and a limit of 128 MiB bound responses")
     yield _no_effect(
         "*",
         "metadata.recovery.strategy",
-        "a client that reaches no node asks bootstrap.servers again",
+        "a client that cannot reach any node returns to bootstrap.servers",
         "rebootstrap",
     )
-    yield _no_effect("*", "metadata.recovery.rebootstrap.trigger.ms", "bootstrap.servers are asked again at once")
+    yield _no_effect("*", "metadata.recovery.rebootstrap.trigger.ms", "clients return to bootstrap.servers at once")
     yield _no_effect("*", "topic.metadata.refresh.fast.interval.ms", _METADATA_RETRY)
     yield _no_effect("*", "topic.metadata.refresh.fast.cnt", _METADATA_RETRY)
-    yield _no_effect("*", "topic.metadata.refresh.sparse", "only topics in use are asked for", "true")
-    yield _no_effect("*", "broker.address.ttl", "gRPC resolves a name again when it connects again")
-    yield _no_effect("*", "broker.address.family", "gRPC tries a name's addresses of both families", "any")
+    yield _no_effect("*", "topic.metadata.refresh.sparse", "clients request only the topics that they use", "true")
+    yield _no_effect("*", "broker.address.ttl", "gRPC resolves a name again for each connection")
+    yield _no_effect("*", "broker.address.family", "gRPC tries the addresses of both families", "any")
     yield _no_effect("*", "client.dns.lookup", "gRPC tries all addresses of a name", "use_all_dns_ips")
-    yield _no_effect("*", "connections.max.idle.ms", "an idle connection stays open", "0")
-    yield _no_effect("*", "reconnect.backoff.jitter.ms", "reconnect.backoff.ms has a jitter of its own")
+    yield _no_effect("*", "connections.max.idle.ms", "idle connections stay open", "0")
+    yield _no_effect("*", "reconnect.backoff.jitter.ms", "reconnect.backoff.ms includes a jitter")
     for name in ("socket.blocking.max.ms", "socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
         yield _no_effect("*", name, _GRPC_SOCKETS)
-    yield _no_effect("*", "socket.keepalive.enable", "gRPC sends pings of its own", "true")
+    yield _no_effect("*", "socket.keepalive.enable", "gRPC sends its own keepalives", "true")
     yield _no_effect("*", "socket.nagle.disable", _GRPC_SOCKETS, "true")
-    yield _no_effect("*", "socket.max.fails", "a request that fails does not end its connection")
+    yield _no_effect("*", "socket.max.fails", "failed requests do not close their connection")
     yield _no_effect("*", "debug", _LOGGING)
     for name in ("log_level", "log.queue", "log.thread.name", "log.connection.close"):
         yield _no_effect("*", name, _LOGGING)
     yield _no_effect("*", "enabled_events", _C_ONLY)
     yield _no_effect("*", "enable.random.seed", _C_ONLY)
-    yield _no_effect("*", "internal.termination.signal", "clients end their threads without signals")
+    yield _no_effect("*", "internal.termination.signal", "clients stop their threads without signals")
     yield _no_effect("*", "api.version.request", _GRPC_VERSIONS, "true")
     yield _no_effect("*", "api.version.request.timeout.ms", _GRPC_VERSIONS)
     yield _no_effect("*", "api.version.fallback.ms", _GRPC_VERSIONS)
     yield _no_effect("*", "broker.version.fallback", _GRPC_VERSIONS)
     yield _no_effect("*", "enable.metrics.push", "clients send no telemetry", "false")
-    yield _refused("*", "log_cb", "give logger, a logging.Logger")
-    yield _refused("*", "background_event_cb", "callbacks are called by poll(), flush(), consume() and close()")
+    yield _refused("*", "log_cb", "set logger to a logging.Logger")
+    yield _refused("*", "background_event_cb", "poll(), flush(), consume() and close() call the callbacks")
     for name in ("socket_cb", "connect_cb", "closesocket_cb", "open_cb", "resolve_cb", "opaque"):
         yield _refused("*", name, _C_ONLY)
-    yield _refused("*", "default_topic_conf", "give default.topic.config, a dict, or the settings themselves")
-    yield _refused("*", "plugin.library.paths", "give interceptors, a list of objects, to a producer")
+    yield _refused("*", "default_topic_conf", "set default.topic.config to a dict, or set the properties directly")
+    yield _refused("*", "plugin.library.paths", "set interceptors of a producer to a list of objects")
 
 
 def _secure() -> Iterator[Property]:
@@ -213,9 +213,9 @@ def _consumers() -> Iterator[Property]:
     yield from _works("C", "enable.auto.offset.store", "auto.offset.reset", "isolation.level", "enable.partition.eof")
     yield from _works("C", "queued.min.messages", "queued.max.messages.kbytes", "fetch.wait.max.ms", "fetch.min.bytes")
     yield from _works("C", "fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes")
-    yield _no_effect("C", "fetch.queue.backoff.ms", "fetching goes on as soon as there is room")
+    yield _no_effect("C", "fetch.queue.backoff.ms", "fetching continues as soon as there is room")
     yield _no_effect("C", "fetch.error.backoff.ms", _ERROR_RETRY)
-    yield _no_effect("C", "coordinator.query.interval.ms", "the coordinator is looked up when it stops answering")
+    yield _no_effect("C", "coordinator.query.interval.ms", "clients look up the coordinator when it does not respond")
     yield _no_effect("C", "check.crcs", "the CRC of every batch is checked", "true")
     yield _no_effect("C", "consume.callback.max.messages", _C_ONLY)
     yield _no_effect("C", "max.poll.records", _SHARE_GROUPS)
@@ -225,10 +225,10 @@ def _consumers() -> Iterator[Property]:
     yield _no_effect("C", "offset.store.sync.interval.ms", offsets)
     yield _refused("C", "offset.store.method", offsets, "broker")
     yield _refused("C", "group.protocol.type", 'it is always "consumer"', "consumer")
-    yield _refused("C", "auto.commit.enable", "give enable.auto.commit")
+    yield _refused("C", "auto.commit.enable", "set enable.auto.commit")
     yield _refused("C", "consume_cb", _C_ONLY)
-    yield _refused("C", "rebalance_cb", "give on_assign, on_revoke and on_lost to subscribe()")
-    yield _refused("C", "offset_commit_cb", "give on_commit")
+    yield _refused("C", "rebalance_cb", "pass on_assign, on_revoke and on_lost to subscribe()")
+    yield _refused("C", "offset_commit_cb", "set on_commit")
     for name in ("key.deserializer", "value.deserializer"):
         yield _refused("C", name, "use DeserializingConsumer")
 
@@ -241,13 +241,13 @@ def _producers() -> Iterator[Property]:
     yield from _works("P", "request.timeout.ms", "message.timeout.ms", "delivery.timeout.ms", "partitioner")
     yield from _works("P", "on_delivery")
     yield _no_effect("P", "transaction.timeout.ms", "there are no transactional producers yet")
-    yield _no_effect("P", "queue.buffering.backpressure.threshold", "batches wait for linger.ms and room alone")
+    yield _no_effect("P", "queue.buffering.backpressure.threshold", "batches wait only for linger.ms and for room")
     yield _no_effect(
-        "P", "sticky.partitioning.linger.ms", "records without a key go to another partition with each batch"
+        "P", "sticky.partitioning.linger.ms", "records without a key change their partition with each batch"
     )
     yield _no_effect("P", "produce.offset.report", "offsets are always reported", "true")
     yield _refused("P", "transactional.id", "there are no transactional producers yet")
-    yield _refused("P", "enable.gapless.guarantee", "a record that fails does not end the producer", "false")
+    yield _refused("P", "enable.gapless.guarantee", "a failed record does not stop the producer", "false")
     yield _refused("P", "queuing.strategy", "records of a partition are sent in the order of produce()", "fifo")
     yield _refused("P", "dr_cb", "give on_delivery")
     yield _refused("P", "dr_msg_cb", "give on_delivery")

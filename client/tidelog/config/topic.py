@@ -29,125 +29,157 @@ class TopicConfig:
     """
 
     min_insync_replicas: int = setting(
-        1, check=at_least(1), doc="The in-sync replicas that acks=all needs at least.", dynamic=True, config_type="INT"
+        1,
+        check=at_least(1),
+        doc="The minimum size of the ISR for a produce request with acks=all.",
+        dynamic=True,
+        config_type="INT",
     )
     cleanup_policy: tuple[str, ...] = setting(
         (CLEANUP_DELETE,),
         check=each_of(CLEANUP_DELETE, CLEANUP_COMPACT),
-        doc="What is done with old segments: delete, compact, or both (compact,delete).",
+        doc="How old segments are handled: delete, compact, or both (compact,delete).",
         dynamic=True,
     )
     compression_type: str = setting(
         PRODUCER_COMPRESSION,
         check=one_of(*COMPRESSION_TYPES),
-        doc="The codec that batches are stored with; producer keeps them as they came.",
+        doc="The codec of stored batches; producer keeps the producer's codec.",
         dynamic=True,
     )
     compression_gzip_level: int = setting(
         -1,
         check=any_of(one_of(-1), between(1, 9)),
-        doc="The level for gzip; -1 is the codec's default.",
+        doc="The compression level for gzip; -1 is the codec's default.",
         dynamic=True,
         config_type="INT",
     )
     compression_lz4_level: int = setting(
-        9, check=between(1, 17), doc="The level for lz4.", dynamic=True, config_type="INT"
+        9, check=between(1, 17), doc="The compression level for lz4.", dynamic=True, config_type="INT"
     )
     compression_zstd_level: int = setting(
-        3, check=between(-131_072, 22), doc="The level for zstd.", dynamic=True, config_type="INT"
+        3, check=between(-131_072, 22), doc="The compression level for zstd.", dynamic=True, config_type="INT"
     )
     delete_retention_ms: int = setting(
         86_400_000, check=at_least(0), doc="How long compaction keeps a tombstone, in milliseconds.", dynamic=True
     )
     file_delete_delay_ms: int = setting(
-        60_000, check=at_least(0), doc="How long a deleted file stays before it is removed from the disk.", dynamic=True
+        60_000,
+        check=at_least(0),
+        doc="The delay before a deleted file is removed from disk, in milliseconds.",
+        dynamic=True,
     )
     flush_messages: int = setting(
-        UNLIMITED, check=at_least(1), doc="After how many records the log is put on the disk.", dynamic=True
+        UNLIMITED, check=at_least(1), doc="The number of records after which the log is synced to disk.", dynamic=True
     )
     flush_ms: int = setting(
-        5_000, check=at_least(0), doc="After how many milliseconds a record is put on the disk.", dynamic=True
+        5_000, check=at_least(0), doc="The time after which a record is synced to disk, in milliseconds.", dynamic=True
     )
     index_interval_bytes: int = setting(
         4096,
         check=at_least(0),
-        doc="The bytes of log between two entries of its index.",
+        doc="The number of bytes of the log between two index entries.",
         dynamic=True,
         config_type="INT",
     )
     max_compaction_lag_ms: int = setting(
-        UNLIMITED, check=at_least(1), doc="How long a record may wait at most to be compacted.", dynamic=True
+        UNLIMITED,
+        check=at_least(1),
+        doc="The maximum time for which a record is not eligible for compaction, in milliseconds.",
+        dynamic=True,
     )
     max_message_bytes: int = setting(
         1_048_588,
         check=at_least(0),
-        doc="The largest record batch accepted, in bytes.",
+        doc="The largest record batch that is accepted, in bytes.",
         dynamic=True,
         config_type="INT",
     )
     message_timestamp_after_max_ms: int = setting(
         3_600_000,
         check=at_least(0),
-        doc="How far a record's timestamp may be ahead of the leader's time.",
+        doc="The maximum time by which a record's timestamp may be ahead of the leader's clock, in milliseconds.",
         dynamic=True,
     )
     message_timestamp_before_max_ms: int = setting(
-        UNLIMITED, check=at_least(0), doc="How far a record's timestamp may be behind the leader's time.", dynamic=True
+        UNLIMITED,
+        check=at_least(0),
+        doc="The maximum time by which a record's timestamp may be behind the leader's clock, in milliseconds.",
+        dynamic=True,
     )
     message_timestamp_type: str = setting(
         CREATE_TIME,
         check=one_of(CREATE_TIME, LOG_APPEND_TIME),
-        doc="Whether a record's time is its producer's or the leader's.",
+        doc="The source of a record's timestamp: CreateTime (the producer) or LogAppendTime (the leader).",
         dynamic=True,
     )
     min_cleanable_dirty_ratio: float = setting(
-        0.5, check=between(0, 1), doc="The share of a log that is not compacted yet at which it is.", dynamic=True
+        0.5,
+        check=between(0, 1),
+        doc="The minimum ratio of uncompacted log to total log at which a log is compacted.",
+        dynamic=True,
     )
     min_compaction_lag_ms: int = setting(
-        0, check=at_least(0), doc="How long a record stays at least before it can be compacted.", dynamic=True
+        0,
+        check=at_least(0),
+        doc="The minimum time for which a record remains uncompacted, in milliseconds.",
+        dynamic=True,
     )
-    preallocate: bool = setting(False, doc="Whether a segment's file gets its full size at once.", dynamic=True)
+    preallocate: bool = setting(False, doc="Whether a segment's file is created with its full size.", dynamic=True)
     retention_bytes: int = setting(
-        -1, check=at_least(-1), doc="The size of a partition at which its oldest segments go; -1: none.", dynamic=True
+        -1,
+        check=at_least(-1),
+        doc="The maximum size of a partition, in bytes, before old segments are deleted; -1 is no limit.",
+        dynamic=True,
     )
     retention_ms: int = setting(
-        604_800_000, check=at_least(-1), doc="The age at which segments go, in milliseconds; -1: never.", dynamic=True
+        604_800_000,
+        check=at_least(-1),
+        doc="The age at which segments are deleted, in milliseconds; -1 is no limit.",
+        dynamic=True,
     )
     segment_bytes: int = setting(
         1024**3,
         check=between(14, _INT32_MAX),
-        doc="A log segment is closed before it grows beyond this, in bytes.",
+        doc="The maximum size of a log segment, in bytes.",
         dynamic=True,
         config_type="INT",
     )
     segment_index_bytes: int = setting(
         10 * 1024**2,
         check=at_least(24),
-        doc="The largest index of a segment, in bytes.",
+        doc="The maximum size of a segment's index, in bytes.",
         dynamic=True,
         config_type="INT",
     )
     segment_jitter_ms: int = setting(
-        0, check=at_least(0), doc="At most so much earlier, at random, is segment.ms over.", dynamic=True
+        0,
+        check=at_least(0),
+        doc="The maximum random time by which a segment is closed before segment.ms, in milliseconds.",
+        dynamic=True,
     )
     segment_ms: int = setting(
-        604_800_000, check=at_least(1), doc="The age at which a segment is closed though it is not full.", dynamic=True
+        604_800_000,
+        check=at_least(1),
+        doc="The age at which a segment is closed even if it is not full, in milliseconds.",
+        dynamic=True,
     )
     unclean_leader_election_enable: bool = setting(
         False,
-        doc="Whether a replica that was not in sync may lead when no other can: committed records are then lost.",
+        doc="Whether a replica outside the ISR may be elected leader if no other can, which loses committed records.",
         dynamic=True,
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         (),
         check=throttled_replicas,
-        doc="The replicas whose leaders keep to leader.replication.throttled.rate: partition:broker,... or * for all.",
+        doc="The replicas to which leader.replication.throttled.rate applies on their leaders: "
+        "partition:broker,... or * for all.",
         dynamic=True,
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         (),
         check=throttled_replicas,
-        doc="The replicas that keep to follower.replication.throttled.rate: partition:broker,... or * for all.",
+        doc="The replicas to which follower.replication.throttled.rate applies: partition:broker,... or * for all.",
         dynamic=True,
     )
 

@@ -55,116 +55,125 @@ class ConsumerConfig(TrackingConfig):
     """The group, where reading starts, how much is fetched at a time and how much is kept ready."""
 
     group_id: str | None = setting(
-        None, doc="The group that partitions are shared with and offsets are committed for.", check=not_empty
+        None, doc="The group that the consumer joins, and for which it commits offsets.", check=not_empty
     )
     group_instance_id: str | None = setting(
         None,
-        doc="Makes a static member of the consumer: it keeps its partitions when it is back within the session "
-        "timeout (KIP-345).",
+        doc="The id of a static member: it keeps its partitions if it returns within the session timeout (KIP-345).",
         check=not_empty,
     )
     group_protocol: str = setting(
         "classic",
-        doc="classic: one of the members assigns; consumer: the coordinator does (KIP-848).",
+        doc="classic: a member assigns the partitions; consumer: the coordinator assigns them (KIP-848).",
         check=one_of("classic", "consumer"),
     )
     group_remote_assignor: str | None = setting(
         None,
-        doc="The coordinator's assignor, uniform or range, with group.protocol=consumer; none lets it choose.",
+        doc="The server-side assignor with group.protocol=consumer: uniform or range. If not set, the coordinator"
+        " chooses.",
         check=not_empty,
     )
     partition_assignment_strategy: tuple[str, ...] = setting(
         ("range", "roundrobin"),
-        doc="The assignors that the consumer takes, the preferred one first: range, roundrobin, sticky, or "
-        "cooperative-sticky alone, with which members keep what is not moved. With group.protocol=classic.",
+        doc="The assignors that the consumer supports, in order of preference: range, roundrobin, sticky, or only"
+        " cooperative-sticky, which lets members keep the partitions that do not move. Applies to "
+        "group.protocol=classic.",
         check=_strategies,
     )
     session_timeout_ms: int = setting(
         45_000,
-        doc="A member of which nothing is heard for so long is out of the group. With group.protocol=classic.",
+        doc="The time without a heartbeat after which a member is removed from its group, in milliseconds. "
+        "Applies to group.protocol=classic.",
         check=between(1, 3_600_000),
     )
     heartbeat_interval_ms: int = setting(
         3_000,
-        doc="How often a member is heard of; below session.timeout.ms, and at most a third of it where it is not "
-        "given. With group.protocol=classic.",
+        doc="The interval between heartbeats, in milliseconds. Must be below session.timeout.ms; defaults to at "
+        "most a third of it. Applies to group.protocol=classic.",
         check=between(1, 3_600_000),
     )
     max_poll_interval_ms: int = setting(
         300_000,
-        doc="An application that does not call poll() for so long loses its partitions to other members.",
+        doc="The maximum time between two calls of poll(), in milliseconds; after it, the member's partitions go "
+        "to other members.",
         check=between(1, 86_400_000),
     )
     enable_auto_commit: bool = setting(
-        True, doc="Whether stored offsets are committed every auto.commit.interval.ms, and when partitions go."
+        True, doc="Whether stored offsets are committed every auto.commit.interval.ms and when partitions are revoked."
     )
     auto_commit_interval_ms: int = setting(
         5_000,
-        doc="How often stored offsets are committed; 0: only when partitions go and by close().",
+        doc="The interval between automatic commits, in milliseconds; 0 commits only when partitions are revoked "
+        "and in close().",
         check=between(0, 86_400_000),
     )
     enable_auto_offset_store: bool = setting(
         True,
-        doc="Whether the offset after each message that poll() returns is stored, to be committed; else by "
-        "store_offsets().",
+        doc="Whether poll() stores the offset after each message for the next commit; if false, store_offsets() does.",
     )
     auto_offset_reset: str = setting(
         "latest",
-        doc="Where to read from without a valid offset: earliest (smallest, beginning), latest (largest, end), or "
-        "error (none): report _AUTO_OFFSET_RESET.",
+        doc="The position without a valid offset: earliest (smallest, beginning), latest (largest, end), or error"
+        " (none), which reports _AUTO_OFFSET_RESET.",
         check=one_of(*_RESETS),
     )
     isolation_level: str = setting(
         "read_committed",
-        doc="read_committed: records of transactions are returned when these are committed, and none behind one that "
-        "is open; read_uncommitted: all records.",
+        doc="read_committed: return records of committed transactions only, up to the first open transaction; "
+        "read_uncommitted: return all records.",
         check=one_of("read_committed", "read_uncommitted"),
     )
     topic_blacklist: tuple[str, ...] = setting(
         (),
-        doc="Regular expressions, separated by commas: topics that they match belong to no subscription.",
+        doc="Regular expressions, separated by commas, of topics that subscriptions exclude.",
         check=_patterns,
     )
     enable_partition_eof: bool = setting(False, doc="Whether poll() reports _PARTITION_EOF at the end of a partition.")
     fetch_min_bytes: int = setting(
-        1, doc="A node answers at once when it has so many bytes.", check=between(1, 100_000_000)
+        1, doc="The number of bytes at which a node answers a fetch immediately.", check=between(1, 100_000_000)
     )
     fetch_wait_max_ms: int = setting(
         500,
-        doc="How long a node may wait for fetch.min.bytes.",
+        doc="The maximum time for which a node waits for fetch.min.bytes, in milliseconds.",
         check=between(0, 300_000),
         aliases=("fetch.max.wait.ms",),
     )
     fetch_max_bytes: int = setting(
-        52_428_800, doc="About the most bytes of one answer; one batch is always returned.", check=at_least(1)
+        52_428_800,
+        doc="The approximate maximum size of a response, in bytes; one batch is always returned.",
+        check=at_least(1),
     )
     max_partition_fetch_bytes: int = setting(
         1_048_576,
-        doc="About the most bytes of one partition in an answer; one batch is always returned.",
+        doc="The approximate maximum size of one partition's records in a response, in bytes; one batch is always"
+        " returned.",
         check=between(1, MAX_INT32),
         aliases=("fetch.message.max.bytes",),
     )
     queued_max_messages_kbytes: int = setting(
-        65_536, doc="Nothing more is fetched while so many KiB wait for poll().", check=between(1, 2_097_151)
+        65_536,
+        doc="The maximum size of messages that wait for poll(), in KiB; beyond it, the consumer stops fetching.",
+        check=between(1, 2_097_151),
     )
     queued_min_messages: int | None = setting(
         None,
-        doc="Nothing more of a partition is fetched while so many of its messages wait for poll(); not set: the KiB "
-        "of queued.max.messages.kbytes alone count.",
+        doc="The number of messages of a partition that wait for poll() at which the consumer stops fetching it. "
+        "If not set, only queued.max.messages.kbytes applies.",
         check=between(1, 10_000_000),
     )
     client_rack: str = setting(
         "",
-        doc="Where the consumer is, as broker.rack says it of a node: it may be told to read from a replica near by in "
-        "place of the leader (replica.selector.class of the nodes), and a group assigns it partitions with a replica "
-        "there, as far as equal shares allow.",
+        doc="The consumer's rack, comparable with the nodes' broker.rack. The consumer may read from a replica in"
+        " its rack instead of the leader (see the nodes' replica.selector.class), and its group prefers to "
+        "assign it partitions with such a replica, as far as shares stay equal.",
     )
     allow_auto_create_topics: bool = setting(
-        False, doc="Whether a topic that is not there may be created, if the nodes have auto.create.topics.enable."
+        False,
+        doc="Whether the consumer's topics may be created automatically, if the nodes have auto.create.topics.enable.",
     )
     statistics_interval_ms: int = setting(
         0,
-        doc="How often stats_cb is called with statistics; 0, or no stats_cb: never.",
+        doc="The interval between calls of stats_cb, in milliseconds; 0 disables statistics.",
         check=between(0, 86_400_000),
     )
 

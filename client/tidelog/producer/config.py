@@ -22,94 +22,101 @@ class ProducerConfig(TrackingConfig):
 
     acks: str = setting(
         "all",
-        doc="Who must have a record: all (or -1) in-sync replicas, 1 = the leader, 0 = nobody.",
+        doc="The replicas that must have a record: all (or -1) for the in-sync replicas, 1 for the leader, 0 for none.",
         check=one_of("all", "-1", "1", "0"),
         aliases=("request.required.acks",),
     )
     enable_idempotence: bool = setting(
         True,
-        doc="Whether each record is stored exactly once and in order, whatever is sent again. Needs acks=all, retries "
-        "and at most 5 requests in flight; where a setting rules that out and this one is not given, it is false.",
+        doc="Whether each record is stored exactly once and in order, regardless of retries. Requires acks=all, "
+        "retries, and at most 5 requests in flight; defaults to false if another setting conflicts with it.",
     )
     max_in_flight_requests_per_connection: int = setting(
         MAX_IDEMPOTENT_IN_FLIGHT,
-        doc="The most batches of a partition that are sent and not yet answered. Without idempotence never more than "
-        "one is, so that their order is kept.",
+        doc="The maximum number of unacknowledged batches of a partition. Without idempotence only one is sent at"
+        " a time, which keeps the order.",
         check=between(1, 1_000_000),
         aliases=("max.in.flight",),
     )
     linger_ms: float = setting(
         5.0,
-        doc="How long a batch that is not full waits for more records.",
+        doc="The time for which a batch that is not full waits for more records, in milliseconds.",
         check=between(0, 900_000),
         aliases=("queue.buffering.max.ms",),
     )
     batch_size: int = setting(
-        1_000_000, doc="The most bytes of a batch, before compression.", check=between(1, MAX_INT32)
+        1_000_000, doc="The maximum size of a batch before compression, in bytes.", check=between(1, MAX_INT32)
     )
     batch_num_messages: int = setting(
         10_000,
-        doc="The most records of a batch; those of produce_batch() are as large as batch.size allows.",
+        doc="The maximum number of records in a batch; for produce_batch() only batch.size applies.",
         check=between(1, 1_000_000),
     )
     queue_buffering_max_messages: int = setting(
-        100_000, doc="The most records that wait; produce() raises BufferError beyond.", check=between(1, MAX_INT32)
+        100_000,
+        doc="The maximum number of queued records; beyond it, produce() raises BufferError.",
+        check=between(1, MAX_INT32),
     )
     queue_buffering_max_kbytes: int = setting(
-        1_048_576, doc="The most KiB of keys, values and headers that wait.", check=between(1, MAX_INT32)
+        1_048_576, doc="The maximum size of queued keys, values and headers, in KiB.", check=between(1, MAX_INT32)
     )
     buffer_memory: int | None = setting(
         None,
-        doc="The same limit as queue.buffering.max.kbytes, in bytes, by Kafka's name; give one of the two.",
+        doc="The same limit as queue.buffering.max.kbytes, in bytes, under Kafka's name; set only one of the two.",
         check=between(1, MAX_INT32 * 1024),
     )
     max_block_ms: int = setting(
         0,
-        doc="How long produce() waits for room when one of these limits is reached, serving callbacks meanwhile; "
-        "0: it raises BufferError at once, as librdkafka does.",
+        doc="The time for which produce() waits for room in the queue, in milliseconds, serving callbacks "
+        "meanwhile; 0 raises BufferError immediately, as librdkafka does.",
         check=between(0, MAX_INT32),
     )
     message_max_bytes: int = setting(
         1_000_000,
-        doc="The largest record that produce() takes, in bytes; no batch of more than one record gets larger.",
+        doc="The maximum size of a record, and of a batch with more than one record, in bytes.",
         check=between(1_000, 1_000_000_000),
         aliases=("max.request.size",),
     )
     message_timeout_ms: int = setting(
         300_000,
-        doc="How long a record may take from produce() to its acknowledgement, retries included.",
+        doc="The maximum time from produce() to the acknowledgement of a record, including retries, in milliseconds.",
         check=between(1, MAX_INT32),
         aliases=("delivery.timeout.ms",),
     )
     topic_metadata_propagation_max_ms: int = setting(
-        30_000, doc="How long records wait for a topic that no node knows.", check=between(0, 3_600_000)
+        30_000,
+        doc="The time for which records wait for an unknown topic, in milliseconds.",
+        check=between(0, 3_600_000),
     )
     allow_auto_create_topics: bool = setting(
-        True, doc="Whether a topic that is not there may be created, if the nodes have auto.create.topics.enable."
+        True,
+        doc="Whether the consumer's topics may be created automatically, if the nodes have auto.create.topics.enable.",
     )
     retries: int = setting(
         MAX_INT32,
-        doc="How often a batch is sent again after an error that may pass.",
+        doc="The maximum number of retries of a batch after retriable errors.",
         check=between(0, MAX_INT32),
         aliases=("message.send.max.retries",),
     )
     compression_type: str = setting(
-        "none", doc="The codec of the batches.", check=one_of(*CODECS), aliases=("compression.codec",)
+        "none", doc="The compression codec of batches.", check=one_of(*CODECS), aliases=("compression.codec",)
     )
-    compression_level: int = setting(-1, doc="The codec's level; -1 is its default.", check=at_least(-1))
+    compression_level: int = setting(-1, doc="The compression level; -1 is the codec's default.", check=at_least(-1))
     partitioner: str = setting(
         "murmur2_random",
-        doc="How a partition is picked: by the key with murmur2 (as in Java), consistent (CRC-32, as in librdkafka) or "
-        "fnv1a (as in Sarama); with _random, records without a key go to one random partition per batch, as all do "
-        "with random and sticky; roundrobin takes one after the other, whatever the key. In a dict also a callable "
-        "(topic, key, partition_count) -> partition.",
+        doc="The partitioner. By the hash of the key: murmur2 (as in Java), consistent (CRC-32, as in librdkafka)"
+        " or fnv1a (as in Sarama); with the suffix _random, records without a key go to one random partition "
+        "per batch. random and sticky: all records go to one random partition per batch. roundrobin: the "
+        "partitions in turn. In a dict, also a callable (topic, key, partition_count) -> partition.",
         check=one_of(*PARTITIONERS),
     )
     delivery_report_only_error: bool = setting(
         False, doc="Whether on_delivery is called only for records that were not delivered."
     )
     statistics_interval_ms: int = setting(
-        0, doc="How often stats_cb is called with statistics; 0, or no stats_cb: never.", check=between(0, 86_400_000)
+        0,
+        doc="The interval between calls of stats_cb, in milliseconds; 0 disables statistics.",
+        check=between(0, 86_400_000),
     )
 
     def resolve_idempotence(self, is_asked_for: bool) -> ProducerConfig:

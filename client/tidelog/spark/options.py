@@ -19,44 +19,45 @@ class SourceOptions:
     """What the user asked for, before it is known whether the query is a batch or a stream."""
 
     bootstrap_servers: str = setting(
-        doc="host:port of some nodes, comma-separated",
+        doc="Addresses of nodes, as host:port,host:port.",
         key="bootstrap.servers",
         check=not_empty,
         aliases=("kafka.bootstrap.servers",),
     )
-    subscribe: tuple[str, ...] = setting(doc="the topics to read, comma-separated", check=not_empty)
+    subscribe: tuple[str, ...] = setting(doc="The topics to read, separated by commas.", check=not_empty)
     starting_offsets: str | None = setting(
         None,
-        doc='where to start: earliest, latest, or JSON {"topic":{"0":23,"1":-2}}; default earliest in a batch query,'
-        " latest in a new streaming query",
+        doc='The start: earliest, latest, or JSON {"topic":{"0":23,"1":-2}}. Defaults to earliest in a batch '
+        "query, latest in a new streaming query.",
         key="startingOffsets",
     )
     ending_offsets: str | None = setting(
         None,
-        doc='where a batch query ends (exclusive): latest, or JSON {"topic":{"0":50,"1":-1}}; default latest',
+        doc='The end of a batch query, exclusive: latest (the default), or JSON {"topic":{"0":50,"1":-1}}.',
         key="endingOffsets",
     )
-    include_headers: bool = setting(False, doc="whether rows have the column headers", key="includeHeaders")
+    include_headers: bool = setting(False, doc="Whether rows have the column headers.", key="includeHeaders")
     fail_on_data_loss: bool = setting(
         True,
-        doc="whether a query fails when offsets that it must read are gone; false skips them",
+        doc="Whether a query fails if offsets that it must read are gone; if false, it skips them.",
         key="failOnDataLoss",
     )
     max_offsets_per_trigger: int | None = setting(
         None,
-        doc="at most so many offsets per micro-batch, shared among the partitions by what they have pending",
+        doc="The maximum number of offsets in a micro-batch, divided among the partitions in proportion to their "
+        "backlog.",
         key="maxOffsetsPerTrigger",
         check=at_least(1),
     )
     min_partitions: int | None = setting(
         None,
-        doc="split the offsets of large partitions until there are about so many Spark partitions",
+        doc="The approximate minimum number of Spark partitions, into which large partitions are split.",
         key="minPartitions",
         check=at_least(1),
     )
     poll_timeout_ms: int = setting(
         120_000,
-        doc="how long a task or the planner may be without an answer before it fails",
+        doc="The time without a response after which a task or the planner fails, in milliseconds.",
         key="kafkaConsumer.pollTimeoutMs",
         check=at_least(1),
     )

@@ -35,89 +35,112 @@ class NodeConfig(KafkaListenerConfig):
     """
 
     node_id: int = setting(
-        check=at_least(0), aliases=("broker.id",), doc="This node's id among the nodes.", config_type="INT"
+        check=at_least(0), aliases=("broker.id",), doc="This node's id, unique among the nodes.", config_type="INT"
     )
-    cluster_id: str = setting(check=not_empty, doc="The cluster's id; whoever has another one is refused.")
+    cluster_id: str = setting(check=not_empty, doc="The cluster's id; processes with another id are refused.")
     listeners: str = setting(
         check=parse_listeners,
-        doc="Where to listen: NAME://host:port,NAME://host:port,... What a listener speaks is in "
-        "listener.security.protocol.map. Exactly one speaks gRPC; any number speak Kafka's protocol, say "
-        "GRPC://host:9094,PLAINTEXT://host:9092. Without a host, NAME://:port, on all addresses of this machine, by "
-        "whose canonical name others reach it then.",
+        doc="The addresses to listen on: NAME://host:port,NAME://host:port,... listener.security.protocol.map has"
+        " the protocol of each name. Exactly one listener speaks gRPC, and any number speak Kafka's protocol,"
+        " for example GRPC://host:9094,PLAINTEXT://host:9092. Without a host, NAME://:port listens on all "
+        "addresses and advertises the machine's canonical name.",
     )
     listener_security_protocol_map: str = setting(
         DEFAULT_PROTOCOL_MAP,
         check=parse_protocol_map,
-        doc="What each listener speaks, by its name: NAME:PROTOCOL,NAME:PROTOCOL,... with GRPC or, for Kafka's "
-        "protocol, PLAINTEXT. A listener with SSL, SASL_PLAINTEXT or SASL_SSL is refused.",
+        doc="The protocol of each listener: NAME:PROTOCOL,NAME:PROTOCOL,... with the protocol GRPC, or PLAINTEXT "
+        "for Kafka's. SSL, SASL_PLAINTEXT and SASL_SSL are refused.",
     )
     advertised_listeners: str | None = setting(
         None,
         check=parse_advertised_listeners,
-        doc="How clients and other nodes reach this node's listeners, by their names, those left out not at all; "
-        "listeners by default.",
+        doc="The addresses under which clients and other nodes reach this node's listeners, by name; a listener "
+        "without one is not advertised. Defaults to listeners.",
     )
     inter_broker_listener_name: str | None = setting(
         None,
         check=not_empty,
-        doc="The listener by which other nodes fetch from this one and this one from them. By default PLAINTEXT, or "
-        "else the first that speaks Kafka's protocol, or else the one that speaks gRPC. A node cannot fetch from one "
-        "that does not have it: add the listener to all nodes, with the old name here, before the name changes.",
+        doc="The listener over which nodes fetch from each other. Defaults to PLAINTEXT, else the first that "
+        "speaks Kafka's protocol, else the one that speaks gRPC. A node cannot fetch from a node without this"
+        " listener: to change the name, first add the listener to all nodes while they still have the old "
+        "name here.",
     )
     controller_quorum_voters: str | None = setting(
-        None, check=parse_voters, doc="The controllers: id@host:port,id@host:port,...", config_type="LIST"
+        None, check=parse_voters, doc="The controllers, as id@host:port,id@host:port,...", config_type="LIST"
     )
     controller_quorum_bootstrap_servers: str | None = setting(
         None,
         check=parse_addresses,
-        doc="Some controllers, host:port,host:port,..., where the node learns of the others; this or "
-        "controller.quorum.voters must be set.",
+        doc="Addresses of controllers, as host:port,host:port,..., from which the node learns the others. Set "
+        "this or controller.quorum.voters.",
         config_type="LIST",
     )
     log_dirs: tuple[str, ...] = setting(
         check=not_empty,
         aliases=("log.dir",),
-        doc="The folders of the partitions; a new one goes where fewest are.",
+        doc="The directories of the partitions; a new replica goes to the one with the fewest.",
         config_type="STRING",
     )
-    broker_rack: str | None = setting(None, doc="The rack: replicas are spread over racks.")
+    broker_rack: str | None = setting(None, doc="The node's rack. The replicas of a partition are spread over racks.")
     auto_create_topics_enable: bool = setting(
-        True, doc="Whether a topic that a client asks for is created when it is not there, if the client allows it."
+        True, doc="Whether a missing topic is created when a client requests it and permits that."
     )
     broker_heartbeat_interval_ms: int = setting(
-        2_000, check=at_least(1), doc="How often the node shows the controller that it lives.", config_type="INT"
+        2_000,
+        check=at_least(1),
+        doc="The interval between heartbeats to the controller, in milliseconds.",
+        config_type="INT",
     )
     controlled_shutdown_timeout_ms: int = setting(
-        30_000, check=at_least(0), doc="How long a stop waits for leaderships to move away."
+        30_000,
+        check=at_least(0),
+        doc="The maximum time for which a stopping node waits for its leaderships to move, in milliseconds.",
     )
     replica_lag_time_max_ms: int = setting(
-        30_000, check=at_least(1), doc="A follower that has not caught up for longer leaves the ISR."
+        30_000,
+        check=at_least(1),
+        doc="The time for which a follower may lag before it leaves the ISR, in milliseconds.",
     )
     replica_fetch_wait_max_ms: int = setting(
-        500, check=at_least(1), doc="How long a follower's fetch waits for data.", config_type="INT"
+        500,
+        check=at_least(1),
+        doc="The maximum time for which a follower's fetch waits for data, in milliseconds.",
+        config_type="INT",
     )
     replica_fetch_min_bytes: int = setting(
-        1, check=at_least(0), doc="The bytes a follower's fetch waits for.", config_type="INT"
+        1,
+        check=at_least(0),
+        doc="The number of bytes at which a follower's fetch is answered immediately.",
+        config_type="INT",
     )
     replica_fetch_max_bytes: int = setting(
-        1024**2, check=at_least(0), doc="The bytes that a follower asks for from one partition.", config_type="INT"
+        1024**2,
+        check=at_least(0),
+        doc="The number of bytes that a follower requests of one partition.",
+        config_type="INT",
     )
     replica_fetch_response_max_bytes: int = setting(
-        10 * 1024**2, check=at_least(0), doc="The bytes that a follower asks for in one fetch.", config_type="INT"
+        10 * 1024**2,
+        check=at_least(0),
+        doc="The number of bytes that a follower requests in one fetch.",
+        config_type="INT",
     )
     replica_fetch_backoff_ms: int = setting(
-        1_000, check=at_least(0), doc="The longest pause of a follower after errors in a row.", config_type="INT"
+        1_000,
+        check=at_least(0),
+        doc="The maximum pause of a follower after consecutive errors, in milliseconds.",
+        config_type="INT",
     )
     replica_socket_timeout_ms: int = setting(
         30_000,
         check=at_least(1),
-        doc="How long a follower waits for an answer, beside the wait that it asks for.",
+        doc="The time for which a follower waits for a response, in addition to the fetch's own wait, in milliseconds.",
         config_type="INT",
     )
     fetch_max_bytes: int = setting(
         50 * 1024**2,
         check=between(1024, 100 * 1024**2),
-        doc="The most records of one fetch response, in bytes.",
+        doc="The maximum size of the records in a fetch response, in bytes.",
         config_type="INT",
     )
     queued_max_request_bytes: int = setting(
@@ -133,68 +156,76 @@ class NodeConfig(KafkaListenerConfig):
     queued_max_response_bytes: int = setting(
         256 * 1024**2,
         check=at_least(1024**2),
-        doc="The memory of fetch responses under way, in bytes, those that wait for slow readers included; a response "
-        "takes twice its size. Consumers get three quarters of it at most.",
+        doc="The memory of unsent fetch responses, in bytes, including those that wait for slow clients. A "
+        "response counts twice its size. Consumers get at most three quarters.",
     )
     max_incremental_fetch_session_cache_slots: int = setting(
         1_000,
         check=at_least(0),
-        doc="How many fetch sessions of followers and consumers the node keeps.",
+        doc="The maximum number of fetch sessions of followers and consumers.",
         config_type="INT",
     )
     replica_selector_class: str = setting(
         LEADER_SELECTOR,
         check=one_of(*SELECTORS),
-        doc="Which replica consumers are sent to: the leader, or with RackAwareReplicaSelector one in their own "
-        "rack (client.rack). With or without the package.",
+        doc="Selects the replica that consumers read from: the leader, or with RackAwareReplicaSelector a replica"
+        " in their rack (client.rack). Kafka's package name is optional.",
     )
     log_flush_scheduler_interval_ms: int = setting(
-        1_000, check=at_least(1), doc="How often the node looks which logs are to be put on the disk."
+        1_000, check=at_least(1), doc="The interval between checks for logs to sync, in milliseconds."
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
-        60_000, check=at_least(1), doc="How often the log start offsets are written down.", config_type="INT"
+        60_000,
+        check=at_least(1),
+        doc="The interval between checkpoints of log start offsets, in milliseconds.",
+        config_type="INT",
     )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
-        5_000, check=at_least(1), doc="How often high watermarks and recovery points are written down."
+        5_000,
+        check=at_least(1),
+        doc="The interval between checkpoints of high watermarks and recovery points, in milliseconds.",
     )
     log_roll_hours: int = setting(
         168, check=at_least(1), doc="The age at which a segment is closed, in hours.", config_type="INT"
     )
     log_roll_jitter_hours: int = setting(
-        0, check=at_least(0), doc="At most so much earlier, at random, in hours.", config_type="INT"
+        0,
+        check=at_least(0),
+        doc="The maximum random time by which a segment is closed early, in hours.",
+        config_type="INT",
     )
     log_retention_minutes: int | None = setting(
         None,
         check=_at_least_one_or_unlimited,
-        doc="The age at which segments go, in minutes; log.retention.hours when not set.",
+        doc="The age at which segments are deleted, in minutes; log.retention.hours if not set.",
         config_type="INT",
     )
     log_retention_hours: int = setting(
         168,
         check=_at_least_one_or_unlimited,
-        doc="The age at which segments go, in hours; -1: never.",
+        doc="The age at which segments are deleted, in hours; -1 is no limit.",
         config_type="INT",
     )
     log_retention_check_interval_ms: int = setting(
-        300_000, check=at_least(1), doc="How often the node looks for segments that are to be deleted."
+        300_000, check=at_least(1), doc="The interval between checks for segments to delete, in milliseconds."
     )
     log_cleaner_enable: bool = setting(True, doc="Whether topics with cleanup.policy=compact are compacted.")
     num_recovery_threads_per_data_dir: int = setting(
         2,
         check=at_least(1),
-        doc="How many logs of one directory are opened and checked at the same time.",
+        doc="The number of logs of one directory that are opened and checked at the same time.",
         config_type="INT",
     )
     producer_id_expiration_ms: int = setting(
         86_400_000,
         check=at_least(1),
-        doc="How long a partition remembers an idempotent producer that is silent.",
+        doc="The time for which a partition remembers an inactive idempotent producer, in milliseconds.",
         config_type="INT",
     )
     producer_id_expiration_check_interval_ms: int = setting(
         600_000,
         check=at_least(1),
-        doc="How often the node looks for producers that are to be forgotten.",
+        doc="The interval between checks for producers to forget, in milliseconds.",
         config_type="INT",
     )
 

@@ -31,60 +31,67 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
         50,
         check=at_least(1),
         config_type="INT",
-        doc="The partitions of __consumer_offsets when it is created; a group belongs to one of them for good.",
+        doc="The number of partitions of __consumer_offsets when it is created; a group belongs to one of them "
+        "permanently.",
     )
     offsets_topic_replication_factor: int = setting(
         3,
         check=at_least(1),
         config_type="SHORT",
-        doc="The replicas of __consumer_offsets when it is created, which needs as many nodes.",
+        doc="The number of replicas of __consumer_offsets when it is created, which requires that many nodes.",
     )
     offsets_topic_segment_bytes: int = setting(
         100 * 1024**2,
         check=at_least(1),
         config_type="INT",
-        doc="The segment.bytes of __consumer_offsets when it is created: small, so that it is compacted soon.",
+        doc="segment.bytes of __consumer_offsets when it is created; small segments are compacted soon.",
     )
     offsets_topic_compression_codec: int = setting(
         0,
         check=between(0, 4),
         config_type="INT",
-        doc="The codec of what is written to __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        doc="The codec of records in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
     )
     offsets_retention_minutes: int = setting(
         7 * _DAY_MINUTES,
         check=at_least(1),
         config_type="INT",
-        doc="How long offsets are kept after the last member of a group has left, or since they were committed by a "
-        "consumer that is in no group, in minutes.",
+        doc="The time for which offsets are kept after the last member of a group has left, or after the commit "
+        "for consumers without a group membership, in minutes.",
     )
     offsets_retention_check_interval_ms: int = setting(
-        600_000, check=at_least(1), doc="How often the coordinator looks for offsets that are to be deleted."
+        600_000, check=at_least(1), doc="The interval between checks for expired offsets, in milliseconds."
     )
     offset_metadata_max_bytes: int = setting(
-        4_096, check=at_least(0), config_type="INT", doc="The most metadata of a committed offset, in bytes."
+        4_096,
+        check=at_least(0),
+        config_type="INT",
+        doc="The maximum size of the metadata of a committed offset, in bytes.",
     )
     offsets_commit_timeout_ms: int = setting(
         5_000,
         check=at_least(1),
         config_type="INT",
-        doc="How long a commit waits for the in-sync replicas before the member is told that the coordinator is not "
-        "available.",
+        doc="The time for which a commit waits for the in-sync replicas before it fails with "
+        "COORDINATOR_NOT_AVAILABLE, in milliseconds.",
     )
     group_min_session_timeout_ms: int = setting(
-        6_000, check=at_least(1), config_type="INT", doc="The least session.timeout.ms of members."
+        6_000, check=at_least(1), config_type="INT", doc="The minimum session.timeout.ms of classic members."
     )
     group_max_session_timeout_ms: int = setting(
-        1_800_000, check=at_least(1), config_type="INT", doc="The greatest session.timeout.ms of members."
+        1_800_000, check=at_least(1), config_type="INT", doc="The maximum session.timeout.ms of classic members."
     )
     group_initial_rebalance_delay_ms: int = setting(
         3_000,
         check=at_least(0),
         config_type="INT",
-        doc="How long an empty group waits for further members before its first rebalance.",
+        doc="The time for which an empty group waits for more members before its first rebalance, in milliseconds.",
     )
     group_max_size: int = setting(
-        _INT32_MAX, check=at_least(1), config_type="INT", doc="The most members of a group of the classic protocol."
+        _INT32_MAX,
+        check=at_least(1),
+        config_type="INT",
+        doc="The maximum number of members of a group of the classic protocol.",
     )
     group_consumer_session_timeout_ms: int = _limit("group_consumer_session_timeout_ms")
     group_consumer_min_session_timeout_ms: int = _limit("group_consumer_min_session_timeout_ms")
@@ -93,25 +100,29 @@ class GroupCoordinatorConfig(DynamicBrokerConfig):
     group_consumer_min_heartbeat_interval_ms: int = _limit("group_consumer_min_heartbeat_interval_ms")
     group_consumer_max_heartbeat_interval_ms: int = _limit("group_consumer_max_heartbeat_interval_ms")
     group_consumer_max_size: int = setting(
-        _INT32_MAX, check=at_least(1), config_type="INT", doc="The most members of a group of the consumer protocol."
+        _INT32_MAX,
+        check=at_least(1),
+        config_type="INT",
+        doc="The maximum number of members of a group of the consumer protocol.",
     )
     group_consumer_assignors: tuple[str, ...] = setting(
         DEFAULT_ASSIGNORS,
         check=each_of(*DEFAULT_ASSIGNORS),
-        doc="The server-side assignors; the first is that of groups whose members ask for none.",
+        doc="The server-side assignors; the first is the default of groups.",
     )
     group_consumer_regex_refresh_interval_ms: int = setting(
         600_000,
         check=at_least(10_000),
         config_type="INT",
-        doc="How often the topics of a regular expression are looked up again although no topic has changed.",
+        doc="The interval at which the topics of a regular expression are resolved again even if no topic has "
+        "changed, in milliseconds.",
     )
     group_consumer_migration_policy: str = setting(
         str(MigrationPolicy.BIDIRECTIONAL),
         check=_check_policy,
-        doc="Which conversions of groups with members are allowed: upgrade, of a classic group when a member of the "
-        "consumer protocol joins; downgrade, of a consumer group when only classic members are left; bidirectional: "
-        "both; disabled: neither.",
+        doc="The permitted conversions of groups with members. upgrade: a classic group, when a member of the "
+        "consumer protocol joins; downgrade: a consumer group, when only classic members are left; "
+        "bidirectional: both; disabled: neither.",
     )
 
     @property

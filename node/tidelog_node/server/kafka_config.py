@@ -27,36 +27,36 @@ class KafkaListenerConfig(GroupCoordinatorConfig):
         _INT32_MAX,
         check=between(1, _INT32_MAX),
         config_type="INT",
-        doc="The most connections of all Kafka listeners together; further ones are closed at once. Other nodes are "
-        "let in all the same where the inter-broker listener is one of several: the connection of another listener "
-        "is closed that has been silent longest. Of the files that the process may open 256, an eighth at most, are "
-        "kept from connections for logs all the same.",
+        doc="The maximum number of connections of all Kafka listeners; further ones are closed immediately. If "
+        "the inter-broker listener is one of several, connections of nodes are accepted nevertheless, in "
+        "place of the connection of another listener that has been idle for longest. Of the process's file "
+        "descriptors, 256, but at most an eighth, are reserved for logs.",
     )
     max_connections_per_ip: int = setting(
         _INT32_MAX,
         check=between(1, _INT32_MAX),
         config_type="INT",
-        doc="The most connections of one address; further ones are closed at once.",
+        doc="The maximum number of connections from one address; further ones are closed immediately.",
     )
     connections_max_idle_ms: int = setting(
         600_000,
         check=at_least(1),
-        doc="After so long a Kafka client's connection is closed when it was idle, or when its client has taken "
-        "nothing of the responses that are ready.",
+        doc="The time after which a Kafka client's connection is closed if it is idle, or if the client does not "
+        "read responses that are ready, in milliseconds.",
     )
     socket_send_buffer_bytes: int = setting(
         -1,
         check=_at_least_one_or_the_systems,
         config_type="INT",
-        doc="SO_SNDBUF of Kafka clients' connections. Kafka has 102400; here the system decides (-1), which makes it "
-        "as large as the connection needs.",
+        doc="SO_SNDBUF of connections of Kafka clients. Kafka's default is 102400; -1 lets the operating system "
+        "choose the size.",
     )
     socket_receive_buffer_bytes: int = setting(
         -1,
         check=_at_least_one_or_the_systems,
         config_type="INT",
-        doc="SO_RCVBUF of Kafka clients' connections. Kafka has 102400; here the system decides (-1), which makes it "
-        "as large as the connection needs.",
+        doc="SO_RCVBUF of connections of Kafka clients. Kafka's default is 102400; -1 lets the operating system "
+        "choose the size.",
     )
 
     def listener_limits(self) -> ListenerLimits:

@@ -17,42 +17,44 @@ _limit = partial(setting_of, ConsumerGroupLimits)
 class ControllerConfig:
     """What a controller decides by."""
 
-    cluster_id: str = setting(check=not_empty, doc="The cluster's id; whoever has another one is refused.")
+    cluster_id: str = setting(check=not_empty, doc="The cluster's id; processes with another id are refused.")
     broker_session_timeout_ms: int = setting(
         9_000,
         check=at_least(1),
-        doc="A node that is silent for longer is fenced, in milliseconds; one whose process is gone is fenced at once.",
+        doc="The time without a heartbeat after which a node is fenced, in milliseconds. A node whose process is "
+        "gone is fenced immediately.",
         config_type="INT",
     )
     num_partitions: int = setting(
-        1, check=at_least(1), doc="The partitions of a topic that does not say how many.", config_type="INT"
+        1, check=at_least(1), doc="The default number of partitions of a topic.", config_type="INT"
     )
     default_replication_factor: int = setting(
-        1, check=at_least(1), doc="The replicas of a topic that does not say how many.", config_type="INT"
+        1, check=at_least(1), doc="The default number of replicas of a topic.", config_type="INT"
     )
     delete_topic_enable: bool = setting(True, doc="Whether topics may be deleted.")
     min_insync_replicas: int = setting(
         1,
         check=at_least(1),
-        doc="The in-sync replicas that acks=all needs, where neither topic nor cluster says.",
+        doc="The minimum size of the ISR for a produce request with acks=all. The settings of the cluster and of "
+        "topics override it.",
         config_type="INT",
     )
     unclean_leader_election_enable: bool = setting(
         False,
-        doc="Whether a replica that was not in sync may lead when no other can, where neither topic nor cluster says: "
-        "committed records are then lost.",
+        doc="Whether a replica outside the ISR may be elected leader if no other can, which loses committed "
+        "records. The settings of the cluster and of topics override it.",
     )
     auto_leader_rebalance_enable: bool = setting(
-        True, doc="Whether the leadership of partitions returns to their preferred replicas by itself."
+        True, doc="Whether the controller moves leadership back to preferred replicas automatically."
     )
     leader_imbalance_check_interval_seconds: int = setting(
-        300, check=at_least(1), doc="How often the controller looks whether leaders are to be moved back, in seconds."
+        300, check=at_least(1), doc="The interval between checks of the leader imbalance, in seconds."
     )
     leader_imbalance_per_broker_percentage: int = setting(
         10,
         check=at_least(0),
-        doc="Leaders are moved back to a node when more than so many percent of the partitions that prefer it are led "
-        "by others.",
+        doc="The percentage of partitions with this preferred leader but another leader, above which the "
+        "controller moves leadership back to a node.",
         config_type="INT",
     )
 

@@ -15,17 +15,18 @@ class SnapshotConfig:
         20_971_520,
         key="metadata.log.max.record.bytes.between.snapshots",
         check=at_least(1),
-        doc="A snapshot is taken when so many bytes were committed since the last one.",
+        doc="The number of bytes committed since the last snapshot at which a snapshot is taken.",
     )
     max_interval_ms: int = setting(
         3_600_000,
         key="metadata.log.max.snapshot.interval.ms",
         check=at_least(0),
-        doc="A snapshot is taken when the last one is so old and anything was committed since; 0: never for its age.",
+        doc="The age of the last snapshot at which a snapshot is taken if anything was committed since, in "
+        "milliseconds; 0 disables snapshots by age.",
     )
     chunk_bytes: int = setting(
         256 * 1024,
         key="controller.quorum.snapshot.chunk.bytes",
         check=between(1, 4 * 1024 * 1024),
-        doc="Bytes of a snapshot in one message: heartbeats wait for at most one such message.",
+        doc="The size of a snapshot chunk, in bytes; a heartbeat waits for at most one chunk.",
     )

@@ -25,46 +25,49 @@ class QuorumConfig(ControllerConfig):
         ValueError: values that do not fit each other; :func:`~tidelog.config.parse_config` makes it a ConfigError.
     """
 
-    node_id: int = setting(check=at_least(0), doc="This controller's id among the voters.", config_type="INT")
-    listeners: str = setting(check=parse_listener, doc="Where to listen: GRPC://host:port.")
+    node_id: int = setting(
+        check=at_least(0), doc="This controller's id, unique among the controllers.", config_type="INT"
+    )
+    listeners: str = setting(check=parse_listener, doc="The address to listen on: GRPC://host:port.")
     advertised_listeners: str | None = setting(
         None,
         check=parse_listener,
-        doc="How others reach this controller: for a voter its address in controller.quorum.voters, the default.",
+        doc="The address under which others reach this controller. Defaults to a voter's address in "
+        "controller.quorum.voters.",
     )
     controller_quorum_voters: str | None = setting(
         None,
         check=parse_voters,
-        doc="The first voters: id@host:port,id@host:port,... What add-voter and remove-voter change later is in the "
-        "metadata log and counts more. The addresses are tried beside those in the log, to find voters that have "
-        "moved.",
+        doc="The initial voters: id@host:port,id@host:port,... Later changes by add-voter and remove-voter are in"
+        " the metadata log and take precedence. The controller also tries these addresses to find voters that"
+        " have moved.",
     )
     controller_quorum_bootstrap_servers: str | None = setting(
         None,
         check=parse_addresses,
-        doc="Controllers to ask for the quorum: host:port,host:port,... With it this controller need not be in "
-        "controller.quorum.voters: it then follows the log without a vote, until add-voter gives it one.",
+        doc="Addresses of controllers, as host:port,host:port,... A controller with this setting need not be in "
+        "controller.quorum.voters: it follows the log without a vote until add-voter gives it one.",
     )
     controller_quorum_engine: str = setting(
         TIDELOG,
         check=one_of(TIDELOG, PYSYNCOBJ),
-        doc="The implementation of Raft: tidelog, or pysyncobj, which is for development on one machine as it can lose "
-        "what it acknowledged.",
+        doc="The implementation of Raft: tidelog, or pysyncobj for development on one machine, which can lose "
+        "acknowledged changes.",
     )
     controller_quorum_pysyncobj_voters: str | None = setting(
         None,
         check=parse_voters,
-        doc="Where the voters listen for each other with the engine pysyncobj, which has its own protocol: "
-        "id@host:port,... on the loopback interface.",
+        doc="The loopback addresses of the voters' pysyncobj protocol with that engine: id@host:port,...",
     )
-    metadata_log_dir: str = setting(check=not_empty, doc="The folder of the metadata log.")
+    metadata_log_dir: str = setting(check=not_empty, doc="The directory of the metadata log.")
     metadata_log_max_record_bytes_between_snapshots: int = setting_of(SnapshotConfig, "max_bytes_between")
     metadata_log_max_snapshot_interval_ms: int = setting_of(SnapshotConfig, "max_interval_ms")
     controller_quorum_election_timeout_ms: int = setting_of(RaftConfig, "election_timeout_ms")
     controller_quorum_heartbeat_interval_ms: int = setting(
         0,
         check=at_least(0),
-        doc="How often a leader shows its followers that it lives; 0: three times in an election timeout.",
+        doc="The interval between heartbeats of a leader to its followers, in milliseconds; 0 is a third of the "
+        "election timeout.",
     )
     controller_quorum_append_max_bytes: int = setting_of(RaftConfig, "max_append_bytes")
     controller_quorum_append_max_inflight: int = setting_of(RaftConfig, "max_inflight_appends")

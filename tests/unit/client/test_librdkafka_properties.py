@@ -134,7 +134,7 @@ def test_properties_without_effect_are_told_once_and_change_nothing(
             assert client._config.request_timeout_ms == 10_000
             assert client._config.reconnect_backoff_ms == 100
     told = [record.message for record in caplog.records if "has no effect" in record.message]
-    words = ['"log_level" has no effect: Python\'s logging decides', '"debug"', '"broker.address']
+    words = ['"log_level" has no effect: Python\'s logging applies', '"debug"', '"broker.address']
     others = {"P": ['"queued.min.messages" has no effect: it is a consumer'], "C": ['"acks" has no effect: it is a p']}
     wanted = [*words, *others.get(scope, ['"queued.min.messages"', '"acks"'])]
     assert len(told) == len(wanted)
@@ -142,11 +142,11 @@ def test_properties_without_effect_are_told_once_and_change_nothing(
 
 
 REFUSED = [
-    ({"security.protocol": "SASL_SSL"}, "value 'SASL_SSL' .*security.protocol.*no TLS and no SASL yet"),
-    ({"sasl.password": "secret"}, "sasl.password.*no TLS"),
-    ({"ssl.ca.location": "/ca"}, "ssl.ca.location.*no TLS"),
+    ({"security.protocol": "SASL_SSL"}, "value 'SASL_SSL' .*security.protocol.*TLS and SASL are not supported yet"),
+    ({"sasl.password": "secret"}, "sasl.password.*TLS and SASL"),
+    ({"ssl.ca.location": "/ca"}, "ssl.ca.location.*TLS and SASL"),
     ({"plugin.library.paths": "x"}, "interceptors"),
-    ({"log_cb": print}, "give logger"),
+    ({"log_cb": print}, "set logger"),
 ]
 
 

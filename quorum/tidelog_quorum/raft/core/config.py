@@ -19,49 +19,52 @@ class RaftConfig:
         1_000,
         key="controller.quorum.election.timeout.ms",
         check=at_least(20),
-        doc="A voter that hears no leader for so long asks for votes; a leader that hears no majority resigns.",
+        doc="The time without a leader after which a voter requests votes, and without a majority after which a "
+        "leader resigns, in milliseconds.",
     )
     heartbeat_interval_ms: int = setting(
         100,
         key="controller.quorum.heartbeat.interval.ms",
         check=at_least(1),
-        doc="How often a leader shows its followers that it lives.",
+        doc="The interval between heartbeats of a leader to its followers, in milliseconds.",
     )
     max_append_bytes: int = setting(
         256 * 1024,
         key="controller.quorum.append.max.bytes",
         check=between(1, 64 * 1024 * 1024),
-        doc="Payload bytes in one append; a single larger entry still goes alone.",
+        doc="The maximum payload of an append, in bytes; a larger entry is sent alone.",
     )
     max_inflight_appends: int = setting(
         32,
         key="controller.quorum.append.max.inflight",
         check=between(1, 1024),
-        doc="Appends under way to one follower; more entries then wait and travel in larger batches.",
+        doc="The maximum number of appends in flight to a follower; further entries wait and are sent in larger "
+        "batches.",
     )
     max_inflight_bytes: int = setting(
         4 * 1024 * 1024,
         key="controller.quorum.append.max.inflight.bytes",
         check=between(1, 1024 * 1024 * 1024),
-        doc="Payload bytes in all appends under way to one follower; a single larger entry still goes alone.",
+        doc="The maximum payload of all appends in flight to a follower, in bytes; a larger entry is sent alone.",
     )
     max_trailing_entries: int = setting(
         10_000,
         key="controller.quorum.snapshot.trailing.entries",
         check=at_least(0),
-        doc="Entries that stay in the log before the end of a snapshot, for followers that are a little behind.",
+        doc="The number of entries that stay in the log before a snapshot, for followers that are slightly behind.",
     )
     max_trailing_bytes: int = setting(
         16 * 1024 * 1024,
         key="controller.quorum.snapshot.trailing.bytes",
         check=at_least(0),
-        doc="Payload bytes of the entries that stay in the log before the end of a snapshot; the log is in memory.",
+        doc="The maximum payload of the entries that stay in the log before a snapshot, in bytes; the log is in "
+        "memory.",
     )
     max_observers: int = setting(
         16,
         key="controller.quorum.observers.max",
         check=at_least(1),
-        doc="Replicas without a vote that a leader sends the log to.",
+        doc="The maximum number of observers to which a leader sends the log.",
     )
 
     def __post_init__(self) -> None:
