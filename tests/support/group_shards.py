@@ -229,8 +229,8 @@ def commit_request(
 def fetched_offsets(harness: ShardHarness, group: str = "g") -> dict[tuple[str, int], int]:
     """Return all committed offsets of a group."""
     response = harness.call(pb.OffsetFetchGroup(group_id=group, all_topics=True))
-    assert not response.HasField("error")
-    return {(t.name, p.index): p.committed_offset for t in response.topics for p in t.partitions}
+    assert response.error is None
+    return {partition: value.offset for partition, value in response.committed}
 
 
 def join_new(harness: ShardHarness, **options: Any) -> tuple[str, int]:

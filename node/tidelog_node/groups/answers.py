@@ -7,7 +7,7 @@ from typing import assert_never
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
-from tidelog_node.groups.events import GroupRequest, GroupResponse
+from tidelog_node.groups.events import AllOffsets, GroupRequest, GroupResponse
 
 NO_GENERATION = -1
 NO_OFFSET = -1
@@ -70,6 +70,8 @@ def refuse(request: GroupRequest, error: TidelogError) -> GroupResponse:
             return pb.ConsumerGroupHeartbeatResponse(error=said)
         case pb.OffsetCommitRequest():
             return refuse_commit(request, said)
+        case pb.OffsetFetchGroup(all_topics=True):
+            return AllOffsets(request.group_id, error=error)
         case pb.OffsetFetchGroup():
             return pb.OffsetFetchGroupResult(group_id=request.group_id, error=said)
         case pb.OffsetDeleteRequest():

@@ -8,12 +8,13 @@ Responses that depend on a write are commanded when it is committed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.groups.settings import OwnTimings
+from tidelog_node.groups.value_formats import OffsetCommitValue
 
 GroupRequest = (
     pb.JoinGroupRequest
@@ -30,6 +31,20 @@ GroupRequest = (
     | pb.DeleteGroupsRequest
 )
 """The requests that one shard answers. Those for several groups come divided by shard, ListGroups to each shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllOffsets:
+    """The committed offsets of a group, by topic and partition, in no order.
+
+    The answer to OffsetFetch with all topics: a message of them takes too long to make in one step of the shard.
+    """
+
+    group_id: str
+    committed: Sequence[tuple[tuple[str, int], OffsetCommitValue]] = ()
+    error: TidelogError | None = None
+
+
 GroupResponse = (
     pb.JoinGroupResponse
     | pb.SyncGroupResponse
@@ -38,6 +53,7 @@ GroupResponse = (
     | pb.ConsumerGroupHeartbeatResponse
     | pb.OffsetCommitResponse
     | pb.OffsetFetchGroupResult
+    | AllOffsets
     | pb.OffsetDeleteResponse
     | pb.ListGroupsResponse
     | pb.DescribeGroupsResponse

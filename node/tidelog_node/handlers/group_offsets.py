@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import GroupCoordinator
-from tidelog_node.groups.events import ClientIdentity
+from tidelog_node.groups.events import AllOffsets, ClientIdentity
+from tidelog_node.groups.offsets.requests import fill_in_steps
 from tidelog_node.handlers.context import error_message
 from tidelog_node.handlers.group_calls import answer_of_group
 from tidelog_node.partitions.time_slices import TimeSlices
@@ -41,9 +42,15 @@ async def offset_fetch(
     """Return what groups have committed; there is nothing yet that a transaction may change (``require_stable``)."""
     response = pb.OffsetFetchResponse()
     await coordinator.wait_for_session()
+    slices = TimeSlices()
     for start in range(0, len(request.groups), _AT_ONCE):
         groups = request.groups[start : start + _AT_ONCE]
-        response.groups.extend(await asyncio.gather(*(_fetch(coordinator, group, client) for group in groups)))
+        # One after the other: each of many generators would take a whole slice of the same turn.
+        for found in await asyncio.gather(*(_fetch(coordinator, group, client) for group in groups)):
+            if isinstance(found, AllOffsets):
+                await slices.result_of(fill_in_steps(response.groups.add(), found))
+            else:
+                response.groups.append(found)
     return response
 
 
@@ -60,8 +67,10 @@ async def offset_delete(
 
 async def _fetch(
     coordinator: GroupCoordinator, group: pb.OffsetFetchGroup, client: ClientIdentity
-) -> pb.OffsetFetchGroupResult:
+) -> pb.OffsetFetchGroupResult | AllOffsets:
     """Ask for the named partitions in parts, since a shard answers each in one step of the loop."""
+    if group.all_topics:
+        return await answer_of_group(coordinator, group, client, AllOffsets)
     answer: pb.OffsetFetchGroupResult | None = None
     async for part, goes_on in TimeSlices().of(_parts_of(group)):
         found = await answer_of_group(coordinator, part, client, pb.OffsetFetchGroupResult)

@@ -14,6 +14,9 @@ from kafka_groups import kafka_groups
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import log_service_pb2 as log_pb
 from tidelog_node.groups.events import ClientIdentity
+from tidelog_node.groups.offsets import requests as offset_requests
+from tidelog_node.groups.offsets.committed import CommittedOffsets, TopicPartition
+from tidelog_node.groups.records import OffsetCommitValue
 from tidelog_node.handlers import fetch as fetch_by_grpc
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.api_keys import ApiKey
@@ -275,6 +278,44 @@ def test_a_long_fetch_over_grpc_lets_others_have_their_turn(tmp_path, monkeypatc
             gc.disable()
             try:
                 return await longest_share(lambda: answer(node.context))
+            finally:
+                gc.enable()
+
+    async def again():
+        await run()
+        return await run()
+
+    assert asyncio.run(again()) < LITTLE_OF_IT
+
+
+class Committed:
+    """The coordinator of a group with offsets of many topics, as much of it as OffsetFetch needs."""
+
+    def __init__(self, count):
+        self._offsets = CommittedOffsets("g", store=None, records=())
+        value = OffsetCommitValue(1, -1, "", 0, -1)
+        self._offsets.apply([(TopicPartition(f"t{i}", 0), value) for i in range(count)])
+
+    async def wait_for_session(self):
+        pass
+
+    def shard_of(self, group_id):
+        return 0
+
+    async def call(self, shard, request, client):
+        return offset_requests.fetch(request, self._offsets)
+
+
+def test_a_fetch_of_all_offsets_lets_others_have_their_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr("tidelog_node.partitions.time_slices.SLICE_S", 0.0)
+    request = group_offsets.OffsetFetchRequest(groups=[group_offsets.OffsetFetchRequestGroup("g", topics=None)])
+
+    async def run():
+        async with whole_node(tmp_path) as node:
+            node = dataclasses.replace(node, groups=Committed(MANY))
+            gc.disable()
+            try:
+                return await longest_share(lambda: begin(node, request, 9))
             finally:
                 gc.enable()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
+from operator import itemgetter
 
 from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
-from tidelog_node.groups.answers import NO_OFFSET, refusal
-from tidelog_node.groups.events import TopicInfo
+from tidelog_node.groups.answers import NO_OFFSET, error_message, refusal
+from tidelog_node.groups.events import AllOffsets, TopicInfo
 from tidelog_node.groups.offsets.committed import CommittedOffsets, OffsetChange, TopicPartition
 from tidelog_node.groups.records import OffsetCommitValue
 from tidelog_node.groups.turn import Turn
@@ -36,17 +37,33 @@ def commit(request: pb.OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChan
     return changes, response
 
 
-def fetch(request: pb.OffsetFetchGroup, offsets: CommittedOffsets | None) -> pb.OffsetFetchGroupResult:
+def fetch(request: pb.OffsetFetchGroup, offsets: CommittedOffsets | None) -> pb.OffsetFetchGroupResult | AllOffsets:
     """Return committed offsets; those of all partitions that have one, or of the named ones, -1 where there is none."""
     committed = {} if offsets is None else offsets.committed
-    response = pb.OffsetFetchGroupResult(group_id=request.group_id)
     if request.all_topics:
-        for topic, partitions in _by_topic(committed).items():
-            _add_topic(response, topic, partitions, committed)
-    else:
-        for named in request.topics:
-            _add_topic(response, named.name, named.partitions, committed)
+        return AllOffsets(request.group_id, list(committed.items()))
+    response = pb.OffsetFetchGroupResult(group_id=request.group_id)
+    for named in request.topics:
+        result = response.topics.add(name=named.name)
+        for partition in named.partitions:
+            _add_partition(result, partition, committed.get(TopicPartition(named.name, partition)))
     return response
+
+
+def fill_in_steps(response: pb.OffsetFetchGroupResult, found: AllOffsets) -> Generator[None, None, None]:
+    """Write all offsets of a group into its response, in order, one partition a step."""
+    response.group_id = found.group_id
+    if found.error is not None:
+        response.error.CopyFrom(error_message(found.error))
+    topics: dict[str, list[tuple[int, OffsetCommitValue]]] = {}
+    for (topic, partition), value in found.committed:
+        topics.setdefault(topic, []).append((partition, value))
+        yield
+    for topic in sorted(topics):
+        result = response.topics.add(name=topic)
+        for partition, value in sorted(topics[topic], key=itemgetter(0)):
+            _add_partition(result, partition, value)
+            yield
 
 
 def delete(
@@ -98,25 +115,10 @@ def _value(partition: pb.OffsetCommitPartition, wall_ms: int, expires_ms: int) -
     )
 
 
-def _by_topic(committed: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(committed):
-        topics.setdefault(topic, []).append(partition)
-    return topics
-
-
-def _add_topic(
-    response: pb.OffsetFetchGroupResult,
-    topic: str,
-    partitions: Iterable[int],
-    committed: Mapping[TopicPartition, OffsetCommitValue],
-) -> None:
-    result = response.topics.add(name=topic)
-    for partition in partitions:
-        value = committed.get(TopicPartition(topic, partition))
-        result.partitions.add(
-            index=partition,
-            committed_offset=NO_OFFSET if value is None else value.offset,
-            committed_leader_epoch=NO_LEADER_EPOCH if value is None else value.leader_epoch,
-            metadata="" if value is None else value.metadata,
-        )
+def _add_partition(result: pb.OffsetFetchTopicResult, partition: int, value: OffsetCommitValue | None) -> None:
+    result.partitions.add(
+        index=partition,
+        committed_offset=NO_OFFSET if value is None else value.offset,
+        committed_leader_epoch=NO_LEADER_EPOCH if value is None else value.leader_epoch,
+        metadata="" if value is None else value.metadata,
+    )
