@@ -1,12 +1,19 @@
-"""A majority of a stale minority and of one whose disk forgot: for the replicas of a partition, and the controllers."""
+"""Scripts of faults that no draw reaches.
+
+A majority of a stale minority and of one whose disk forgot, for the replicas of a partition and for the controllers.
+And a change of the ISR that is stored after it was refused.
+"""
 
 from __future__ import annotations
 
 import pytest
+from sim.cluster.bugs_of_replicas import FORGETS_A_REFUSED_EXPAND
+from sim.cluster.cluster import Cluster
+from sim.cluster.late_expands import LateExpand
 from sim.cluster.planted_bugs import BY_NAME
 from sim.cluster.runs import run
-from sim.cluster.scripted import ORDERS, stale_controllers, stale_replicas
-from sim.outcome import NEVER
+from sim.cluster.scripted import ORDERS, late_expand, stale_controllers, stale_replicas
+from sim.outcome import NEVER, Outcome
 from sim.planting import planted
 
 Order = tuple[int, int, int]
@@ -49,3 +56,28 @@ def test_stale_controller_would_lead_if_promises_were_given_before_the_disk_has_
     with planted(BY_NAME["metadata log sends before it persists"]):
         outcome = run(stale_controllers(order), check_every=NEVER)
     assert outcome.violated is not None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_expand_that_is_stored_after_its_refusal_loses_nothing(seed: int) -> None:
+    outcome, script = run_late_expand(seed)
+    assert outcome.violated is None, outcome.detail
+    assert script.is_over
+    assert outcome.counts["acknowledged"] > 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_expand_that_is_stored_after_its_refusal_would_be_unknown_to_a_leader_that_forgot_it(seed: int) -> None:
+    with planted(FORGETS_A_REFUSED_EXPAND):
+        outcome, _ = run_late_expand(seed, check_every=NEVER)
+    assert outcome.violated == "MaximalIsr", outcome
+
+
+def run_late_expand(seed: int, check_every: int = 1) -> tuple[Outcome, LateExpand]:
+    scripts: list[LateExpand] = []
+
+    def play(cluster: Cluster) -> None:
+        scripts.append(LateExpand(cluster))
+
+    outcome = run(late_expand(seed), check_every=check_every, on_cluster=play)
+    return outcome, scripts[0]

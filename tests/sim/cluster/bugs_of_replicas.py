@@ -92,6 +92,17 @@ def _shrink_before_it_is_committed() -> list[Patch]:
     return [(PendingShrink, "maximal", property(lambda self: self.committed.members - self.leaving))]
 
 
+def _forget_a_refused_expand_in_doubt() -> list[Patch]:
+    """A refusal says nothing of an earlier copy of the proposal, which may be stored already or later."""
+    original = LeaderState.refuse
+
+    def refuse(self: LeaderState, event: Any) -> list[Any]:
+        self._is_in_doubt = False
+        return original(self, event)
+
+    return [(LeaderState, "refuse", refuse)]
+
+
 def _high_watermark_below_min_isr() -> list[Patch]:
     """KIP-966: the high watermark moves with fewer members than min.insync.replicas."""
 
@@ -165,3 +176,6 @@ REPLICA_BUGS = (
     PlantedBug("a follower skips to the high watermark", 20, _restart_empty_replicas_at_the_leaders_end),
     PlantedBug("a session forgets what was marked", 40, _forget_what_was_marked),
 )
+
+FORGETS_A_REFUSED_EXPAND = PlantedBug("forgets a refused expand", 3, _forget_a_refused_expand_in_doubt)
+"""The script of :mod:`sim.cluster.late_expands` shows it."""

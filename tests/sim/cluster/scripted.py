@@ -56,6 +56,18 @@ def stale_controllers(order: tuple[int, int, int]) -> Schedule:
     return Schedule(ORDERS.index(order), _topology(uses_elr=True), end_ms, tuple(actions))
 
 
+def late_expand(seed: int) -> Schedule:
+    """Return a cluster for ``LateExpand``: two replicas, of which one is enough."""
+    topology = dataclasses.replace(
+        _topology(uses_elr=False),
+        topics=(TopicPlan("t0", 1, 2, (("segment.bytes", "1000000"),)),),
+        min_isr=1,
+        max_lag_ms=120,
+        every_ms=12,
+    )
+    return Schedule(seed, topology, 4_000, ())
+
+
 def _topology(uses_elr: bool) -> Topology:
     return Topology(
         controllers=3,
