@@ -63,10 +63,16 @@ def _run(place: NodePlace) -> Following:
 class _Nobody:
     """Takes the place of those who copy logs and who talk to the controllers."""
 
-    def start(self, *_: Any) -> None:
+    def begin(self, *_: Any) -> None:
         pass
 
-    def stop(self, *_: Any) -> None:
+    def end(self, *_: Any) -> None:
+        pass
+
+    def add(self, *_: Any) -> None:
+        pass
+
+    def remove(self, *_: Any) -> None:
         pass
 
     def submit(self, *_: Any) -> None:

@@ -63,11 +63,17 @@ class DiskNode:
             self.assigned[topic_id, index] = directory
             (self.keeping.add if keeps_log else self.keeping.discard)((topic_id, index))
 
-    def start(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+    def begin(self, leader_id: BrokerId) -> None:
+        """Be the fetchers, which begin with a leader."""
+
+    def end(self, leader_id: BrokerId) -> None:
+        """Be the fetchers, which are done with a leader."""
+
+    def add(self, leader_id: BrokerId, partition: Partition, leader_epoch: LeaderEpoch) -> None:
         """Be the fetchers."""
         self.fetching.add(str(partition))
 
-    def stop(self, partition: Partition) -> None:
+    def remove(self, leader_id: BrokerId, partition: Partition) -> None:
         """Be the fetchers."""
         self.fetching.discard(str(partition))
 
@@ -82,6 +88,7 @@ class DiskNode:
         before = self.image
         self.image = before.apply(before.offset + 1, 1, records)
         await self.registry.apply(self.image, delta_between(before, self.image))
+        self.registry._hosted.check_invariants()
 
     async def create(
         self,

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tidelog.errors import TidelogError
+from tidelog_node.hosting import HostedReplicas, LastState, PartitionKey
 from tidelog_node.log.disk_errors import is_directory_failure
 from tidelog_node.log.log_dirs import PartitionCheckpoint
-from tidelog_node.partitions.loading import PartitionKey
 from tidelog_node.partitions.log_directories import LogDirectories
-from tidelog_node.partitions.offline_replicas import LastState, OfflineReplicas, last_state
 from tidelog_node.partitions.partition import Partition
-from tidelog_node.partitions.relocation import Relocations
+from tidelog_node.partitions.relocation import Move
+from tidelog_node.partitions.replica_events import last_state
 from tidelog_node.partitions.replica_logs import ReplicaLogs
 
 logger = logging.getLogger(__name__)
@@ -39,14 +39,14 @@ class Checkpoints:
         directories: LogDirectories,
         partitions: Mapping[PartitionKey, Partition],
         logs: ReplicaLogs,
-        offline: OfflineReplicas,
-        relocations: Relocations,
+        hosted: HostedReplicas,
+        relocations: Iterable[Move],
         fail_directory: Callable[[Path, TidelogError], None],
     ) -> None:
         self._directories = directories
         self._partitions = partitions
         self._logs = logs
-        self._offline = offline
+        self._hosted = hosted
         self._relocations = relocations
         self._fail_directory = fail_directory
         self._unwritten: set[Path] = set()
@@ -62,15 +62,28 @@ class Checkpoints:
 
     async def write(self) -> None:
         """Write the high watermarks and the recovery points, where they changed."""
-        self._note_failures(await asyncio.to_thread(self._directories.write_checkpoints, *self.current()))
+        self.note_failures(await asyncio.to_thread(self._directories.write_checkpoints, *self.current()))
 
     async def write_log_start_offsets(self) -> None:
         """Write where the logs start that do not start at 0."""
+        self.note_failures(await asyncio.to_thread(self._directories.write_log_start_offsets, self.log_start_offsets()))
+
+    def log_start_offsets(self) -> ByDirectory:
+        """Return where the logs start that do not start at 0, by log directory."""
         offsets: ByDirectory = {}
         for key, state in self._states():
             if state.checkpoint.log_start_offset:
                 offsets.setdefault(state.directory, {})[key] = state.checkpoint.log_start_offset
-        self._note_failures(await asyncio.to_thread(self._directories.write_log_start_offsets, offsets))
+        return offsets
+
+    def note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
+        """Take note of the directories whose files were not written."""
+        for path, error in failures.items():
+            if is_directory_failure(error):
+                self._fail_directory(path, error)
+            elif path not in self._unwritten:
+                logger.error("The checkpoints of %s cannot be written for now: %s", path, error.message)
+        self._unwritten = set(failures)
 
     def _states(self) -> Iterator[tuple[PartitionKey, LastState]]:
         for move in self._relocations:
@@ -82,14 +95,8 @@ class Checkpoints:
             yield key, last_state(partition.log, partition.high_watermark)
         for key, found in self._logs:
             yield key, last_state(found.log, found.high_watermark)
-        yield from self._offline.last_states()
+        for key, offline in self._hosted.offline_states():
+            if offline.last_state is not None:
+                yield key, offline.last_state
         for key, directory in self._directories.unopened():
             yield key, LastState(directory.path, directory.checkpoint(key))
-
-    def _note_failures(self, failures: Mapping[Path, TidelogError]) -> None:
-        for path, error in failures.items():
-            if is_directory_failure(error):
-                self._fail_directory(path, error)
-            elif path not in self._unwritten:
-                logger.error("The checkpoints of %s cannot be written for now: %s", path, error.message)
-        self._unwritten = set(failures)

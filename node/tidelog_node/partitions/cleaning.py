@@ -22,6 +22,7 @@ from typing import TypeVar
 from tidelog.config.topic import UNLIMITED
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.records import NO_TIMESTAMP
+from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import OS_FILES, Files, LogConfig, PartitionLog
 from tidelog_node.log.cleaner import (
     Cleanable,
@@ -41,7 +42,7 @@ from tidelog_node.log.cleaner import (
 from tidelog_node.log.files import storage_errors
 from tidelog_node.log.segment import Segment
 from tidelog_node.partitions.clock import Clock
-from tidelog_node.partitions.log_directories import LogDirectories, PartitionKey
+from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
@@ -15,7 +14,7 @@ from tidelog_node.partitions.transport import ReplicaTransport
 
 
 class FetcherPool:
-    """The fetchers of a node by leader, started when needed and ended when they have nothing to do."""
+    """The fetchers of a node by leader, told by the registry (:mod:`tidelog_node.hosting.fetch_sources`)."""
 
     def __init__(
         self,
@@ -38,13 +37,11 @@ class FetcherPool:
         self._settings = settings
         self._clock = clock
         self._throttle = throttle
-        self._leader_of: dict[Partition, BrokerId] = {}
-        self._led: Counter[BrokerId] = Counter()
         self._running: dict[BrokerId, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
         self._holds_back = False
 
     def hold_back(self) -> None:
-        """Let partitions that are started wait for :meth:`go_on`: many are, and each would interrupt a poll."""
+        """Let partitions that are added wait for :meth:`go_on`: many are, and each would interrupt a poll."""
         self._holds_back = True
 
     def go_on(self) -> None:
@@ -53,50 +50,42 @@ class FetcherPool:
         for fetcher, _ in self._running.values():
             fetcher.begin_held_back()
 
-    def start(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy a partition from ``leader_id``, and from nobody else."""
-        if self._leader_of.get(partition, leader_id) != leader_id:
-            self.stop(partition)
-        if partition not in self._leader_of:
-            self._leader_of[partition] = leader_id
-            self._led[leader_id] += 1
-        self._fetcher(leader_id).add(partition, leader_epoch, is_held_back=self._holds_back)
+    def begin(self, leader_id: BrokerId) -> None:
+        """Begin to fetch from a leader."""
+        fetcher = LeaderFetcher(
+            leader_id,
+            self._identity,
+            self._address,
+            self._cluster_id,
+            self._transport,
+            self._settings,
+            self._clock,
+            self._throttle,
+        )
+        task = self._tasks.create_task(fetcher.run(), name=f"fetcher-of-node-{leader_id}")
+        self._running[leader_id] = (fetcher, task)
 
-    def stop(self, partition: Partition) -> None:
-        """Copy a partition no more."""
-        leader_id = self._leader_of.pop(partition, None)
-        if leader_id is None:
-            return
-        fetcher, task = self._running[leader_id]
-        fetcher.remove(partition)
-        self._led[leader_id] -= 1
-        if not self._led[leader_id]:
-            task.cancel()
-            del self._running[leader_id]
+    def end(self, leader_id: BrokerId) -> None:
+        """Fetch from a leader no more."""
+        running = self._running.pop(leader_id, None)
+        if running is not None:
+            running[1].cancel()
+
+    def add(self, leader_id: BrokerId, partition: Partition, leader_epoch: LeaderEpoch) -> None:
+        """Copy a partition from a leader that :meth:`begin` was called for."""
+        self._running[leader_id][0].add(partition, leader_epoch, is_held_back=self._holds_back)
+
+    def remove(self, leader_id: BrokerId, partition: Partition) -> None:
+        """Copy a partition from a leader no more."""
+        running = self._running.get(leader_id)
+        if running is not None:
+            running[0].remove(partition)
 
     def stop_all(self) -> None:
         """End every fetcher."""
         for _, task in self._running.values():
             task.cancel()
         self._running.clear()
-        self._leader_of.clear()
-        self._led.clear()
-
-    def _fetcher(self, leader_id: BrokerId) -> LeaderFetcher:
-        if leader_id not in self._running:
-            fetcher = LeaderFetcher(
-                leader_id,
-                self._identity,
-                self._address,
-                self._cluster_id,
-                self._transport,
-                self._settings,
-                self._clock,
-                self._throttle,
-            )
-            task = self._tasks.create_task(fetcher.run(), name=f"fetcher-of-node-{leader_id}")
-            self._running[leader_id] = (fetcher, task)
-        return self._running[leader_id][0]
 
     def _identity(self) -> tuple[BrokerId, BrokerEpoch]:
         return self._broker_id, self._broker_epoch()

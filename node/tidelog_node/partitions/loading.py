@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import DirectoryId, TopicId
+from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import Files, LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.disk_errors import is_disk_failure
 from tidelog_node.log.files import remove_if_there, storage_errors
@@ -24,9 +25,6 @@ from tidelog_node.log.folder_names import PARTITION_NAME
 from tidelog_node.log.partition_metadata import read_topic_id
 
 logger = logging.getLogger(__name__)
-
-PartitionKey = tuple[str, int]
-"""A topic's name and a partition's number."""
 
 _PROGRESS_S = 5.0
 

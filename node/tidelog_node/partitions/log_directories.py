@@ -17,11 +17,13 @@ from types import MappingProxyType
 
 from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog_node.hosting import PartitionKey
+from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
 from tidelog_node.log.deletion import condemn_directory, delete_directory, remove_directory
 from tidelog_node.log.files import storage_errors
 from tidelog_node.log.folder_names import STRAY_SUFFIX, aside_folder
-from tidelog_node.partitions.loading import EndedMove, FoundPartition, PartitionKey, load_partitions
+from tidelog_node.partitions.loading import EndedMove, FoundPartition, load_partitions
 
 __all__ = ["FoundPartition", "LogDirectories", "PartitionKey"]
 
@@ -114,6 +116,10 @@ class LogDirectories:
         names = ", ".join(map(str, [*self._online, *self._failures]))
         raise error_for(ErrorCode.LOG_DIR_NOT_FOUND, f"{wanted} is not in log.dirs: {names}")
 
+    def at(self, path: Path) -> LogDirectory | None:
+        """Return the online directory at a path, None when there is none."""
+        return self._online.get(path)
+
     def with_id(self, directory_id: DirectoryId) -> LogDirectory | None:
         """Return the online directory of an id, None when there is none."""
         return next((d for d in self._online.values() if d.id == directory_id), None)
@@ -190,6 +196,11 @@ class LogDirectories:
             TidelogError: KAFKA_STORAGE_ERROR, of the directory that :meth:`directory_for` names.
         """
         return self.directory_for(key, assigned, preferred).open_log(*key, topic_id, config)
+
+    def place(self, wanted: OpenLog) -> LogDirectory:
+        """Return where a replica's log is to be opened or created; raises what :meth:`check_may_open` does."""
+        self.check_may_open(wanted.key, wanted.assigned, is_in_sync=wanted.is_in_sync, is_new=wanted.is_new)
+        return self.directory_for(wanted.key, wanted.assigned, wanted.preferred)
 
     def check_may_open(self, key: PartitionKey, assigned: DirectoryId, *, is_in_sync: bool, is_new: bool) -> None:
         """Check that a partition's log is here, or may be created without that its records be lost.

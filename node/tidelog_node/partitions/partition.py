@@ -373,14 +373,15 @@ class Partition:
         self._abandon(f"{self}: the log directory of node {self.state.local_id} failed", ErrorCode.KAFKA_STORAGE_ERROR)
 
     async def delete(self, *, is_gone: bool) -> Path:
-        """Answer everybody who waits and condemn the log; returns its directory, which is to be removed later.
-
-        Unless the partition ``is_gone``, others hold it now: whoever waits may ask its leader.
-        """
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._abandon(f"{self} was removed from node {self.state.local_id}", code)
+        """Answer everybody who waits and condemn the log; returns its directory, which is to be removed later."""
+        self.note_removed(is_gone=is_gone)
         async with self.disk:
             return await asyncio.to_thread(self.log.condemn)
+
+    def note_removed(self, *, is_gone: bool) -> None:
+        """Answer everybody who waits; unless the partition ``is_gone``, others hold it now, and its leader may know."""
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._abandon(f"{self} was removed from node {self.state.local_id}", code)
 
     def step(self, event: Event) -> None:
         """Feed the state machine and do what it says."""

@@ -1,13 +1,8 @@
 """The partitions that this node holds, kept as the metadata says: opened, led, followed, closed, deleted.
 
-``apply`` runs for one image after the other. What it does to one partition is a single step on the event loop;
-opening and deleting logs happens in a thread, so a topic of many partitions holds nobody up.
-
-A log directory that fails takes its replicas with it: they are neither led nor followed here until the next start, and
-answer KAFKA_STORAGE_ERROR; the controller is told, and the other directories go on (KIP-112, KIP-858). A replica whose
-own files cannot be used though its disk has not failed goes offline alone, and is tried again. Two rules keep records
-from being lost beyond that: no replica is created anew while its log may be in a directory that is offline, and none at
-all that is the last in-sync one while the directory that had it is missing.
+The shell of :mod:`tidelog_node.hosting`, which decides: this opens, closes and deletes logs in threads, gives
+partitions what concerns them in single steps on the event loop, and passes on what disks and partitions did. An image's
+changes, a move and a retry never overlap; a topic of many partitions holds nobody up.
 """
 
 from __future__ import annotations
@@ -16,54 +11,51 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import assert_never
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LOST_DIRECTORY, BrokerId, TopicId
+from tidelog.ids import BrokerId, LeaderEpoch
+from tidelog_node.hosting import HostedReplicas, PartitionKey, commands, events
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk_errors import is_directory_failure, is_disk_failure
-from tidelog_node.partitions.brokers import brokers_of
 from tidelog_node.partitions.checkpoints import Checkpoints
 from tidelog_node.partitions.clock import Clock
-from tidelog_node.partitions.condemned_folders import CondemnedFolders
+from tidelog_node.partitions.closing_logs import ClosingLogs
 from tidelog_node.partitions.descriptions import LogDirectoryDescription, describe
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 from tidelog_node.partitions.fetcher_pool import FetcherPool
 from tidelog_node.partitions.foundings import Foundings
-from tidelog_node.partitions.full_disks import FullDisks
 from tidelog_node.partitions.isr_changes import IsrChanges
-from tidelog_node.partitions.loading import FoundPartition, PartitionKey
+from tidelog_node.partitions.loading import FoundPartition
 from tidelog_node.partitions.log_directories import LogDirectories
-from tidelog_node.partitions.node_effects import NodeEffects
-from tidelog_node.partitions.offline_replicas import OfflineReplica, OfflineReplicas, last_state, restore
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.relocation import Relocations
-from tidelog_node.partitions.replica_logs import ReplicaLogs, WantedLog
-from tidelog_node.partitions.time_slices import TimeSlices
-from tidelog_node.partitions.topic_configs import TopicConfigs
-from tidelog_node.replication import PartitionState
-from tidelog_node.replication.events import EligibleBrokersChanged
-from tidelog_quorum.metadata import (
-    MetadataDelta,
-    MetadataImage,
-    PartitionChange,
-    PartitionRegistration,
-    TopicConfig,
+from tidelog_node.partitions.replica_events import (
+    append_refused,
+    change_registration,
+    key_of,
+    replica_refused,
 )
+from tidelog_node.partitions.replica_logs import OpenedLog, ReplicaLogs
+from tidelog_node.partitions.time_slices import TimeSlices
+from tidelog_node.replication import PartitionState
+from tidelog_node.replication.commands import ProposeIsr
+from tidelog_quorum.metadata import MetadataDelta, MetadataImage, TopicConfig
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 5.0
-_MANY_NEW = 64
-"""So many new replicas in one step are worth it to create them before they are on the disk (see log.founding)."""
-_CHANGES_AT_A_TIME = 512
+_REMOVAL_S = 1.0
+_LEVELS = {commands.Severity.INFO: logging.INFO, commands.Severity.ERROR: logging.ERROR}
 
 
 class PartitionRegistry:
-    """One per node. ``found`` are the logs of an earlier run, taken over when the first image names them.
+    """One per node, and the ``PartitionEffects`` of its partitions.
 
-    ``on_storage_failure`` is called when no log directory is left.
+    ``found`` are the logs of an earlier run, taken over when the first image names them. ``on_storage_failure`` is
+    called when no log directory is left.
     """
 
     def __init__(
@@ -81,25 +73,22 @@ class PartitionRegistry:
         self.relocations = Relocations(
             directories.files, max_move_bytes_per_second, clock.wall_ms, self._note_moved, self.fail_directory
         )
+        self._hosted = HostedReplicas(broker_id, {d.path: d.id for d in directories.online}, defaults)
         self._directories = directories
         self._logs = ReplicaLogs(directories, found, self.fail_directory)
-        self.condemned = CondemnedFolders(directories, clock)
-        self._configs = TopicConfigs(defaults)
+        self._closing = ClosingLogs()
         self._max_lag_ms = replica_lag_time_max_ms
         self._clock = clock
         self._on_storage_failure = on_storage_failure
         self._partitions: dict[PartitionKey, Partition] = {}
-        self._offline = OfflineReplicas()
         self.checkpoints = Checkpoints(
-            directories, self._partitions, self._logs, self._offline, self.relocations, self.fail_directory
+            directories, self._partitions, self._logs, self._hosted, self.relocations, self.fail_directory
         )
-        self.foundings = Foundings(self._founding_failed)
-        self._preferred: dict[PartitionKey, Path] = {}
-        self._image = MetadataImage()
-        self._brokers = EligibleBrokersChanged({}, {})
-        self._effects = NodeEffects(self._storage_failed, self._step_back)
-        self._full_disks = FullDisks(directories, self._effects)
-        self._on_directory_failure: Callable[[], None] | None = None
+        self.foundings = Foundings(self.storage_failed)
+        self._fetchers: FetcherPool | None = None
+        self._isr_changes: IsrChanges | None = None
+        self._assignments: DirectoryAssignments | None = None
+        self._on_directory_failure: Callable[[], None] = lambda: None
         self._changing = asyncio.Lock()
 
     def connect(
@@ -107,10 +96,12 @@ class PartitionRegistry:
         fetchers: FetcherPool,
         isr_changes: IsrChanges,
         assignments: DirectoryAssignments | None = None,
-        on_directory_failure: Callable[[], None] | None = None,
+        on_directory_failure: Callable[[], None] = lambda: None,
     ) -> None:
         """Say who copies logs and who talks to the controller; once, before the first image."""
-        self._effects.connect(fetchers, isr_changes, assignments)
+        self._fetchers = fetchers
+        self._isr_changes = isr_changes
+        self._assignments = assignments
         self._on_directory_failure = on_directory_failure
 
     def __iter__(self) -> Iterator[Partition]:
@@ -122,11 +113,11 @@ class PartitionRegistry:
 
     def check_online(self, topic: str, index: int) -> None:
         """Raise KAFKA_STORAGE_ERROR when this node holds a replica in a directory that is offline; else do nothing."""
-        self._offline.check((topic, index), self.broker_id)
+        self._hosted.check_online((topic, index))
 
     def change_defaults(self, defaults: TopicConfig) -> None:
         """Take over the settings of topics that do not say; partitions get them with the next :meth:`apply`."""
-        self._configs.change_defaults(defaults)
+        self._feed(events.DefaultsChanged(defaults))
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Bring the partitions to the state of ``image``, which differs from the last one by ``delta``.
@@ -135,25 +126,12 @@ class PartitionRegistry:
             ConfigError: two directories have the same partition, and the metadata does not say which one is right.
         """
         async with self._changing:
-            self._image = image
-            concerns_all = self._configs.follow(image)
             slices = TimeSlices()
-            if delta.changed_brokers is not None:
-                await self._change_eligible(image, slices)
-            wanted: list[PartitionChange] = []
-            for change in delta.changed_partitions:
-                if change.after is not None and self.broker_id in change.after.replicas:
-                    wanted.append(change)
-                else:
-                    is_gone = change.after is None
-                    await self._remove((change.topic_name, change.index), change.topic_id, is_gone=is_gone)
+            self._feed(events.ImageChanged(image, delta))
+            while self._hosted.is_changing:
+                await self._run(events.Proceed())
                 if slices.is_over:
                     await slices.give_way()
-            # Before the ISRs: an ISR may count only by the min.insync.replicas that the controller went by (KIP-966).
-            await self._change_configs(delta, slices, concerns_all=concerns_all)
-            with self._effects.few_interruptions(len(wanted)):
-                for start in range(0, len(wanted), _CHANGES_AT_A_TIME):
-                    await self._ensure_all(wanted[start : start + _CHANGES_AT_A_TIME], slices)
 
     async def discard_unknown(self) -> None:
         """Set aside the logs of an earlier run that the first image does not name, and resume its moves."""
@@ -186,7 +164,7 @@ class PartitionRegistry:
                 await self.relocations.cancel(key)
             held = self._partitions.get(key)
             if held is None:
-                self._preferred[key] = target.path
+                self._feed(events.DirectoryPreferred(key, target.path))
                 text = f"node {self.broker_id} has no replica of {topic}-{partition}"
                 raise error_for(ErrorCode.REPLICA_NOT_AVAILABLE, text)
             if held.log.directory.parent != target.path and self.relocations.get(key) is None:
@@ -200,33 +178,34 @@ class PartitionRegistry:
         """Try every few seconds, until cancelled, what disks have refused: to grow, to open and to remove replicas."""
         while True:
             await asyncio.sleep(_RETRY_S)
-            await self._full_disks.look()
-            for key in self.condemned.refused():
-                async with self._changing:
-                    await self._condemn_refused(key)
-            for key, offline in self._offline.retried():
+            await self._run(events.RetryDue())
+            for retry in self._hosted.retries():
                 # One by one, so that an image need not wait for all of many.
                 async with self._changing:
-                    if self._offline.get(key) is offline:
-                        await self._retry(key, offline)
+                    was_offline = self._hosted.offline(retry.key) is not None
+                    await self._run(retry)
+                    if was_offline and retry.key in self._partitions:
+                        logger.info("%s-%d is online again", *retry.key)
+
+    async def remove_folders(self) -> None:
+        """Remove the folders of deleted replicas when their delay is over, until cancelled.
+
+        A folder that a disk refuses to remove, or that is left at a stop, is removed by the next start.
+        """
+        while True:
+            await asyncio.sleep(_REMOVAL_S)
+            await self._run(events.TimePassed())
 
     def fail_directory(self, path: Path, error: TidelogError) -> None:
         """Take a log directory offline with all replicas in it; a second call does nothing."""
         if not self._directories.fail(path, error):
             return
         self.relocations.abandon(path)
-        for key, found in self._logs.drop_failed(path):
-            self._offline.put(key, OfflineReplica(found.topic_id, error))
-            self._offline.close_soon(found.log, error)
-        held = [(key, p) for key, p in self._partitions.items() if p.log.directory.parent == path]
-        for key, partition in held:
-            self._take_offline(key, partition, OfflineReplica(partition.topic_id, error))
-        text = "The log directory %s is offline until the next start, with its %d replicas: %s"
-        logger.error(text, path, len(held), error.message)
-        if not self._directories.online:
-            self._on_storage_failure(error)
-        elif self._on_directory_failure is not None:
-            self._on_directory_failure()
+        dropped = self._logs.drop_failed(path)
+        for _, found in dropped:
+            self._closing.add(found.log, error)
+        held = tuple(key for key, p in self._partitions.items() if p.log.directory.parent == path)
+        self._feed(events.DirectoryFailed(path, error, held, tuple((key, found.topic_id) for key, found in dropped)))
 
     async def close(self) -> None:
         """Close every log, also when one cannot be closed, which takes its directory offline.
@@ -244,18 +223,35 @@ class PartitionRegistry:
                 self._close_failed(log, outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
-        await self._offline.closed()
-        for key, _ in self._offline.retried():
+        await self._closing.wait()
+        for key, _ in self._hosted.offline_states():
             self._directories.note_unclean(key)
         if not self._directories.online:
             raise next(iter(self._directories.failures.values()))
 
-    def _storage_failed(self, partition: Partition, error: TidelogError) -> None:
+    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """Send a partition's proposal to the controller."""
+        assert self._isr_changes is not None
+        self._isr_changes.submit(partition, proposal)
+
+    def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Take note that a partition follows a leader."""
+        if self._is_held(partition):
+            self._feed(events.LeaderFollowed(key_of(partition), leader_id, leader_epoch))
+
+    def stop_fetching(self, partition: Partition) -> None:
+        """Take note that a partition follows nobody."""
+        if self._is_held(partition):
+            self._feed(events.NobodyFollowed(key_of(partition)))
+
+    def storage_failed(self, partition: Partition, error: TidelogError) -> None:
         """A log cannot be used: its directory is offline when the disk failed, else the replica, for a while."""
-        if is_disk_failure(error):
-            self.fail_directory(partition.log.directory.parent, error)
-        else:
-            self._refuse_for_a_while(partition, error)
+        self._feed(replica_refused(partition, error, is_hosted=self._is_held(partition)))
+
+    def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
+        """A log cannot grow for want of space, but is as it was."""
+        if self._is_held(partition):
+            self._feed(append_refused(partition, error))
 
     def _close_failed(self, log: PartitionLog, error: TidelogError) -> None:
         if is_disk_failure(error):
@@ -264,66 +260,140 @@ class PartitionRegistry:
             logger.error("A log was not closed in order: %s", error.message)
             self._directories.note_unclean_in(log.directory.parent)
 
-    def _step_back(self, partition: Partition, error: TidelogError) -> None:
-        """A log cannot grow for want of space, but is as it was."""
-        if self._partitions.get((partition.topic, partition.index)) is partition:
-            self._full_disks.step_back(partition, error)
+    def _note_moved(self, partition: Partition, target: LogDirectory, condemned: Path) -> None:
+        self._directories.forget(condemned.parent / str(partition))
+        delay_ms = partition.log.config.file_delete_delay_ms
+        self._feed(events.ReplicaMoved(key_of(partition), target.path, condemned, delay_ms))
 
-    def _founding_failed(self, partition: Partition, error: TidelogError) -> None:
-        """As when a log cannot be created: tried again, unless the disk itself has failed."""
-        if is_disk_failure(error):
-            self.fail_directory(partition.log.directory.parent, error)
-        else:
-            self._refuse_for_a_while(partition, error)
+    def _is_held(self, partition: Partition) -> bool:
+        return self._partitions.get(key_of(partition)) is partition
 
-    async def _change_eligible(self, image: MetadataImage, slices: TimeSlices) -> None:
-        brokers = brokers_of(image)
-        if brokers == self._brokers:
+    async def _run(self, event: events.Event) -> None:
+        """Do what follows from an event, also what takes a while."""
+        for command in self._hosted.step(event, self._clock.monotonic_ms()):
+            if isinstance(command, commands.Work):
+                await self._work(command)
+            else:
+                self._execute(command)
+
+    def _feed(self, event: events.Event) -> None:
+        """Do what follows from an event that comes at any time, and needs no work."""
+        for command in self._hosted.step(event, self._clock.monotonic_ms()):
+            assert not isinstance(command, commands.Work), command
+            self._execute(command)
+
+    def _execute(self, command: commands.Effect) -> None:
+        match command:
+            case commands.ChangeRegistration():
+                held = self._partitions.get(command.key)
+                if held is not None:
+                    self._feed(change_registration(held, command.registration))
+            case commands.ChangeEligible():
+                self._partitions[command.key].change_eligible(command.brokers)
+            case commands.TakeOffline():
+                partition = self._partitions.pop(command.key)
+                partition.go_offline(command.error)
+                self._closing.add(partition.log, command.error, partition.disk)
+            case commands.AssignDirectory():
+                if self._assignments is not None:
+                    self._assignments.submit(
+                        command.topic_id, command.index, command.directory, keeps_log=command.keeps_log
+                    )
+            case commands.FailDirectory():
+                self.fail_directory(command.directory, command.error)
+            case commands.ReportDirectories():
+                self._on_directory_failure()
+            case commands.FailNode():
+                self._on_storage_failure(command.error)
+            case commands.Report():
+                logger.log(_LEVELS[command.severity], command.text, *command.arguments)
+            case _:
+                self._direct_fetchers(command)
+
+    def _direct_fetchers(self, command: commands.FetcherCommand) -> None:
+        fetchers = self._fetchers
+        assert fetchers is not None
+        match command:
+            case commands.AddToFetcher():
+                fetchers.add(command.leader_id, self._partitions[command.key], command.leader_epoch)
+            case commands.RemoveFromFetcher():
+                fetchers.remove(command.leader_id, self._partitions[command.key])
+            case commands.BeginFetcher():
+                fetchers.begin(command.leader_id)
+            case commands.EndFetcher():
+                fetchers.end(command.leader_id)
+            case commands.HoldFetches():
+                fetchers.hold_back()
+            case commands.ReleaseFetches():
+                fetchers.go_on()
+            case _:
+                assert_never(command)
+
+    async def _work(self, command: commands.SomeWork) -> None:
+        match command:
+            case commands.OpenLog():
+                await self._open(command)
+            case commands.CreateLogs():
+                await self._logs.create_ahead(command.logs)
+            case commands.ChangeBrokers():
+                async for partition in TimeSlices().of(self):
+                    partition.change_eligible(command.brokers)
+            case commands.ChangeConfigs():
+                async for key, config in TimeSlices().of(command.configs):
+                    held = self._partitions.get(key)
+                    if held is not None:
+                        held.change_config(config)
+            case commands.CancelMove():
+                await self.relocations.cancel(command.key)
+            case commands.DeleteReplica():
+                await self._delete(command)
+            case commands.CondemnFolder():
+                await self._condemn(command)
+            case commands.RemoveFolder():
+                await self._remove_folder(command.path)
+            case commands.SetAside():
+                await self._set_aside(command)
+            case commands.MeasureSpace():
+                free = (await asyncio.to_thread(self._directories.space, command.directory))[1]
+                await self._run(events.SpaceMeasured(command.directory, free))
+            case _:
+                assert_never(command)
+
+    async def _open(self, command: commands.OpenLog) -> None:
+        directory: LogDirectory | None = None
+        if command.is_retry:
+            await self._closing.wait()
+        try:
+            opened = await self._logs.take(command)
+            if opened is None:
+                directory = self._directories.place(command)
+                opened = await self._logs.open_in(directory, command)
+        except TidelogError as error:
+            if error.code not in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INCONSISTENT_TOPIC_ID):
+                raise
+            await self._run(events.OpenRefused(command.key, None if directory is None else directory.path, error))
             return
-        self._brokers = brokers
-        for partition in self:
-            partition.change_eligible(brokers)
-            if slices.is_over:
-                await slices.give_way()
+        self._hold(command, opened)
+        self._feed(events.LogOpened(command.key, opened.log.directory.parent))
 
-    async def _ensure_all(self, changes: Sequence[PartitionChange], slices: TimeSlices) -> None:
-        """Bring replicas to the state that the metadata has for them; many new ones are created together."""
-        wanted = [
-            WantedLog.of(change, self._configs.of(change.topic_name), self.broker_id)
-            for change in changes
-            if self._is_missing(change)
-        ]
-        if len(wanted) >= _MANY_NEW:
-            await self._logs.create_ahead(wanted)
-        for change in changes:
-            assert change.after is not None
-            await self._ensure((change.topic_name, change.index), change.topic_id, change.after)
-            if slices.is_over:
-                await slices.give_way()
+    def _hold(self, command: commands.OpenLog, opened: OpenedLog) -> None:
+        (topic, index), log = command.key, opened.log
+        state = PartitionState(
+            self.broker_id, opened.high_watermark, command.config.min_insync_replicas, self._max_lag_ms
+        )
+        partition = Partition(topic, command.topic_id, index, log, state, self, self._clock)
+        self._partitions[command.key] = partition
+        if not log.is_founded:
+            self.foundings.add(partition)
 
-    def _is_missing(self, change: PartitionChange) -> bool:
-        key = (change.topic_name, change.index)
-        return key not in self._partitions and self._offline.get(key) is None and key not in self._preferred
-
-    async def _remove(self, key: PartitionKey, topic_id: TopicId, *, is_gone: bool) -> None:
-        """Delete a replica: of a partition that is gone, or that others hold now."""
-        partition = self._partitions.get(key)
-        if partition is not None and partition.topic_id == topic_id:
-            # It may be offline at the end of that.
-            await self.relocations.cancel(key)
-        offline = self._offline.get(key)
-        if offline is not None and offline.topic_id == topic_id:
-            await self._remove_offline(key, offline)
-        partition = self._partitions.get(key)
-        if partition is None or partition.topic_id != topic_id:
-            return
-        del self._partitions[key]
-        self._full_disks.forget(partition)
+    async def _delete(self, command: commands.DeleteReplica) -> None:
+        key = command.key
+        partition = self._partitions.pop(key)
         path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
         try:
-            self.condemned.add(await partition.delete(is_gone=is_gone), delay_ms)
+            condemned = await partition.delete(is_gone=command.is_gone)
         except TidelogError as error:
-            self._condemn_failed(key, path.parent, delay_ms, error)
+            await self._run(events.CondemnRefused(key, path.parent, delay_ms, error))
             return
         except asyncio.CancelledError:
             # The stop of the process: nobody closes this log in order any more.
@@ -331,152 +401,34 @@ class PartitionRegistry:
             raise
         self._directories.forget(path)
         logger.info("%s was removed from this node", partition)
+        await self._run(events.FolderCondemned(key, condemned, delay_ms))
 
-    async def _remove_offline(self, key: PartitionKey, offline: OfflineReplica) -> None:
-        """The folder of a replica that was offline for a while has its place still, which a new one may need."""
-        self._offline.discard(key)
-        directory = self._directories.holding(key) if offline.is_retried else None
-        if directory is None:
-            return
-        await self._offline.closed()
-        try:
-            self.condemned.add(await asyncio.to_thread(self._directories.condemn, directory, key), 0)
-        except TidelogError as error:
-            self._condemn_failed(key, directory.path, 0, error)
-
-    def _condemn_failed(self, key: PartitionKey, path: Path, delay_ms: int, error: TidelogError) -> None:
-        """A replica's folder cannot be renamed: it keeps its name until it can, and no new replica has its place."""
-        if is_disk_failure(error):
-            self.fail_directory(path, error)
-        else:
-            logger.error("A deleted replica is in its place until it can be renamed: %s", error.message)
-            self.condemned.refuse(key, path, delay_ms)
-
-    async def _condemn_refused(self, key: PartitionKey) -> None:
-        try:
-            await self.condemned.retry(key)
-        except TidelogError as error:
-            if is_disk_failure(error):
-                self.fail_directory(self.condemned.place_of(key), error)
-
-    async def _ensure(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
-        partition = self._partitions.get(key)
-        if partition is None:
-            offline = self._offline.get(key)
-            if offline is None or offline.topic_id != topic_id:
-                await self._open(key, topic_id, registration)
-            return
-        self._change_registration(key, partition, registration)
-
-    def _change_registration(
-        self, key: PartitionKey, partition: Partition, registration: PartitionRegistration
-    ) -> None:
-        """A role that the log cannot take is not taken: the replica is offline for a while."""
-        try:
-            partition.change_registration(registration)
-        except TidelogError as error:
-            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
-                raise
-            self._refuse_for_a_while(partition, error)
-            return
-        if self._full_disks.stays_back(partition, registration):
-            return
+    async def _condemn(self, command: commands.CondemnFolder) -> None:
+        key, delay_ms, condemned = command.key, command.delay_ms, None
         directory = self._directories.holding(key)
-        if directory is not None and registration.directory_of(self.broker_id) == directory.id:
-            self._full_disks.note_place(partition)
-        elif directory is not None:
-            self._assign(partition, directory)
+        if command.directory is not None:
+            directory = self._directories.at(command.directory)
+        if directory is not None:
+            await self._closing.wait()
+            try:
+                condemned = await asyncio.to_thread(self._directories.condemn, directory, key)
+            except TidelogError as error:
+                await self._run(events.CondemnRefused(key, directory.path, delay_ms, error))
+                return
+        await self._run(events.FolderCondemned(key, condemned, delay_ms))
 
-    async def _open(self, key: PartitionKey, topic_id: TopicId, registration: PartitionRegistration) -> None:
-        config = self._configs.of(key[0])
-        before = self._offline.get(key)
+    async def _set_aside(self, command: commands.SetAside) -> None:
         try:
-            await self.condemned.retry(key)
-            log, high_watermark = await self._logs.open(
-                key,
-                topic_id,
-                config,
-                registration.directory_of(self.broker_id),
-                # One that is tried again was refused by the disk, not by the rules.
-                is_in_sync=self.broker_id in registration.isr and before is None,
-                is_new=registration.partition_epoch == 0,
-                preferred=self._preferred.pop(key, None),
-                has_folder=before is not None and before.last_state is not None and before.last_state.has_folder,
-            )
+            path = self._directories.find(command.directory).partition_path(*command.key)
+            await asyncio.to_thread(self._directories.set_aside, path)
         except TidelogError as error:
-            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
-                raise
-            # Without a cause it is a rule's refusal, which the controller knows the reason of.
-            last = None if before is None else before.last_state
-            self._note_offline(key, OfflineReplica(topic_id, error, error.__cause__ is not None, last))
+            await self._run(events.OpenRefused(command.key, None, error))
             return
-        self._offline.discard(key)
-        if before is not None and before.last_state is not None:
-            high_watermark = restore(log, high_watermark, before.last_state.checkpoint)
-        state = PartitionState(self.broker_id, high_watermark, config.min_insync_replicas, self._max_lag_ms)
-        partition = Partition(key[0], topic_id, key[1], log, state, self._effects, self._clock)
-        partition.change_eligible(self._brokers)
-        self._partitions[key] = partition
-        if not log.is_founded:
-            self.foundings.add(partition)
-        failure = self._directories.failures.get(log.directory.parent)
-        if failure is not None:
-            # It failed while the log was being opened.
-            self._take_offline(key, partition, OfflineReplica(topic_id, failure))
-            return
-        self._change_registration(key, partition, registration)
+        self._directories.forget(path)
+        await self._run(events.FolderSetAside(command.key))
 
-    async def _retry(self, key: PartitionKey, offline: OfflineReplica) -> None:
-        await self._offline.closed()
-        registration = self._image.partition(*key)
-        topic = self._image.topics.get(key[0])
-        is_ours = registration is not None and self.broker_id in registration.replicas
-        if registration is None or topic is None or topic.topic_id != offline.topic_id or not is_ours:
-            self._offline.discard(key)
-            return
-        await self._open(key, offline.topic_id, registration)
-        if key in self._partitions:
-            logger.info("%s-%d is online again", *key)
-
-    def _refuse_for_a_while(self, partition: Partition, error: TidelogError) -> None:
-        """Take a replica offline until its disk takes its files; a second call does nothing."""
-        key = (partition.topic, partition.index)
-        if self._partitions.get(key) is partition:
-            last = last_state(partition.log, partition.high_watermark)
-            offline = OfflineReplica(partition.topic_id, error, is_retried=True, last_state=last)
-            self._take_offline(key, partition, offline)
-            self._note_offline(key, offline)
-
-    def _take_offline(self, key: PartitionKey, partition: Partition, offline: OfflineReplica) -> None:
-        del self._partitions[key]
-        self._full_disks.forget(partition)
-        self._offline.put(key, offline)
-        partition.go_offline(offline.error)
-        self._offline.close_soon(partition.log, offline.error, partition.disk)
-
-    def _note_offline(self, key: PartitionKey, offline: OfflineReplica) -> None:
-        """The controller is told of a replica that cannot be used though its directory has not failed."""
-        before = self._offline.get(key)
-        self._offline.put(key, offline)
-        if before is None or before is offline or not before.is_retried:
-            logger.error("%s-%d is offline on this node: %s", *key, offline.error.message)
-        if offline.is_retried:
-            self._effects.assign(offline.topic_id, key[1], LOST_DIRECTORY)
-
-    def _assign(self, partition: Partition, directory: LogDirectory) -> None:
-        keeps_log = self._full_disks.keeps_log(partition)
-        self._effects.assign(partition.topic_id, partition.index, directory.id, keeps_log=keeps_log)
-
-    def _note_moved(self, partition: Partition, target: LogDirectory, condemned: Path) -> None:
-        self._directories.forget(condemned.parent / f"{partition.topic}-{partition.index}")
-        self.condemned.add(condemned, partition.log.config.file_delete_delay_ms)
-        self._assign(partition, target)
-
-    async def _change_configs(self, delta: MetadataDelta, slices: TimeSlices, *, concerns_all: bool) -> None:
-        if not concerns_all and not delta.topics_with_changed_config:
-            return
-        for partition in self:
-            if concerns_all or partition.topic in delta.topics_with_changed_config:
-                partition.change_config(self._configs.of(partition.topic))
-            if slices.is_over:
-                await slices.give_way()
+    async def _remove_folder(self, path: Path) -> None:
+        try:
+            await asyncio.to_thread(self._directories.remove_condemned, path)
+        except TidelogError as error:
+            logger.error("A deleted replica is removed by the next start only: %s", error.message)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.deletion import delete_directory
 from tidelog_node.log.disk_errors import is_disk_failure
@@ -40,7 +41,7 @@ from tidelog_node.partitions.copy_steps import (
     catch_up,
     next_step,
 )
-from tidelog_node.partitions.loading import PartitionKey, close_offline
+from tidelog_node.partitions.loading import close_offline
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.partition import Partition
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerId, DirectoryId, TopicId
-from tidelog_node.log import LogConfig, LogDirectory, PartitionLog
+from tidelog.errors import TidelogError
+from tidelog_node.hosting import PartitionKey
+from tidelog_node.hosting.commands import OpenLog
+from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk_errors import is_disk_failure
-from tidelog_node.partitions.loading import FoundPartition, PartitionKey, close_offline
+from tidelog_node.partitions.loading import FoundPartition, close_offline
 from tidelog_node.partitions.log_directories import LogDirectories
-from tidelog_quorum.metadata import PartitionChange
 
 logger = logging.getLogger(__name__)
 _THREADS = 4
@@ -23,23 +23,22 @@ _LOGS_PER_CALL = 32
 
 
 @dataclass(frozen=True, slots=True)
-class WantedLog:
-    """A replica that the metadata gives to this node and that no log is open of; see :meth:`ReplicaLogs.open`."""
+class OpenedLog:
+    """A replica's log and its high watermark."""
 
-    key: PartitionKey
-    topic_id: TopicId
-    config: LogConfig
-    assigned: DirectoryId
-    is_in_sync: bool
-    is_new: bool
+    log: PartitionLog
+    high_watermark: int
 
     @classmethod
-    def of(cls, change: PartitionChange, config: LogConfig, broker_id: BrokerId) -> WantedLog:
-        """Return what a change of the metadata, which gives the replica to this broker, asks for."""
-        after = change.after
-        assert after is not None
-        key, is_in_sync, is_new = (change.topic_name, change.index), broker_id in after.isr, after.partition_epoch == 0
-        return cls(key, change.topic_id, config, after.directory_of(broker_id), is_in_sync, is_new)
+    def of(cls, log: PartitionLog, directory: LogDirectory, wanted: OpenLog) -> OpenedLog:
+        """Return a log that was opened in a directory; one that is open again starts where it did."""
+        checkpoint = directory.checkpoint(wanted.key).high_watermark
+        high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+        if wanted.last_state is None:
+            return cls(log, high_watermark)
+        before, end_offset = wanted.last_state.checkpoint, log.log_end_offset
+        log.advance_log_start_offset(min(before.log_start_offset, end_offset))
+        return cls(log, min(max(high_watermark, before.high_watermark, log.log_start_offset), end_offset))
 
 
 class ReplicaLogs:
@@ -73,58 +72,49 @@ class ReplicaLogs:
             del self._found[key]
         return dropped
 
-    async def open(
-        self,
-        key: PartitionKey,
-        topic_id: TopicId,
-        config: LogConfig,
-        assigned: DirectoryId,
-        *,
-        is_in_sync: bool,
-        is_new: bool,
-        preferred: Path | None,
-        has_folder: bool = False,
-    ) -> tuple[PartitionLog, int]:
-        """Return a replica's log and its high watermark; one that was found changes hands without a pause.
+    def drop_all(self) -> list[tuple[PartitionKey, FoundPartition]]:
+        """Let go of everything."""
+        dropped = list(self)
+        self._found.clear()
+        return dropped
 
-        A new one whose directory fails goes to another one, where that may be. One that ``has_folder`` is not created
-        anew, as it has had records. A folder of an earlier topic of the name is set aside.
+    async def take(self, wanted: OpenLog) -> OpenedLog | None:
+        """Return the log of a replica that was found, which changes hands without a pause; None when there is none.
+
+        A folder of an earlier topic of the name is set aside.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, with a cause unless it is :meth:`LogDirectories.check_may_open`'s.
+            TidelogError: KAFKA_STORAGE_ERROR.
             ConfigError: several directories have it, and none is where the metadata says.
         """
+        key = wanted.key
         if self._directories.is_moving(key):
             await asyncio.to_thread(self._directories.end_move, key)
         found = self._found.get(key)
-        if found is not None:
-            chosen, others = found.choose(topic_id, assigned)
-            del self._found[key]
-            for other in others:
-                await self._set_aside(other)
-            if chosen is not None:
-                chosen.log.config = config
-                return chosen.log, chosen.high_watermark
-        while True:
-            self._directories.check_may_open(key, assigned, is_in_sync=is_in_sync, is_new=is_new)
-            directory = self._directories.directory_for(key, assigned, preferred)
-            try:
-                log = await asyncio.to_thread(_open_log, directory, key, topic_id, config, has_folder=has_folder)
-            except TidelogError as error:
-                if error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
-                    path = directory.partition_path(*key)
-                    await asyncio.to_thread(self._directories.set_aside, path)
-                    self._directories.forget(path)
-                elif is_disk_failure(error):
-                    self._fail_directory(directory.path, error)
-                else:
-                    raise
-            else:
-                self._directories.note_opened(key)
-                checkpoint = directory.checkpoint(key).high_watermark
-                return log, min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+        if found is None:
+            return None
+        chosen, others = found.choose(wanted.topic_id, wanted.assigned)
+        del self._found[key]
+        for other in others:
+            await self._set_aside(other)
+        if chosen is None:
+            return None
+        chosen.log.config = wanted.config
+        return OpenedLog(chosen.log, chosen.high_watermark)
 
-    async def create_ahead(self, wanted: Sequence[WantedLog]) -> None:
+    async def open_in(self, directory: LogDirectory, wanted: OpenLog) -> OpenedLog:
+        """Open or create the log of a replica in a directory.
+
+        One that had a folder is not created anew, as it has had records.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; INCONSISTENT_TOPIC_ID, the folder is of an earlier topic of the name.
+        """
+        log = await asyncio.to_thread(open_log, directory, wanted)
+        self._directories.note_opened(wanted.key)
+        return OpenedLog.of(log, directory, wanted)
+
+    async def create_ahead(self, wanted: Sequence[OpenLog]) -> None:
         """Create the logs of many new replicas, several at a time, for :meth:`open` to find.
 
         They are on the disk before their first record, not when this returns. What cannot be created is left to
@@ -140,8 +130,8 @@ class ReplicaLogs:
             for _ in range(_THREADS):
                 tasks.create_task(work(), name="create-logs")
 
-    async def _create_group(self, group: Sequence[WantedLog]) -> None:
-        places: list[tuple[WantedLog, LogDirectory]] = []
+    async def _create_group(self, group: Sequence[OpenLog]) -> None:
+        places: list[tuple[OpenLog, LogDirectory]] = []
         for one in group:
             directory = self._place_of_new(one)
             if directory is not None:
@@ -159,7 +149,7 @@ class ReplicaLogs:
             else:
                 self._found[one.key] = FoundPartition(one.topic_id, log, log.log_start_offset, directory.id)
 
-    def _place_of_new(self, one: WantedLog) -> LogDirectory | None:
+    def _place_of_new(self, one: OpenLog) -> LogDirectory | None:
         if one.key in self._found or self._directories.holding(one.key) is not None:
             return None
         try:
@@ -170,10 +160,8 @@ class ReplicaLogs:
 
     async def set_aside_all(self) -> None:
         """Set aside what no image has named."""
-        for key in list(self._found):
-            found = self._found.pop(key)
-            for unknown in (found, *found.rivals):
-                await self._set_aside(unknown)
+        for _, unknown in self.drop_all():
+            await self._set_aside(unknown)
 
     async def _set_aside(self, found: FoundPartition) -> None:
         path = found.log.directory
@@ -189,17 +177,16 @@ class ReplicaLogs:
         self._directories.forget(path)
 
 
-def _open_log(
-    directory: LogDirectory, key: PartitionKey, topic_id: TopicId, config: LogConfig, *, has_folder: bool
-) -> PartitionLog:
-    if has_folder:
-        directory.check_folder(*key)
-    return directory.open_log(*key, topic_id, config)
+def open_log(directory: LogDirectory, wanted: OpenLog) -> PartitionLog:
+    """Open or create a log in a directory, as :meth:`ReplicaLogs.open_in` does; in a thread."""
+    if wanted.last_state is not None and wanted.last_state.has_folder:
+        directory.check_folder(*wanted.key)
+    return directory.open_log(*wanted.key, wanted.topic_id, wanted.config)
 
 
 def _create_logs(
-    places: Sequence[tuple[WantedLog, LogDirectory]],
-) -> list[tuple[WantedLog, LogDirectory, PartitionLog]]:
+    places: Sequence[tuple[OpenLog, LogDirectory]],
+) -> list[tuple[OpenLog, LogDirectory, PartitionLog]]:
     """Create logs one after the other, up to the first that the disk refuses."""
     created = []
     for one, directory in places:

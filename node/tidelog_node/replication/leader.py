@@ -103,6 +103,11 @@ class LeaderState:
         """Whether acks=all writes are refused and the high watermark stands still."""
         return len(self.isr.members) < self.effective_min_isr
 
+    @property
+    def successors(self) -> frozenset[BrokerId]:
+        """The other members of the ISR that may lead: neither fenced nor shutting down."""
+        return frozenset(self.isr.members & self.eligible.keys() - {self.local_id})
+
     def change_registration(self, registration: RegistrationChanged, now_ms: int) -> list[Command]:
         """Take over the controller's newer state of the partition within the same leader epoch."""
         for taken_out in self.followers.keys() & (self.isr.members - registration.isr):

@@ -276,7 +276,7 @@ class Node:
             "relocations": self._registry.relocations.run(),
             "new-replicas": self._registry.foundings.run(),
             "full-disk-retries": self._registry.retry_full(),
-            "deleted-replicas": self._registry.condemned.run(),
+            "deleted-replicas": self._registry.remove_folders(),
             "producer-ids": self._producer_ids.run(),
             "topic-creation": self._topic_creation.run(),
             "group-coordinator": self._groups.run(),

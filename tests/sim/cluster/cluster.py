@@ -97,7 +97,7 @@ class Cluster:
                 f"{k[0]}-{k[1]}": (p.log.log_start_offset, p.log.log_end_offset, p.high_watermark, p.state.leader_epoch)
                 for k, p in node.partitions.items()
             }
-            offline = list(node.replicas.offline)
+            offline = [key for key, _ in node.replicas.hosted.offline_states()]
             lines.append(f"{number} up {node.is_up} at {node.replicas.applied.offset}: {ends} offline {offline}")
         return "; ".join(lines)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from sim.cluster.serving import Key
-from sim.cluster.sleeping import run_through
+from sim.cluster.sleeping import returned
 from sim.cluster.standing import CLUSTER
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -35,28 +34,27 @@ class Fetchers:
     def __init__(self, node: NodeProcess) -> None:
         self.node = node
         self._by_leader: dict[BrokerId, SimulatedFetcher] = {}
-        self._leader_of: dict[Key, BrokerId] = {}
 
-    def start(self, partition: SimulatedPartition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy a partition from ``leader_id``, and from nobody else."""
-        if self._leader_of.get(partition.key, leader_id) != leader_id:
-            self.stop(partition)
-        self._leader_of[partition.key] = leader_id
-        fetcher = self._by_leader.get(leader_id)
-        if fetcher is None:
-            fetcher = self._by_leader[leader_id] = SimulatedFetcher(self.node, leader_id)
-        fetcher.add(partition, leader_epoch)
+    def begin(self, leader_id: BrokerId) -> None:
+        """Begin to fetch from a leader."""
+        self._by_leader[leader_id] = SimulatedFetcher(self.node, leader_id)
 
-    def stop(self, partition: SimulatedPartition) -> None:
+    def end(self, leader_id: BrokerId) -> None:
+        """Fetch from a leader no more; an answer under way is ignored."""
+        self._by_leader.pop(leader_id).end()
+
+    def end_all(self) -> None:
+        """Fetch no more."""
+        for leader_id in list(self._by_leader):
+            self.end(leader_id)
+
+    def add(self, leader_id: BrokerId, partition: SimulatedPartition, leader_epoch: LeaderEpoch) -> None:
+        """Copy a partition from a leader."""
+        self._by_leader[leader_id].add(partition, leader_epoch)
+
+    def remove(self, leader_id: BrokerId, partition: SimulatedPartition) -> None:
         """Copy it no more; an answer under way is ignored."""
-        leader_id = self._leader_of.pop(partition.key, None)
-        if leader_id is None:
-            return
-        fetcher = self._by_leader[leader_id]
-        fetcher.remove(partition)
-        if leader_id not in self._leader_of.values():
-            fetcher.end()
-            del self._by_leader[leader_id]
+        self._by_leader[leader_id].remove(partition)
 
 
 class SimulatedFetcher(LeaderFetcher):
@@ -147,7 +145,7 @@ class SimulatedFetcher(LeaderFetcher):
         if not self._session.take_answer(response.session_id, results.keys()):
             raise TidelogError(ErrorCode.NETWORK_EXCEPTION, "the answer does not fit the fetch session")
         self._session_errors = 0 if not is_full else self._session_errors
-        run_through(self._take(results))
+        returned(self._take(results))
 
     def _back_off_from_leader(self, turn: int) -> None:
         self._failures += 1

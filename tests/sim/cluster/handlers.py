@@ -9,7 +9,7 @@ from sim.cluster.sleeping import SimulatedSession, drive
 from sim.cluster.standing import CLUSTER
 from sim.cluster.world import OnAnswer, mix
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.errors import TidelogError
 from tidelog.ids import TopicId
 from tidelog_node.fetching.proto import request_from_proto, response_to_proto
 from tidelog_node.handlers.context import NodeContext
@@ -92,8 +92,7 @@ class _Partitions:
         return self._node.partitions.get((topic, index))
 
     def check_online(self, topic: str, index: int) -> None:
-        if (topic, index) in self._node.replicas.offline:
-            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline on node {self._node.number}")
+        self._node.replicas.hosted.check_online((topic, index))
 
 
 class _Metadata:

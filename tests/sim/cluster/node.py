@@ -22,12 +22,13 @@ from sim.cluster.serving import Key, Produce, delete_records, produce, unknown_p
 from sim.cluster.standing import CLUSTER, Standing
 from sim.cluster.world import OnAnswer, Process, World, rack_of
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.errors import TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_node.broker.lifecycle import ShutdownRequested
-from tidelog_node.log.disk_errors import is_out_of_space
+from tidelog_node.hosting.events import LeaderFollowed, NobodyFollowed
 from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.replica_events import append_refused, key_of, replica_refused
 from tidelog_node.replication.commands import ProposeIsr
 
 if TYPE_CHECKING:
@@ -177,8 +178,7 @@ class NodeProcess(Process):
         partition = self.partitions.get(key) if self.is_serving else None
         if partition is not None:
             return partition
-        if key in self.replicas.offline:
-            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"{key} is offline on node {self.number}")
+        self.replicas.hosted.check_online(key)
         raise unknown_partition(self, key)
 
     def produce(self, request: Produce, answer: OnAnswer) -> None:
@@ -226,28 +226,23 @@ class NodeProcess(Process):
         self._isr_changes.submit(partition, proposal)
 
     def start_fetching(self, partition: Partition, leader_id: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Copy from a leader."""
-        assert isinstance(partition, SimulatedPartition)
-        self.fetchers.start(partition, leader_id, leader_epoch)
+        """Take note that a partition follows a leader."""
+        if self.replicas.is_held(partition):
+            self.replicas.feed(LeaderFollowed(key_of(partition), leader_id, leader_epoch))
 
     def stop_fetching(self, partition: Partition) -> None:
-        """Copy no more."""
-        assert isinstance(partition, SimulatedPartition)
-        self.fetchers.stop(partition)
+        """Take note that a partition follows nobody."""
+        if self.replicas.is_held(partition):
+            self.replicas.feed(NobodyFollowed(key_of(partition)))
 
     def storage_failed(self, partition: Partition, error: TidelogError) -> None:
-        """A full disk takes a replica offline for a while, anything else ends the process: it has one directory."""
-        assert isinstance(partition, SimulatedPartition)
-        if is_out_of_space(error):
-            self.replicas.refuse_for_a_while(partition, error)
-        else:
-            self.soon(self.fail)
+        """A log cannot be used."""
+        self.replicas.feed(replica_refused(partition, error, is_hosted=self.replicas.is_held(partition)))
 
     def disk_is_full(self, partition: Partition, error: TidelogError) -> None:
-        """A replica that cannot grow steps back, if another one can take its place."""
-        assert isinstance(partition, SimulatedPartition)
-        if self.partitions.get(partition.key) is partition:
-            self.replicas.full_disks.step_back(partition, error)
+        """A log cannot grow, but is as it was."""
+        if self.replicas.is_held(partition):
+            self.replicas.feed(append_refused(partition, error))
 
 
 def _properties(number: int) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from sim import planting
 from sim.cluster.bugs_of_controllers import CONTROLLER_BUGS
+from sim.cluster.bugs_of_hosting import HOSTING_BUGS
 from sim.cluster.bugs_of_records import RECORD_BUGS
 from sim.cluster.bugs_of_replicas import REPLICA_BUGS
 from sim.cluster.minimiser import minimise
@@ -19,7 +20,7 @@ from sim.cluster.schedule import draw_schedule
 from sim.outcome import NEVER, Outcome
 from sim.planting import Finding, find
 
-PLANTED_BUGS = (*REPLICA_BUGS, *CONTROLLER_BUGS, *RECORD_BUGS)
+PLANTED_BUGS = (*REPLICA_BUGS, *HOSTING_BUGS, *CONTROLLER_BUGS, *RECORD_BUGS)
 BY_NAME = {bug.name: bug for bug in PLANTED_BUGS}
 _MINIMISING_RUNS = 25
 

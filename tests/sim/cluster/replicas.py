@@ -1,40 +1,44 @@
-"""The replicas of a simulated node, kept as the metadata says, and what is done to them by the clock.
+"""The replicas of a simulated node: the product's core over a simulated disk, and what is done to them by the clock.
 
-As ``PartitionRegistry`` with its offline replicas and the housekeeping: opened, led, followed, taken offline for a
-while by a full disk, removed; flushed, shortened, checked for lag, checkpointed. One of these lasts for one life of the
-process; the log directory is the product's.
+What is opened, led, followed, taken offline, tried again and removed, and in which order, is decided by
+``HostedReplicas``; this does what it says, as ``PartitionRegistry`` does with threads. One of these lasts for one life
+of the process.
 """
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-from sim.cluster.full_disks import SimulatedFullDisks
 from sim.cluster.serving import Key
+from sim.cluster.sleeping import returned
 from sim.cluster.standing import CLUSTER
 from sim.cluster.waiting import SimulatedWaiters
 
-from tidelog.config import TopicConfig
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, DirectoryId, TopicId
+from tidelog.ids import TopicId
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_node.log import LogDirectory, PartitionLog
-from tidelog_node.log.disk_errors import is_out_of_space
-from tidelog_node.partitions.brokers import brokers_of
-from tidelog_node.partitions.offline_replicas import LastState, last_state, restore
+from tidelog_node.hosting import HostedReplicas, commands, events
+from tidelog_node.log import PartitionLog
+from tidelog_node.partitions import LogDirectories
+from tidelog_node.partitions.checkpoints import Checkpoints
+from tidelog_node.partitions.loading import FoundPartition, close_offline
 from tidelog_node.partitions.partition import Partition
+from tidelog_node.partitions.replica_events import change_registration, key_of
+from tidelog_node.partitions.replica_logs import OpenedLog, ReplicaLogs, open_log
 from tidelog_node.replication import PartitionState
-from tidelog_node.replication.events import EligibleBrokersChanged, Event
-from tidelog_quorum.metadata import MetadataImage, PartitionRegistration, delta_between, topic_config
+from tidelog_node.replication.events import Event
+from tidelog_quorum.metadata import MetadataImage, delta_between
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess
 
 LOG_DIR = Path("/d")
-_RETRY_FULL_MS = 400
+_RETRY_MS = 400
 _FOREVER_MS = 1 << 60
+_SCALE = 1024
+"""Simulated batches, and so disks, are so much smaller than those that the product expects."""
 
 
 class SimulatedPartition(Partition):
@@ -62,18 +66,16 @@ class Replicas:
         self.node = node
         self.applied = MetadataImage()
         self.partitions: dict[Key, SimulatedPartition] = {}
-        self.offline: dict[Key, LastState | None] = {}
-        self.full_disks = SimulatedFullDisks(self)
-        self.directory = LogDirectory.open(LOG_DIR, cluster_id=CLUSTER, node_id=node.identity, files=node.files)
-        self.directory.producer_id_expiration_ms = _FOREVER_MS
-        epoch = self.directory.clean_shutdown_epoch
-        self.previous_epoch = BrokerEpoch(-1) if epoch is None else epoch
-        self._brokers = EligibleBrokersChanged({}, {})
-        self._found: dict[Key, tuple[PartitionLog, int]] = {}
-        for key in self.directory.partitions():
-            topic_id = self.directory.topic_id(*key)
-            if topic_id is not None:
-                self._found[key] = self._open_log(key, topic_id, node.topology.topic_config())
+        self.directories = LogDirectories.open(
+            [str(LOG_DIR)], CLUSTER, node.identity, node.files, producer_id_expiration_ms=_FOREVER_MS
+        )
+        self.directory = self.directories.find(LOG_DIR)
+        self.previous_epoch = self.directories.previous_broker_epoch
+        self.hosted = HostedReplicas(node.identity, {LOG_DIR: self.directory.id}, node.topology.topic_config())
+        self._logs = ReplicaLogs(self.directories, self._recover(), self.fail_directory)
+        self._checkpoints = Checkpoints(
+            self.directories, self.partitions, self._logs, self.hosted, (), self.fail_directory
+        )
 
     def begin(self) -> None:
         """Do what is to be done by the clock."""
@@ -81,173 +83,205 @@ class Replicas:
         node.after(topology.max_lag_ms / 2, self._watch_lag)
         node.after(topology.checkpoint_ms, self._write_checkpoints)
         node.after(topology.housekeeping_ms, self._keep_house)
-        node.after(_RETRY_FULL_MS, self._look_for_room)
+        node.after(_RETRY_MS, self._retry)
 
     def apply(self, image: MetadataImage) -> None:
-        """Bring the replicas to the state of an image, in the order of ``PartitionRegistry.apply``."""
-        delta = delta_between(self.applied, image)
-        if delta.changed_brokers is not None:
-            self._change_eligible(image)
-        ours = []
-        for change in delta.changed_partitions:
-            if change.after is not None and self.node.number in change.after.replicas:
-                ours.append(change)
-            else:
-                self._remove((change.topic_name, change.index), change.topic_id, is_gone=change.after is None)
-        if image.configs is not self.applied.configs:
-            for partition in list(self.partitions.values()):
-                partition.change_config(self._config_of(image, partition.topic))
+        """Bring the replicas to the state of an image."""
+        self.feed(events.ImageChanged(image, delta_between(self.applied, image)))
         self.applied = image
-        for change in ours:
-            assert change.after is not None
-            self._ensure((change.topic_name, change.index), change.topic_id, change.after)
+        while self.hosted.is_changing:
+            self.feed(events.Proceed())
 
     def discard_unknown(self) -> None:
-        """Remove the logs that the first image does not name."""
-        for key in list(self._found):
-            self._discard(key)
+        """Set aside the logs that the first image does not name."""
+        for _, found in self._logs.drop_all():
+            try:
+                found.log.close()
+                self.directories.set_aside(found.log.directory)
+                self.directories.forget(found.log.directory)
+            except TidelogError as error:
+                self.fail_directory(LOG_DIR, error)
 
-    def refuse_for_a_while(self, partition: SimulatedPartition, error: TidelogError) -> None:
-        """Take a replica offline until its disk has space; a second call does nothing."""
-        if self.partitions.get(partition.key) is not partition:
-            return
-        del self.partitions[partition.key]
-        self.full_disks.forget(partition)
-        self.offline[partition.key] = last_state(partition.log, partition.high_watermark)
-        partition.go_offline(error)
-        self.node.checker.note_closed(self.node, partition.key)
-        with contextlib.suppress(TidelogError):
-            partition.log.close()
-        self._retry_later(partition.key, partition.topic_id)
+    def feed(self, event: events.Event) -> None:
+        """Let the product's core take in an event, and do what it says."""
+        due = self.hosted.step(event, self.node.monotonic_ms())
+        if self.node.checks_invariants:
+            self.hosted.check_invariants()
+        for command in due:
+            if isinstance(command, commands.Work):
+                self._work(command)
+            else:
+                self._execute(command)
+
+    def is_held(self, partition: Partition) -> bool:
+        """Whether a partition is open, and no later one of its name."""
+        return self.partitions.get(key_of(partition)) is partition
+
+    def fail_directory(self, path: Path, error: TidelogError) -> None:
+        """Take the log directory offline; a second call does nothing."""
+        if self.directories.fail(path, error):
+            found = tuple((key, one.topic_id) for key, one in self._logs.drop_failed(path))
+            self.feed(events.DirectoryFailed(path, error, tuple(self.partitions), found))
 
     def close(self) -> None:
         """Close the logs, write the checkpoints, leave the marker: in this order."""
-        is_clean = not self.offline
+        self.node.fetchers.end_all()
         for partition in self.partitions.values():
-            self.node.fetchers.stop(partition)
             partition.log.close()
-        for log, _ in self._found.values():
-            log.close()
+        for _, found in self._logs:
+            found.log.close()
+        for key, _ in self.hosted.offline_states():
+            self.directories.note_unclean(key)
         self._write_all_checkpoints()
-        self.directory.close(clean=is_clean, broker_epoch=self.node.standing.lifecycle.clean_shutdown_epoch)
+        self.directories.close(clean=True, broker_epoch=self.node.standing.lifecycle.clean_shutdown_epoch)
 
-    def _open_log(self, key: Key, topic_id: TopicId, config: TopicConfig) -> tuple[PartitionLog, int]:
-        log = self.directory.open_log(*key, topic_id, config)
-        checkpoint = self.directory.checkpoint(key).high_watermark
-        self.node.checker.note_recovered(self.node, key, log)
-        return log, min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+    def _recover(self) -> dict[Key, FoundPartition]:
+        """Open every log, as the product's start does in threads."""
+        found: dict[Key, FoundPartition] = {}
+        for key in self.directory.partitions():
+            topic_id = self.directory.topic_id(*key)
+            if topic_id is not None:
+                log = self.directory.open_log(*key, topic_id, self.node.topology.topic_config())
+                self.node.checker.note_recovered(self.node, key, log)
+                checkpoint = self.directory.checkpoint(key).high_watermark
+                high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+                found[key] = FoundPartition(topic_id, log, high_watermark, self.directory.id)
+        return found
 
-    def _config_of(self, image: MetadataImage, topic: str) -> TopicConfig:
-        return topic_config(image, topic, self.node.topology.topic_config())
-
-    def _change_eligible(self, image: MetadataImage) -> None:
-        brokers = brokers_of(image)
-        if brokers != self._brokers:
-            self._brokers = brokers
-            for partition in list(self.partitions.values()):
-                partition.change_eligible(brokers)
-
-    def _ensure(self, key: Key, topic_id: TopicId, registration: PartitionRegistration) -> None:
-        partition = self.partitions.get(key)
-        if partition is not None:
-            self._change_registration(partition, registration)
-        elif key not in self.offline:
-            self._open(key, topic_id, registration)
-
-    def _open(self, key: Key, topic_id: TopicId, registration: PartitionRegistration) -> None:
-        node, config = self.node, self._config_of(self.applied, key[0])
-        before = self.offline.pop(key, None)
-        try:
-            found = self._found.pop(key, None) or self._open_log(key, topic_id, config)
-        except TidelogError as error:
-            if is_out_of_space(error):
-                self.offline[key] = before
-                self._retry_later(key, topic_id)
-            else:
+    def _execute(self, command: commands.Effect) -> None:
+        node = self.node
+        match command:
+            case commands.ChangeRegistration():
+                held = self.partitions.get(command.key)
+                if held is not None:
+                    self.feed(change_registration(held, command.registration))
+            case commands.ChangeEligible():
+                self.partitions[command.key].change_eligible(command.brokers)
+            case commands.TakeOffline():
+                partition = self.partitions.pop(command.key)
+                partition.go_offline(command.error)
+                node.checker.note_closed(node, command.key)
+                close_offline(partition.log, command.error)
+            case commands.AddToFetcher():
+                node.fetchers.add(command.leader_id, self.partitions[command.key], command.leader_epoch)
+            case commands.RemoveFromFetcher():
+                node.fetchers.remove(command.leader_id, self.partitions[command.key])
+            case commands.BeginFetcher():
+                node.fetchers.begin(command.leader_id)
+            case commands.EndFetcher():
+                node.fetchers.end(command.leader_id)
+            case commands.AssignDirectory():
+                self._assign(command)
+            case commands.FailDirectory():
+                self.fail_directory(command.directory, command.error)
+            case commands.FailNode():
                 node.soon(node.fail)
-            return
-        log, high_watermark = found
-        log.config = config
-        if before is not None:
-            high_watermark = restore(log, high_watermark, before.checkpoint)
-        state = PartitionState(node.identity, high_watermark, config.min_insync_replicas, node.topology.max_lag_ms)
-        partition = self.partitions[key] = SimulatedPartition(node, topic_id, key, log, state)
-        partition.change_eligible(self._brokers)
-        self._change_registration(partition, registration)
+            case commands.HoldFetches() | commands.ReleaseFetches() | commands.ReportDirectories() | commands.Report():
+                pass
+            case _:
+                assert_never(command)
 
-    def _change_registration(self, partition: SimulatedPartition, registration: PartitionRegistration) -> None:
-        """A role that the log cannot take is not taken: the replica is offline for a while."""
+    def _work(self, command: commands.SomeWork) -> None:
+        match command:
+            case commands.OpenLog():
+                self._open(command)
+            case commands.ChangeBrokers():
+                for partition in list(self.partitions.values()):
+                    partition.change_eligible(command.brokers)
+            case commands.ChangeConfigs():
+                for key, config in command.configs:
+                    held = self.partitions.get(key)
+                    if held is not None:
+                        held.change_config(config)
+            case commands.DeleteReplica():
+                self._delete(command)
+            case commands.CondemnFolder():
+                self._condemn(command.key, command.delay_ms)
+            case commands.RemoveFolder():
+                with contextlib.suppress(TidelogError):
+                    self.directories.remove_condemned(command.path)
+            case commands.SetAside():
+                self._set_aside(command.key)
+            case commands.MeasureSpace():
+                free = self.node.files.capacity
+                self.feed(events.SpaceMeasured(command.directory, -1 if free is None else free * _SCALE))
+            case commands.CancelMove() | commands.CreateLogs():
+                pass
+            case _:
+                assert_never(command)
+
+    def _open(self, command: commands.OpenLog) -> None:
+        node, key = self.node, command.key
+        directory = None
         try:
-            partition.change_registration(registration)
+            opened = returned(self._logs.take(command))
+            if opened is None:
+                directory = self.directories.place(command)
+                log = open_log(directory, command)
+                node.checker.note_recovered(node, key, log)
+                opened = OpenedLog.of(log, directory, command)
         except TidelogError as error:
-            self.refuse_for_a_while(partition, error)
+            self.feed(events.OpenRefused(key, None if directory is None else LOG_DIR, error))
             return
-        if self.full_disks.stays_back(partition, registration):
+        state = PartitionState(
+            node.identity, opened.high_watermark, command.config.min_insync_replicas, node.topology.max_lag_ms
+        )
+        self.partitions[key] = SimulatedPartition(node, command.topic_id, key, opened.log, state)
+        self.feed(events.LogOpened(key, LOG_DIR))
+
+    def _delete(self, command: commands.DeleteReplica) -> None:
+        key, partition = command.key, self.partitions.pop(command.key)
+        path, delay_ms = partition.log.directory, partition.log.config.file_delete_delay_ms
+        partition.note_removed(is_gone=command.is_gone)
+        self.node.checker.note_closed(self.node, key)
+        try:
+            condemned = partition.log.condemn()
+        except TidelogError as error:
+            self.feed(events.CondemnRefused(key, LOG_DIR, delay_ms, error))
             return
-        if registration.directory_of(self.node.identity) == self.directory.id:
-            self.full_disks.note_place(partition)
-        else:
-            self.assign(partition.topic_id, partition.index, self.directory.id, self.full_disks.keeps_log(partition))
+        self.directories.forget(path)
+        self.feed(events.FolderCondemned(key, condemned, delay_ms))
 
-    def _retry_later(self, key: Key, topic_id: TopicId) -> None:
-        self.assign(topic_id, key[1], LOST_DIRECTORY)
-        self.node.after(_RETRY_FULL_MS, self._retry, key, topic_id)
+    def _condemn(self, key: Key, delay_ms: int) -> None:
+        condemned, directory = None, self.directories.holding(key)
+        try:
+            if directory is not None:
+                condemned = self.directories.condemn(directory, key)
+        except TidelogError as error:
+            self.feed(events.CondemnRefused(key, LOG_DIR, delay_ms, error))
+            return
+        self.feed(events.FolderCondemned(key, condemned, delay_ms))
 
-    def _retry(self, key: Key, topic_id: TopicId) -> None:
-        topic = self.applied.topics.get(key[0])
-        registration = None if topic is None else topic.partitions.get(key[1])
-        if key in self.offline and registration is not None and self.node.number in registration.replicas:
-            self._open(key, topic_id, registration)
+    def _set_aside(self, key: Key) -> None:
+        path = self.directory.partition_path(*key)
+        try:
+            self.directories.set_aside(path)
+        except TidelogError as error:
+            self.feed(events.OpenRefused(key, None, error))
+            return
+        self.directories.forget(path)
+        self.feed(events.FolderSetAside(key))
 
-    def assign(self, topic_id: TopicId, index: int, directory: DirectoryId, keeps_log: bool = False) -> None:
+    def _assign(self, command: commands.AssignDirectory) -> None:
         """Tell the controller in which log directory a replica is."""
         node = self.node
-        item = pb.DirectoryAssignment(directory_id=directory, keeps_logs=keeps_log)
-        item.topics.add(topic_id=topic_id, partitions=[index])
+        item = pb.DirectoryAssignment(directory_id=command.directory, keeps_logs=command.keeps_log)
+        item.topics.add(topic_id=command.topic_id, partitions=[command.index])
         request = pb.AssignReplicasToDirsRequest(
             broker_id=node.number, broker_epoch=node.broker_epoch, directories=[item]
         )
 
         def take(response: Any) -> None:
             if isinstance(response, TidelogError) and response.code is ErrorCode.REQUEST_TIMED_OUT:
-                node.after(50, self.assign, topic_id, index, directory, keeps_log)
+                node.after(50, self._assign, command)
 
         node.calls.ask("handle_assign_replicas_to_dirs", request, take, 600)
 
-    def _remove(self, key: Key, topic_id: TopicId, *, is_gone: bool) -> None:
-        was_offline = key in self.offline
-        self.offline.pop(key, None)
-        partition = self.partitions.pop(key, None)
-        if partition is None:
-            if key in self._found:
-                self._discard(key)
-            elif was_offline and key in self.directory:
-                self._drop(key, None)
-            return
-        assert partition.topic_id == topic_id
-        self.full_disks.forget(partition)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        partition._abandon(f"{partition} was removed", code)
-        self.node.checker.note_closed(self.node, key)
-        self._drop(key, partition.log)
-
-    def _discard(self, key: Key) -> None:
-        log, _ = self._found.pop(key)
-        self._drop(key, log)
-
-    def _drop(self, key: Key, log: PartitionLog | None) -> None:
-        try:
-            if log is None:
-                self.directory.delete_partition(*key)
-            else:
-                log.delete()
-                self.directory.forget(*key)
-        except TidelogError:
-            self.node.soon(self.node.fail)
-
-    def _look_for_room(self) -> None:
-        self.full_disks.look_now()
-        self.node.after(_RETRY_FULL_MS, self._look_for_room)
+    def _retry(self) -> None:
+        self.feed(events.RetryDue())
+        for retry in self.hosted.retries():
+            self.feed(retry)
+        self.node.after(_RETRY_MS, self._retry)
 
     def _watch_lag(self) -> None:
         for partition in list(self.partitions.values()):
@@ -255,23 +289,13 @@ class Replicas:
         self.node.after(self.node.topology.max_lag_ms / 2, self._watch_lag)
 
     def _write_checkpoints(self) -> None:
-        try:
-            self._write_all_checkpoints()
-        except TidelogError as error:
-            if not is_out_of_space(error):
-                self.node.fail()
-                return
+        self._write_all_checkpoints()
         self.node.after(self.node.topology.checkpoint_ms, self._write_checkpoints)
 
     def _write_all_checkpoints(self) -> None:
-        states = {key: last_state(p.log, p.high_watermark) for key, p in self.partitions.items()}
-        states |= {key: last_state(log, high_watermark) for key, (log, high_watermark) in self._found.items()}
-        states |= {key: state for key, state in self.offline.items() if state is not None}
-        checkpoints = {key: state.checkpoint for key, state in states.items()}
-        self.directory.write_recovery_points({key: c.recovery_point for key, c in checkpoints.items()})
-        self.directory.write_high_watermarks({key: c.high_watermark for key, c in checkpoints.items()})
-        starts = {key: c.log_start_offset for key, c in checkpoints.items() if c.log_start_offset}
-        self.directory.write_log_start_offsets(starts)
+        checkpoints = self._checkpoints
+        checkpoints.note_failures(self.directories.write_checkpoints(*checkpoints.current()))
+        checkpoints.note_failures(self.directories.write_log_start_offsets(checkpoints.log_start_offsets()))
 
     def _keep_house(self) -> None:
         """Flush, apply retention, remove what was deleted; an error of one partition is its own."""
@@ -289,4 +313,5 @@ class Replicas:
             except TidelogError:
                 continue
             self.node.checker.observe(partition)
+        self.feed(events.TimePassed())
         self.node.after(self.node.topology.housekeeping_ms, self._keep_house)

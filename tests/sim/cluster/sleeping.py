@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from sim.cluster.world import Process
 
 from tidelog.errors import TidelogError
 from tidelog_node.handlers.fetch_sessions import OpenSession
 from tidelog_node.replication import FetchSession
+
+T = TypeVar("T")
 
 
 class _Timer:
@@ -54,10 +56,11 @@ def drive(steps: Coroutine[Any, Any, Any], then: Callable[[Any], None]) -> None:
         then(error)
 
 
-def run_through(steps: Coroutine[Any, Any, None]) -> None:
-    """Do what waits for nothing but a lock that is free: nothing else holds it here."""
+def returned(steps: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns that waits for nothing but a lock that is free: nothing else holds it here."""
     try:
         steps.send(None)
-    except StopIteration:
-        return
+    except StopIteration as end:
+        result: T = end.value
+        return result
     raise AssertionError("a step waited")

@@ -302,16 +302,17 @@ def test_partition_in_two_directories_of_which_the_metadata_knows_neither_ends_t
 
 
 def test_deleted_replica_is_removed_when_its_delay_is_over(disk, monkeypatch):
-    monkeypatch.setattr("tidelog_node.partitions.condemned_folders._INTERVAL_S", 0.01)
+    monkeypatch.setattr("tidelog_node.partitions.registry._REMOVAL_S", 0.01)
 
     async def run():
         node = await two_partitions(disk)
         await node.change(RemoveTopicRecord(TOPIC_ID))
         assert len(folders(disk, "-delete")) == 2
-        removing = asyncio.create_task(node.registry.condemned.run(), name="removal")
+        removing = asyncio.create_task(node.registry.remove_folders(), name="removal")
         await asyncio.sleep(0.05)
         assert len(folders(disk, "-delete")) == 2, "file.delete.delay.ms is a minute"
-        node.registry.condemned._due_ms = dict.fromkeys(node.registry.condemned._due_ms, 0)
+        hosted = node.registry._hosted
+        hosted._due_ms = dict.fromkeys(hosted._due_ms, 0)
         await until(lambda: not folders(disk, "-delete"))
         removing.cancel()
         assert len(node.directories.online[0]) == 0

@@ -193,17 +193,17 @@ def test_no_checkpoint_is_taken_without_a_log_that_was_found(cluster_of, monkeyp
             await cluster.create_topic(replicas=(1,), partitions=3)
             await cluster.nodes.pop(1).close()
             seen = []
-            ensure = PartitionRegistry._ensure
+            work = PartitionRegistry._work
 
             async def watched(registry, *arguments):
-                step = asyncio.ensure_future(ensure(registry, *arguments))
+                step = asyncio.ensure_future(work(registry, *arguments))
                 while not step.done():
                     [marks] = registry.checkpoints.current()[0].values()
                     seen.append(set(marks))
                     await asyncio.sleep(0)
                 await step
 
-            monkeypatch.setattr(PartitionRegistry, "_ensure", watched)
+            monkeypatch.setattr(PartitionRegistry, "_work", watched)
             await cluster.start(1)
             await cluster.nodes[1].apply(cluster.controller.image)
             assert seen

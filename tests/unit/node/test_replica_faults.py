@@ -203,7 +203,7 @@ def test_deleted_replica_whose_folder_cannot_be_renamed_is_removed_later(disk, n
         assert node.directories.failures == {}
         disk.fail = healthy
         async with node.retrying():
-            await until(lambda: not node.registry.condemned.refused())
+            await until(lambda: not node.registry._hosted.retries())
             if is_created_again:
                 await until(lambda: node.registry.get("t", 0) is not None)
                 assert node.log(0).log_end_offset == 0

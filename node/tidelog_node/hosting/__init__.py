@@ -1,0 +1,9 @@
+"""The replicas that a node hosts, without I/O: their states, the order of an image's changes, failing and full disks.
+
+``step(event, now_ms) -> commands``; the shell is :mod:`tidelog_node.partitions.registry`.
+"""
+
+from tidelog_node.hosting.replicas import HostedReplicas
+from tidelog_node.hosting.states import LastState, PartitionKey
+
+__all__ = ["HostedReplicas", "LastState", "PartitionKey"]

@@ -1,0 +1,216 @@
+"""Inputs of :class:`~tidelog_node.hosting.replicas.HostedReplicas`: the metadata, and what disks and partitions did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from tidelog.errors import TidelogError
+from tidelog.ids import BrokerId, LeaderEpoch, TopicId
+from tidelog_node.hosting.states import LastState, PartitionKey
+from tidelog_quorum.metadata import MetadataDelta, MetadataImage, PartitionRegistration, TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChanged:
+    """The metadata is now ``image``, which differs from the last one by ``delta``; to be followed by ``Proceed``."""
+
+    image: MetadataImage
+    delta: MetadataDelta
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """The commands so far are done: ask for the next step of an image's changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultsChanged:
+    """The node's own settings of topics are other ones; replicas get them with the next image."""
+
+    defaults: TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LogOpened:
+    """The log that an ``OpenLog`` asked for is open, in a log directory."""
+
+    key: PartitionKey
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRefused:
+    """The log that an ``OpenLog`` asked for was not opened.
+
+    ``directory`` is the log directory that refused to open it, None when it did not come to that. An ``error`` without
+    a cause is the refusal of a rule.
+    """
+
+    key: PartitionKey
+    directory: Path | None
+    error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationTaken:
+    """The partition's state machine has taken the registration of a ``ChangeRegistration``."""
+
+    key: PartitionKey
+    registration: PartitionRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRefused:
+    """The disk refused the files of a replica that was open; ``last_state`` is that of its log.
+
+    Without a ``key`` the replica was removed, or is offline already.
+    """
+
+    key: PartitionKey | None
+    error: TidelogError
+    last_state: LastState
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderFollowed:
+    """The partition's state machine follows a leader."""
+
+    key: PartitionKey
+    leader_id: BrokerId
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class NobodyFollowed:
+    """The partition's state machine leads, or has no leader."""
+
+    key: PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRefused:
+    """A full disk refused an append and left the log as it was.
+
+    ``successors`` are the other brokers in sync that may lead, None when this replica does not lead.
+    """
+
+    key: PartitionKey
+    error: TidelogError
+    successors: frozenset[BrokerId] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceMeasured:
+    """The file system of a log directory has so many bytes left, -1 when it does not say."""
+
+    directory: Path
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFailed:
+    """A log directory is offline until the next start.
+
+    ``replicas`` are those whose open logs are in it, ``found`` those whose logs the start found there and no image has
+    named.
+    """
+
+    directory: Path
+    error: TidelogError
+    replicas: tuple[PartitionKey, ...] = ()
+    found: tuple[tuple[PartitionKey, TopicId], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FolderCondemned:
+    """The folder of a deleted replica was renamed to ``path``, to be removed after a delay; None: there was none."""
+
+    key: PartitionKey
+    path: Path | None
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CondemnRefused:
+    """The folder of a deleted replica could not be renamed."""
+
+    key: PartitionKey
+    directory: Path
+    delay_ms: int
+    error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSetAside:
+    """A folder of an earlier topic of the name does not stand in the way any more."""
+
+    key: PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMoved:
+    """The log of a replica is in another log directory; ``folder`` is the earlier one, renamed."""
+
+    key: PartitionKey
+    directory: Path
+    folder: Path
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryPreferred:
+    """An operator chose the log directory of a replica that this node does not have."""
+
+    key: PartitionKey
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Some time passed: folders may be due to be removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    """It is time to look whether full disks have room."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryFolder:
+    """Try to rename the folder of a deleted replica again."""
+
+    key: PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class RetryReplica:
+    """Try to open a replica again."""
+
+    key: PartitionKey
+
+
+Event: TypeAlias = (
+    ImageChanged
+    | Proceed
+    | DefaultsChanged
+    | LogOpened
+    | OpenRefused
+    | RegistrationTaken
+    | ReplicaRefused
+    | LeaderFollowed
+    | NobodyFollowed
+    | AppendRefused
+    | SpaceMeasured
+    | DirectoryFailed
+    | FolderCondemned
+    | CondemnRefused
+    | FolderSetAside
+    | ReplicaMoved
+    | DirectoryPreferred
+    | TimePassed
+    | RetryDue
+    | RetryFolder
+    | RetryReplica
+)

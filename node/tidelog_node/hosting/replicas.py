@@ -1,0 +1,488 @@
+"""The replicas that a node hosts, as a state machine: one state per replica, moved by the metadata and the disks.
+
+An image's changes are taken over step by step, in the order of :mod:`tidelog_node.hosting.plan`; other events may come
+between two steps, and each step goes by what is then. The rules:
+
+- A replica whose log may be in a log directory that is offline is not created anew, nor is the last in-sync one while
+  the directory that had it is missing: ``OpenLog`` names what these rules go by. A replica that was open, and is tried
+  again, must find its folder.
+- A log directory that fails takes its replicas with it until the next start; without a directory the node ends
+  (KIP-112, KIP-858). A replica whose own files cannot be used goes offline alone, is lost to the controller, and is
+  opened again and again.
+- A replica whose append a full disk refuses steps back where others can take its place: it leaves the ISR at once, as
+  its directory is lost to the controller, and copies nothing. The last replica in sync stays, refuses records and
+  serves reads. When there is room it has its place again and says that its log was never lost, if the controller knew
+  it there: so it stays an eligible leader (KIP-966). Where nobody can lead in its place it has it at once.
+- The controller is told each directory that it does not have, the newest word last.
+- A folder of a deleted replica that cannot be renamed keeps its place; no new replica of its name is opened there.
+- A replica is copied from the leader that its state machine follows, and from nobody while it is stepped back or not
+  open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import assert_never
+
+from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog.ids import LOST_DIRECTORY, NO_BROKER, BrokerId, DirectoryId, TopicId
+from tidelog_node.hosting import commands, events
+from tidelog_node.hosting.brokers import brokers_of
+from tidelog_node.hosting.fetch_sources import FetchSources
+from tidelog_node.hosting.plan import (
+    BrokersStep,
+    ConfigsStep,
+    CreationStep,
+    HoldStep,
+    Plan,
+    ReleaseStep,
+    RemovalStep,
+    ReplicaStep,
+    Step,
+)
+from tidelog_node.hosting.states import (
+    Offline,
+    OfflineReason,
+    Online,
+    Opening,
+    PartitionKey,
+    RefusedFolder,
+    ReplicaState,
+    Source,
+    SteppedBack,
+)
+from tidelog_node.hosting.topic_configs import TopicConfigs
+from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.replication.events import EligibleBrokersChanged
+from tidelog_quorum.metadata import MetadataImage, PartitionRegistration, TopicConfig
+
+_MANY_NEW = 64
+"""So many new replicas in one step are worth it to create them before they are on the disk (see log.founding)."""
+_MIN_FREE_BATCHES = 2
+"""A disk counts as writable again once this many maximum-size batches fit."""
+
+
+class HostedReplicas:
+    """One per node and life of its process; ``directories`` are those that are online."""
+
+    def __init__(self, broker_id: BrokerId, directories: Mapping[Path, DirectoryId], defaults: TopicConfig) -> None:
+        self._broker_id = broker_id
+        self._directories = dict(directories)
+        self._failures: dict[Path, TidelogError] = {}
+        self._configs = TopicConfigs(defaults)
+        self._image = MetadataImage()
+        self._brokers = EligibleBrokersChanged({}, {})
+        self._plan: Plan | None = None
+        self._removal: RemovalStep | None = None
+        self._replicas: dict[PartitionKey, ReplicaState] = {}
+        self._sources = FetchSources()
+        self._preferred: dict[PartitionKey, Path] = {}
+        self._refused_folders: dict[PartitionKey, RefusedFolder] = {}
+        self._due_ms: dict[Path, int] = {}
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether changes of an image are left: ``Proceed`` is to come."""
+        return self._removal is not None or not (self._plan is None or self._plan.is_over)
+
+    def offline(self, key: PartitionKey) -> Offline | None:
+        """Return why a replica of this node cannot be used; None when it can, or is none of this node's."""
+        state = self._replicas.get(key)
+        return state.before if isinstance(state, Opening) else state if isinstance(state, Offline) else None
+
+    def check_online(self, key: PartitionKey) -> None:
+        """Raise KAFKA_STORAGE_ERROR when this node has a replica that cannot be used; else do nothing."""
+        offline = self.offline(key)
+        if offline is not None:
+            text = f"{key[0]}-{key[1]} is offline on node {self._broker_id}: {offline.error.message}"
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    def offline_states(self) -> Iterator[tuple[PartitionKey, Offline]]:
+        """Yield the replicas that may be online again when their disk takes their files."""
+        for key in self._replicas:
+            offline = self.offline(key)
+            if offline is not None and offline.reason is OfflineReason.FILES:
+                yield key, offline
+
+    def retries(self) -> list[events.RetryFolder | events.RetryReplica]:
+        """Return what disks have refused and is to be tried again, one event after the other."""
+        return [
+            *map(events.RetryFolder, self._refused_folders),
+            *(events.RetryReplica(key) for key, _ in self.offline_states()),
+        ]
+
+    def step(self, event: events.Event, now_ms: int) -> Sequence[commands.Command]:
+        """Take in ``event`` and return what to do, in order.
+
+        Each command is done, and its own events taken in, before the next.
+        """
+        match event:
+            case events.LeaderFollowed():
+                return self._follow(event.key, Source(event.leader_id, event.leader_epoch))
+            case events.NobodyFollowed():
+                return self._follow(event.key, None)
+            case events.Proceed():
+                return self._proceed()
+            case events.LogOpened():
+                return self._opened(event)
+            case events.RegistrationTaken():
+                return self._place(event.key, event.registration)
+            case events.ImageChanged():
+                assert not self.is_changing, "changes of the last image are left"
+                self._image = event.image
+                concerns_all = self._configs.follow(event.image)
+                self._plan = Plan(self._broker_id, event.delta, concerns_all=concerns_all)
+                return []
+            case events.DefaultsChanged():
+                self._configs.change_defaults(event.defaults)
+                return []
+            case events.DirectoryPreferred():
+                self._preferred[event.key] = event.directory
+                return []
+            case events.ReplicaMoved():
+                self._due_ms[event.folder] = now_ms + event.delay_ms
+                return self._moved(event)
+            case events.FolderCondemned():
+                if event.path is not None:
+                    self._due_ms[event.path] = now_ms + event.delay_ms
+                return self._condemned(event)
+            case events.TimePassed():
+                return self._remove_folders(now_ms)
+            case _:
+                return self._step_failure(event)
+
+    def check_invariants(self) -> None:
+        """Assert what must hold after every step."""
+        self._sources.check_invariants()
+        for key, state in self._replicas.items():
+            expected = state.source if isinstance(state, Online) else None
+            assert self._sources.get(key) == expected, (key, state, self._sources.get(key))
+            is_blocked = key in self._refused_folders and not isinstance(state, Opening | Offline)
+            assert not is_blocked, f"{key} is open in the place of {self._refused_folders[key]}"
+            if isinstance(state, Offline) and state.last_state is not None:
+                assert state.reason is OfflineReason.FILES, (key, state)
+
+    def _step_failure(
+        self,
+        event: events.OpenRefused
+        | events.ReplicaRefused
+        | events.AppendRefused
+        | events.SpaceMeasured
+        | events.DirectoryFailed
+        | events.CondemnRefused
+        | events.FolderSetAside
+        | events.RetryDue
+        | events.RetryFolder
+        | events.RetryReplica,
+    ) -> Sequence[commands.Command]:
+        match event:
+            case events.OpenRefused():
+                return self._open_refused(event)
+            case events.ReplicaRefused():
+                return self._refuse(event)
+            case events.AppendRefused():
+                return self._step_back(event)
+            case events.SpaceMeasured():
+                return self._return_those_in(event.directory, event.free)
+            case events.DirectoryFailed():
+                return self._fail_directory(event)
+            case events.CondemnRefused():
+                return self._condemn_refused(event)
+            case events.FolderSetAside():
+                return [self._open_log(event.key, self._opening(event.key))]
+            case events.RetryDue():
+                full = (s.online.directory for s in self._replicas.values() if isinstance(s, SteppedBack))
+                return [commands.MeasureSpace(path) for path in dict.fromkeys(full)]
+            case events.RetryFolder():
+                return self._retry_folder(event.key)
+            case events.RetryReplica():
+                return self._retry(event.key)
+            case _:
+                assert_never(event)
+
+    def _proceed(self) -> Sequence[commands.Command]:
+        removal, self._removal = self._removal, None
+        if removal is not None:
+            return self._remove(removal)
+        step = None if self._plan is None else self._plan.next_step()
+        return [] if step is None else self._begin(step)
+
+    def _begin(self, step: Step) -> Sequence[commands.Command]:
+        match step:
+            case ReplicaStep():
+                return self._ensure(step)
+            case RemovalStep():
+                return self._begin_removal(step)
+            case BrokersStep():
+                return self._change_brokers()
+            case ConfigsStep():
+                return self._change_configs(step.topics)
+            case CreationStep():
+                return self._create(step)
+            case HoldStep():
+                return [commands.HoldFetches()]
+            case ReleaseStep():
+                return [commands.ReleaseFetches()]
+            case _:
+                assert_never(step)
+
+    def _change_brokers(self) -> Sequence[commands.Command]:
+        brokers = brokers_of(self._image)
+        if brokers == self._brokers:
+            return []
+        self._brokers = brokers
+        return [commands.ChangeBrokers(brokers)]
+
+    def _change_configs(self, topics: frozenset[str] | None) -> Sequence[commands.Command]:
+        changed = [key for key, state in self._replicas.items() if isinstance(state, Online | SteppedBack)]
+        configs = tuple((key, self._configs.of(key[0])) for key in changed if topics is None or key[0] in topics)
+        return [commands.ChangeConfigs(configs)] if configs else []
+
+    def _create(self, step: CreationStep) -> Sequence[commands.Command]:
+        keys = [((c.topic_name, c.index), c.topic_id) for c in step.changes]
+        new = [(key, topic_id) for key, topic_id in keys if key not in self._replicas and key not in self._preferred]
+        if len(new) < _MANY_NEW:
+            return []
+        return [commands.CreateLogs(tuple(self._open_log(key, Opening(topic_id)) for key, topic_id in new))]
+
+    def _ensure(self, step: ReplicaStep) -> Sequence[commands.Command]:
+        state = self._replicas.get(step.key)
+        if isinstance(state, Online | SteppedBack):
+            return [commands.ChangeRegistration(step.key, self._registration(step.key))]
+        if state is not None and state.topic_id == step.topic_id:
+            return []
+        return self._open(step.key, step.topic_id)
+
+    def _begin_removal(self, step: RemovalStep) -> Sequence[commands.Command]:
+        """A move of the replica is ended first, after which it may be in another state."""
+        state = self._replicas.get(step.key)
+        if isinstance(state, Online | SteppedBack) and state.topic_id == step.topic_id:
+            self._removal = step
+            return [commands.CancelMove(step.key)]
+        return self._remove(step)
+
+    def _remove(self, step: RemovalStep) -> Sequence[commands.Command]:
+        key = step.key
+        state = self._replicas.get(key)
+        if state is None or state.topic_id != step.topic_id:
+            return []
+        del self._replicas[key]
+        if isinstance(state, Offline):
+            # The folder of one that was offline for a while has its place still, which a new one may need.
+            return [commands.CondemnFolder(key, None, 0)] if state.reason is OfflineReason.FILES else []
+        return [*self._sources.stop(key), commands.DeleteReplica(key, step.is_gone)]
+
+    def _open(self, key: PartitionKey, topic_id: TopicId, before: Offline | None = None) -> Sequence[commands.Command]:
+        state = self._replicas[key] = Opening(topic_id, before, self._preferred.pop(key, None))
+        refused = self._refused_folders.get(key)
+        if refused is not None:
+            return [commands.CondemnFolder(key, refused.directory, refused.delay_ms)]
+        return [self._open_log(key, state)]
+
+    def _open_log(self, key: PartitionKey, state: Opening) -> commands.OpenLog:
+        registration, before = self._registration(key), state.before
+        return commands.OpenLog(
+            key,
+            state.topic_id,
+            self._configs.of(key[0]),
+            registration.directory_of(self._broker_id),
+            # One that is tried again was refused by the disk, not by the rules.
+            is_in_sync=self._broker_id in registration.isr and before is None,
+            is_new=registration.partition_epoch == 0,
+            preferred=state.preferred,
+            is_retry=before is not None,
+            last_state=None if before is None else before.last_state,
+        )
+
+    def _opened(self, event: events.LogOpened) -> Sequence[commands.Command]:
+        key, state = event.key, self._opening(event.key)
+        failure = self._failures.get(event.directory)
+        if failure is not None:
+            # It failed while the log was being opened.
+            self._replicas[key] = Offline(state.topic_id, failure, OfflineReason.DIRECTORY)
+            return [commands.TakeOffline(key, failure)]
+        self._replicas[key] = Online(state.topic_id, event.directory)
+        return [commands.ChangeEligible(key, self._brokers), commands.ChangeRegistration(key, self._registration(key))]
+
+    def _open_refused(self, event: events.OpenRefused) -> Sequence[commands.Command]:
+        key, error, state = event.key, event.error, self._opening(event.key)
+        if event.directory is not None and error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
+            return [commands.SetAside(key, event.directory)]
+        if event.directory is not None and is_disk_failure(error):
+            return [commands.FailDirectory(event.directory, error), self._open_log(key, state)]
+        before = state.before
+        # Without a cause it is a rule's refusal, which the controller knows the reason of.
+        reason = OfflineReason.RULE if error.__cause__ is None else OfflineReason.FILES
+        last = before.last_state if before is not None and reason is OfflineReason.FILES else None
+        self._replicas[key] = Offline(state.topic_id, error, reason, last)
+        result: list[commands.Command] = [_offline_line(key, error)] if before is None else []
+        return [*result, *self._lose(key, state.topic_id)] if reason is OfflineReason.FILES else result
+
+    def _retry(self, key: PartitionKey) -> Sequence[commands.Command]:
+        state = self._replicas.get(key)
+        if not isinstance(state, Offline) or state.reason is not OfflineReason.FILES:
+            return []
+        registration, topic = self._image.partition(*key), self._image.topics.get(key[0])
+        is_ours = registration is not None and self._broker_id in registration.replicas
+        if topic is None or topic.topic_id != state.topic_id or not is_ours:
+            del self._replicas[key]
+            return []
+        return self._open(key, state.topic_id, state)
+
+    def _place(self, key: PartitionKey, registration: PartitionRegistration) -> Sequence[commands.Command]:
+        """Tell the controller where a replica is, if it does not know; or none of that while it is stepped back."""
+        state = self._replicas.get(key)
+        result: list[commands.Command] = []
+        if isinstance(state, SteppedBack):
+            if registration.leader != NO_BROKER and set(registration.isr) - {self._broker_id}:
+                return []
+            # Nobody is left who could lead.
+            state = state.online
+            result = self._bring_back(key, state)
+        if not isinstance(state, Online):
+            return []
+        directory = self._directories.get(state.directory)
+        if directory is None:
+            return result
+        if registration.directory_of(self._broker_id) == directory:
+            self._replicas[key] = replace(state, is_placed=True)
+            return result
+        return [*result, self._assign(key, state, directory)]
+
+    def _follow(self, key: PartitionKey, source: Source | None) -> Sequence[commands.Command]:
+        state = self._replicas.get(key)
+        if isinstance(state, SteppedBack):
+            self._replicas[key] = SteppedBack(replace(state.online, source=source))
+            return []
+        if not isinstance(state, Online):
+            return []
+        self._replicas[key] = replace(state, source=source)
+        return self._sources.stop(key) if source is None else self._sources.start(key, source)
+
+    def _moved(self, event: events.ReplicaMoved) -> Sequence[commands.Command]:
+        key, state = event.key, self._replicas.get(event.key)
+        directory = self._directories.get(event.directory)
+        if isinstance(state, SteppedBack):
+            state = replace(state.online, directory=event.directory)
+            self._replicas[key] = SteppedBack(state)
+        elif isinstance(state, Online):
+            state = self._replicas[key] = replace(state, directory=event.directory)
+        else:
+            return []
+        return [] if directory is None else [self._assign(key, state, directory)]
+
+    def _step_back(self, event: events.AppendRefused) -> Sequence[commands.Command]:
+        """Let others take the place of a replica, where there is one who can."""
+        key, state = event.key, self._replicas.get(event.key)
+        leads_alone = event.successors is not None and not event.successors
+        if not isinstance(state, Online) or leads_alone:
+            return []
+        self._replicas[key] = SteppedBack(state)
+        text, name = "%s-%d steps back on this node until its disk has room: %s", (*key, event.error.message)
+        return [
+            commands.Report(commands.Severity.ERROR, text, name),
+            *self._sources.stop(key),
+            *self._lose(key, state.topic_id),
+        ]
+
+    def _return_those_in(self, path: Path, free: int) -> Sequence[commands.Command]:
+        result: list[commands.Command] = []
+        directory = self._directories.get(path)
+        for key, state in list(self._replicas.items()):
+            if directory is None or not isinstance(state, SteppedBack) or state.online.directory != path:
+                continue
+            # A file system that does not say is tried.
+            if not 0 <= free < _MIN_FREE_BATCHES * self._configs.of(key[0]).max_message_bytes:
+                result.append(commands.Report(commands.Severity.INFO, "The disk of %s-%d has room again", key))
+                result.append(self._assign(key, state.online, directory))
+                result += self._bring_back(key, state.online)
+        return result
+
+    def _bring_back(self, key: PartitionKey, online: Online) -> list[commands.Command]:
+        self._replicas[key] = online
+        return [] if online.source is None else self._sources.start(key, online.source)
+
+    def _refuse(self, event: events.ReplicaRefused) -> Sequence[commands.Command]:
+        """Take a replica offline until its disk takes its files, or its directory with it when the disk has failed."""
+        key, error = event.key, event.error
+        if is_disk_failure(error):
+            return [commands.FailDirectory(event.last_state.directory, error)]
+        state = None if key is None else self._replicas.get(key)
+        if key is None or not isinstance(state, Online | SteppedBack):
+            return []
+        self._replicas[key] = Offline(state.topic_id, error, OfflineReason.FILES, event.last_state)
+        taken = [*self._sources.stop(key), commands.TakeOffline(key, error)]
+        return [*taken, _offline_line(key, error), *self._lose(key, state.topic_id)]
+
+    def _fail_directory(self, event: events.DirectoryFailed) -> Sequence[commands.Command]:
+        path, error = event.directory, event.error
+        self._directories.pop(path, None)
+        self._failures[path] = error
+        result: list[commands.Command] = []
+        for key, topic_id in event.found:
+            self._replicas[key] = Offline(topic_id, error, OfflineReason.DIRECTORY)
+        for key in event.replicas:
+            state = self._replicas.get(key)
+            if isinstance(state, Online | SteppedBack):
+                self._replicas[key] = Offline(state.topic_id, error, OfflineReason.DIRECTORY)
+                result += [*self._sources.stop(key), commands.TakeOffline(key, error)]
+        text = "The log directory %s is offline until the next start, with its %d replicas: %s"
+        result.append(commands.Report(commands.Severity.ERROR, text, (path, len(event.replicas), error.message)))
+        result.append(commands.ReportDirectories() if self._directories else commands.FailNode(error))
+        return result
+
+    def _condemned(self, event: events.FolderCondemned) -> Sequence[commands.Command]:
+        self._refused_folders.pop(event.key, None)
+        state = self._replicas.get(event.key)
+        return [self._open_log(event.key, state)] if isinstance(state, Opening) else []
+
+    def _condemn_refused(self, event: events.CondemnRefused) -> Sequence[commands.Command]:
+        key, error = event.key, event.error
+        is_news = key not in self._refused_folders
+        result: list[commands.Command] = []
+        if is_disk_failure(error):
+            result.append(commands.FailDirectory(event.directory, error))
+        elif is_news:
+            text = "A deleted replica is in its place until it can be renamed: %s"
+            result.append(commands.Report(commands.Severity.ERROR, text, (error.message,)))
+            self._refused_folders[key] = RefusedFolder(event.directory, event.delay_ms)
+        if isinstance(self._replicas.get(key), Opening):
+            return [*self._open_refused(events.OpenRefused(key, None, error)), *result]
+        return result
+
+    def _retry_folder(self, key: PartitionKey) -> Sequence[commands.Command]:
+        refused = self._refused_folders.get(key)
+        if refused is None:
+            return []
+        if refused.directory not in self._directories:
+            del self._refused_folders[key]
+            return []
+        return [commands.CondemnFolder(key, refused.directory, refused.delay_ms)]
+
+    def _remove_folders(self, now_ms: int) -> Sequence[commands.Command]:
+        due = [path for path, due_ms in self._due_ms.items() if due_ms <= now_ms]
+        for path in due:
+            del self._due_ms[path]
+        return [commands.RemoveFolder(path) for path in due if path.parent in self._directories]
+
+    def _registration(self, key: PartitionKey) -> PartitionRegistration:
+        registration = self._image.partition(*key)
+        assert registration is not None, key
+        return registration
+
+    def _opening(self, key: PartitionKey) -> Opening:
+        state = self._replicas[key]
+        assert isinstance(state, Opening), (key, state)
+        return state
+
+    def _assign(self, key: PartitionKey, state: Online, directory: DirectoryId) -> commands.AssignDirectory:
+        return commands.AssignDirectory(state.topic_id, key[1], directory, keeps_log=state.is_placed)
+
+    def _lose(self, key: PartitionKey, topic_id: TopicId) -> Sequence[commands.Command]:
+        return [commands.AssignDirectory(topic_id, key[1], LOST_DIRECTORY)]
+
+
+def _offline_line(key: PartitionKey, error: TidelogError) -> commands.Report:
+    return commands.Report(commands.Severity.ERROR, "%s-%d is offline on this node: %s", (*key, error.message))

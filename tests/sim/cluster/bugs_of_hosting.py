@@ -1,0 +1,42 @@
+"""Bugs of the replicas that a node hosts: brokers, disks that refuse, and who is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sim.planting import Patch, PlantedBug
+
+from tidelog_node.hosting.commands import ChangeEligible, Command
+from tidelog_node.hosting.fetch_sources import FetchSources
+from tidelog_node.hosting.replicas import HostedReplicas
+
+
+def _stay_with_the_first_leader() -> list[Patch]:
+    original = FetchSources.start
+
+    def start(self: FetchSources, key: Any, source: Any) -> list[Command]:
+        return [] if self.get(key) is not None else original(self, key, source)
+
+    return [(FetchSources, "start", start)]
+
+
+def _open_without_the_brokers() -> list[Patch]:
+    """A new leader knows nobody who may join its ISR until the brokers change."""
+    original = HostedReplicas._opened
+
+    def opened(self: HostedReplicas, event: Any) -> Sequence[Command]:
+        return [command for command in original(self, event) if not isinstance(command, ChangeEligible)]
+
+    return [(HostedReplicas, "_opened", opened)]
+
+
+def _give_up_what_a_disk_refused() -> list[Patch]:
+    return [(HostedReplicas, "_retry", lambda *_: [])]
+
+
+HOSTING_BUGS = (
+    PlantedBug("copies from the first leader for good", 20, _stay_with_the_first_leader),
+    PlantedBug("opens replicas without the brokers", 60, _open_without_the_brokers),
+    PlantedBug("gives up what a full disk refused", 200, _give_up_what_a_disk_refused),
+)
