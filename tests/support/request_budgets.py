@@ -77,6 +77,14 @@ class Process:
                 total += int(running) + int(waiting)
         return total / 1e9
 
+    def is_runnable(self) -> bool:
+        """Return whether a thread runs, or waits for a processor or the disk: such a wait counts when it is over."""
+        for thread in (self._root / "task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if (thread / "stat").read_text().rpartition(")")[2].split()[0] in ("R", "D"):
+                    return True
+        return False
+
     def forget_peak(self) -> int:
         """Let the peak of resident memory begin anew; returns what is resident."""
         (self._root / "clear_refs").write_text("5")
@@ -215,5 +223,6 @@ async def _wait_until_idle(
     while time.monotonic() < deadline_s and not any(call.done() for call in calls):
         before, was_sent = process.busy_s(), sent.is_set()
         await (asyncio.wait(calls, timeout=_WATCHED_S) if calls else asyncio.sleep(_WATCHED_S))
-        if was_sent and process.busy_s() - before < _IDLE_SHARE * _WATCHED_S:
+        is_quiet = process.busy_s() - before < _IDLE_SHARE * _WATCHED_S
+        if was_sent and is_quiet and not process.is_runnable():
             return

@@ -3,6 +3,8 @@
 import asyncio
 import functools
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -66,8 +68,15 @@ async def without_an_answer(note_sent):
         threading.Thread(target=spend, args=(LONG_S,)).start()
 
 
+class OwnProcess(Process):
+    """The process of the test, whose first thread runs whenever it looks."""
+
+    def is_runnable(self):
+        return False
+
+
 async def measured(send, ping):
-    process = Process(os.getpid())
+    process = OwnProcess(os.getpid())
     watch = Watch(process, ping)
     cost = await cost_of(process, watch, "a request", SIZE, send)
     await watch.stop()
@@ -86,6 +95,19 @@ def test_cost_of_a_request_ends_with_what_is_done_for_it_without_an_answer():
     cost = asyncio.run(measured(without_an_answer, Loop().ping))
     assert not cost.is_answered
     assert cost.total_s >= LONG_S
+
+
+def test_process_that_waits_for_a_processor_is_not_idle():
+    assert Process(os.getpid()).is_runnable()
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        deadline_s = time.monotonic() + 20
+        while Process(child.pid).is_runnable():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_worst_fetches_are_no_fetches_of_another_cluster():
