@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.context import error_message
 from tidelog_node.handlers.group_calls import answer_of_group, call_group
+
+MOST_LEAVING = 25_000
+"""How many members one request takes out at most: they go in one step of the coordinator."""
 
 
 async def join_group(
@@ -39,7 +42,11 @@ async def heartbeat(
 async def leave_group(
     coordinator: GroupCoordinator, request: pb.LeaveGroupRequest, client: ClientIdentity
 ) -> pb.LeaveGroupResponse:
-    """Take members out of a group."""
+    """Take members out of a group. More than MOST_LEAVING are refused with INVALID_REQUEST."""
+    count = len(request.members)
+    if count > MOST_LEAVING:
+        text = f"the request takes {count} members out of group {request.group_id!r}, at most {MOST_LEAVING} can be"
+        return pb.LeaveGroupResponse(error=error_message(error_for(ErrorCode.INVALID_REQUEST, text)))
     return await answer_of_group(coordinator, request, client, pb.LeaveGroupResponse)
 
 
