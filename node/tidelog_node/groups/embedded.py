@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from tidelog.errors import TidelogError
+from tidelog.v1 import group_service_pb2 as pb
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.events import (
+    AllOffsets,
     ClientIdentity,
     Event,
     GroupRequest,
@@ -28,6 +30,7 @@ from tidelog_node.groups.events import (
     WriteRecords,
 )
 from tidelog_node.groups.memory_store import MemoryGroupStore
+from tidelog_node.groups.offsets.requests import fill_in_steps
 from tidelog_node.groups.settings import GroupSettings, OwnTimings, own_timings
 from tidelog_node.groups.shard import GroupShard
 
@@ -106,7 +109,7 @@ class EmbeddedGroups:
 
     def refuse(self, request: GroupRequest, error: TidelogError) -> GroupResponse:
         """Return the answer that refuses a whole request."""
-        return refuse(request, error)
+        return _as_message(refuse(request, error))
 
     def _step(self, event: Event, now_ms: int) -> dict[int, GroupResponse]:
         answers: dict[int, GroupResponse] = {}
@@ -114,7 +117,7 @@ class EmbeddedGroups:
         while events:
             for command in self._shard.step(events.popleft(), now_ms):
                 if isinstance(command, Respond):
-                    answers[command.call_id] = command.response
+                    answers[command.call_id] = _as_message(command.response)
                 else:
                     events += self._commit(command)
         return answers
@@ -122,3 +125,13 @@ class EmbeddedGroups:
     def _commit(self, write: WriteRecords) -> list[Event]:
         self._store.apply(write.records)
         return [RecordsWritten(write.write_id), RecordsCommitted(write.write_id)]
+
+
+def _as_message(response: GroupResponse) -> GroupResponse:
+    """Return a response as the message that a client gets; one process may take the time for it at once."""
+    if not isinstance(response, AllOffsets):
+        return response
+    result = pb.OffsetFetchGroupResult()
+    for _ in fill_in_steps(result, response):
+        pass
+    return result
