@@ -24,6 +24,7 @@ from typing import TypeAlias, assert_never
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import UNKNOWN_OFFSET, BrokerEpoch
+from tidelog_node.broker.report import Level, Report
 
 NOT_REGISTERED = BrokerEpoch(-1)
 UNREACHABLE = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT, ErrorCode.REQUEST_TIMED_OUT)
@@ -182,15 +183,6 @@ class End:
     error: TidelogError
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Log a line: ``text`` with its arguments, as a warning or for information."""
-
-    text: str
-    arguments: tuple[object, ...]
-    is_warning: bool = True
-
-
 Command: TypeAlias = Register | SendHeartbeat | UseBrokerEpoch | HoldConnection | Stop | End | Report
 
 
@@ -344,7 +336,7 @@ class Lifecycle:
     def _registered(self, broker_epoch: BrokerEpoch, now_ms: int) -> list[Command]:
         assert isinstance(self.phase, Registering), self.phase
         self.broker_epoch = broker_epoch
-        report = Report("Registered with broker epoch %d", (broker_epoch,), is_warning=False)
+        report = Report(Level.INFO, "Registered with broker epoch %d", (broker_epoch,))
         return [report, UseBrokerEpoch(broker_epoch), *self._send_heartbeat(now_ms)]
 
     def _send_heartbeat(self, now_ms: int) -> list[Command]:
@@ -364,7 +356,7 @@ class Lifecycle:
             self.phase = Ended()
             return [End(error)]
         self.phase = RegistrationDelayed(now_ms + self._timings.registration_retry_ms)
-        report = Report("Registering failed, trying again: %s", (error,))
+        report = Report(Level.WARNING, "Registering failed, trying again: %s", (error,))
         return [*([] if phase.was_refused else [report]), *self._stop_without_handover(error)]
 
     def _heartbeat_failed(self, error: TidelogError, now_ms: int) -> list[Command]:
@@ -372,11 +364,11 @@ class Lifecycle:
         assert isinstance(phase, SendingHeartbeat), phase
         is_unknown = error.code in _REGISTER_AGAIN
         if is_unknown and not phase.wants_shutdown:
-            return [Report("Registering again: %s", (error,)), *self._register(was_refused=False)]
+            return [Report(Level.WARNING, "Registering again: %s", (error,)), *self._register(was_refused=False)]
         pause = self._pause(phase, self._timings.heartbeat_retry_ms, now_ms)
         if phase.wants_shutdown and (is_unknown or error.code in UNREACHABLE):
             return [*self._stop_without_handover(error), *pause]
-        return [Report("A heartbeat failed, trying again: %s", (error,)), *pause]
+        return [Report(Level.WARNING, "A heartbeat failed, trying again: %s", (error,)), *pause]
 
     def _heartbeat_answered(self, answer: HeartbeatAnswered, now_ms: int) -> list[Command]:
         phase = self.phase
@@ -384,7 +376,7 @@ class Lifecycle:
         commands: list[Command] = []
         if answer.is_fenced != self.is_fenced:
             change = "fenced" if answer.is_fenced else "unfenced"
-            commands.append(Report("The controller has %s this node", (change,), is_warning=False))
+            commands.append(Report(Level.INFO, "The controller has %s this node", (change,)))
         self.is_fenced = answer.is_fenced
         self._prolong_session(answer, phase.sent_ms, now_ms)
         commands.append(HoldConnection(self.broker_epoch))
@@ -435,14 +427,15 @@ class Lifecycle:
 
     def _stop_without_handover(self, error: TidelogError) -> list[Command]:
         stop = self._stop(is_handed_over=False)
-        return [Report("The leaderships cannot be moved, stopping all the same: %s", (error,)), *stop] if stop else []
+        text = "The leaderships cannot be moved, stopping all the same: %s"
+        return [Report(Level.WARNING, text, (error,)), *stop] if stop else []
 
     def _pass_time(self, now_ms: int) -> list[Command]:
         commands: list[Command] = []
         shutdown, phase = self.shutdown, self.phase
         if shutdown is not None and not shutdown.may_stop and now_ms >= shutdown.deadline_ms:
             text = "The controller did not move all leaderships within %.1f s; stopping all the same"
-            commands += [Report(text, (shutdown.timeout_ms / 1000,)), *self._stop(is_handed_over=False)]
+            commands += [Report(Level.WARNING, text, (shutdown.timeout_ms / 1000,)), *self._stop(is_handed_over=False)]
         if isinstance(phase, RegistrationDelayed) and now_ms >= phase.until_ms:
             commands += self._register(was_refused=True)
         elif isinstance(phase, Pausing) and now_ms >= phase.until_ms:

@@ -1,32 +1,26 @@
-"""Sends the ISR proposals of all partitions to the controller, many in one call and one call at a time (KIP-497).
-
-A call whose outcome is unknown is reported to each of its partitions as such: their state machines keep the
-proposal pending and ask again with the same compare-and-set, which the controller applies once.
-"""
+"""The asyncio shell of :class:`~tidelog_node.replication.isr_changes.IsrChangeQueue`: its calls and its log lines."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias, TypeVar, assert_never
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_node.broker.report import Report
+from tidelog_node.partitions.clock import SystemClock
 from tidelog_node.partitions.partition import Partition
+from tidelog_node.replication import isr_changes as core
 from tidelog_node.replication.commands import ProposeIsr
-from tidelog_node.replication.events import IsrChangeAccepted, IsrChangeRefused
 
 logger = logging.getLogger(__name__)
 
-_FIRST_BACKOFF_S = 0.05
-_MAX_BACKOFF_S = 1.0
-_MAX_PER_REQUEST = 1_000
-"""Of a node that leads many partitions: the controller handles one request at a time, and bounds what it writes."""
-
-_Batch = dict[Partition, ProposeIsr]
+SETTINGS = core.IsrChangeSettings()
+AnyPartition = TypeVar("AnyPartition", bound=Partition)
+_Event: TypeAlias = core.Event[Partition]
 
 
 class IsrController(Protocol):
@@ -38,101 +32,96 @@ class IsrController(Protocol):
 
 
 class IsrChanges:
-    """The queue of proposals and the task that empties it; at most one proposal per partition waits."""
+    """One per node, on its event loop. ``run`` is its task."""
 
     def __init__(self, controller: IsrController, broker_id: BrokerId, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+        self._core: core.IsrChangeQueue[Partition] = core.IsrChangeQueue(SETTINGS)
         self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._waiting: _Batch = {}
+        self._clock = SystemClock()
         self._has_work = asyncio.Event()
+        self._call: Mapping[Partition, ProposeIsr] | None = None
 
     def submit(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Queue a proposal, in place of an earlier one of the same partition that has not been sent."""
-        self._waiting[partition] = proposal
+        self._step(core.IsrProposed(partition, proposal))
         self._has_work.set()
 
     async def run(self) -> None:
         """Send what is queued until cancelled."""
-        backoff_s = _FIRST_BACKOFF_S
         while True:
-            await self._has_work.wait()
-            self._has_work.clear()
-            batch = dict(itertools.islice(self._waiting.items(), _MAX_PER_REQUEST))
-            for partition in batch:
-                del self._waiting[partition]
-            if self._waiting:
-                self._has_work.set()
-            if await self._send(batch, backoff_s):
-                backoff_s = _FIRST_BACKOFF_S
+            if self._call is not None:
+                call, self._call = self._call, None
+                self._step(await self._send(call))
+            elif self._core.next_deadline_ms is None:
+                await self._has_work.wait()
             else:
-                backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+                delay_ms = self._core.next_deadline_ms - self._clock.monotonic_ms()
+                await asyncio.sleep(max(0, delay_ms) / 1000)
+                self._step(core.TimePassed())
+            self._has_work.clear()
 
-    async def _send(self, batch: _Batch, backoff_s: float) -> bool:
-        """Feed the answer of every proposal back; returns False after a pause when the call failed."""
-        batch = {p: r for p, r in batch.items() if p.state.leader_epoch == r.leader_epoch and p.log.failure is None}
-        if not batch:
-            return True
+    async def _send(self, proposals: Mapping[Partition, ProposeIsr]) -> _Event:
+        request = alter_partition_request(self._broker_id, self._broker_epoch(), proposals)
         try:
-            response = await self._controller.alter_partition(self._request(batch))
+            return alter_partition_answer(await self._controller.alter_partition(request), proposals)
         except TidelogError as error:
-            logger.warning("Changing the ISR of %d partitions failed, trying again: %s", len(batch), error)
-            await asyncio.sleep(backoff_s)
-            for partition, proposal in batch.items():
-                partition.step(IsrChangeRefused(proposal.proposal_id, error.code))
-            return False
-        return await self._take(response, batch, backoff_s)
+            return core.IsrCallFailed(error)
 
-    def _request(self, batch: _Batch) -> pb.AlterPartitionRequest:
-        topics: dict[TopicId, pb.AlterPartitionTopic] = {}
-        for partition, proposal in batch.items():
-            topic = topics.setdefault(partition.topic_id, pb.AlterPartitionTopic(topic_id=partition.topic_id))
-            members = [pb.IsrMember(broker_id=b, broker_epoch=e) for b, e in proposal.isr]
-            topic.partitions.append(
-                pb.AlterPartitionItem(
-                    index=partition.index,
-                    leader_epoch=proposal.leader_epoch,
-                    partition_epoch=proposal.partition_epoch,
-                    new_isr=members,
-                )
+    def _step(self, event: _Event) -> None:
+        for command in self._core.step(event, self._clock.monotonic_ms()):
+            self._perform(command)
+
+    def _perform(self, command: core.Command[Partition]) -> None:
+        match command:
+            case core.InspectPartitions():
+                self._step(inspected(command.partitions))
+            case core.SendProposals():
+                self._call = command.proposals
+            case core.SettleProposal():
+                command.partition.step(command.outcome)
+            case Report():
+                logger.log(command.level, command.text, *command.arguments)
+            case _:
+                assert_never(command)
+
+
+def inspected(partitions: Iterable[AnyPartition]) -> core.PartitionsInspected[AnyPartition]:
+    """Return the leader epochs of the partitions whose log is usable."""
+    return core.PartitionsInspected({p: p.state.leader_epoch for p in partitions if p.log.failure is None})
+
+
+def alter_partition_request(
+    broker_id: BrokerId, broker_epoch: BrokerEpoch, proposals: Mapping[AnyPartition, ProposeIsr]
+) -> pb.AlterPartitionRequest:
+    """Return the message that proposes these sets."""
+    topics: dict[TopicId, pb.AlterPartitionTopic] = {}
+    for partition, proposal in proposals.items():
+        topic = topics.setdefault(partition.topic_id, pb.AlterPartitionTopic(topic_id=partition.topic_id))
+        members = [pb.IsrMember(broker_id=b, broker_epoch=e) for b, e in proposal.isr]
+        topic.partitions.append(
+            pb.AlterPartitionItem(
+                index=partition.index,
+                leader_epoch=proposal.leader_epoch,
+                partition_epoch=proposal.partition_epoch,
+                new_isr=members,
             )
-        return pb.AlterPartitionRequest(
-            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=topics.values()
         )
-
-    async def _take(self, response: pb.AlterPartitionResponse, batch: _Batch, backoff_s: float) -> bool:
-        results = {(t.topic_id, r.index): r for t in response.topics for r in t.partitions}
-        refused: dict[Partition, IsrChangeRefused] = {}
-        for partition, proposal in batch.items():
-            result = results.get((partition.topic_id, partition.index))
-            if result is not None and result.error.code == ErrorCode.NEW_LEADER_ELECTED.code:
-                # Done, and there is nothing to try again: this node leads no more, as the metadata will say.
-                logger.info("The ISR of %s is changed: %s", partition, result.error.message)
-                partition.step(IsrChangeRefused(proposal.proposal_id, ErrorCode.NEW_LEADER_ELECTED))
-                continue
-            if result is None or result.HasField("error"):
-                refused[partition] = _refusal(partition, proposal, result)
-                continue
-            logger.info("The ISR of %s is now %s", partition, list(result.isr))
-            partition.step(
-                IsrChangeAccepted(
-                    proposal.proposal_id,
-                    LeaderEpoch(result.leader_epoch),
-                    PartitionEpoch(result.partition_epoch),
-                    frozenset(BrokerId(b) for b in result.isr),
-                )
-            )
-        if refused:
-            await asyncio.sleep(backoff_s)
-        for partition, refusal in refused.items():
-            partition.step(refusal)
-        return not refused
+    return pb.AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch, topics=topics.values())
 
 
-def _refusal(
-    partition: Partition, proposal: ProposeIsr, result: pb.AlterPartitionItemResult | None
-) -> IsrChangeRefused:
-    code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else ErrorCode.of(result.error.code)
-    text = "the answer leaves it out" if result is None else result.error.message
-    logger.info("The controller refused the ISR %s of %s: %s", [b for b, _ in proposal.isr], partition, text)
-    return IsrChangeRefused(proposal.proposal_id, code)
+def alter_partition_answer(
+    response: pb.AlterPartitionResponse, proposals: Iterable[AnyPartition]
+) -> core.IsrCallAnswered[AnyPartition]:
+    """Return what the controller has answered of these partitions; those that it leaves out are not in it."""
+    asked = {(p.topic_id, p.index): p for p in proposals}
+    answered = ((asked.get((TopicId(t.topic_id), r.index)), r) for t in response.topics for r in t.partitions)
+    return core.IsrCallAnswered({partition: _result(r) for partition, r in answered if partition is not None})
+
+
+def _result(result: pb.AlterPartitionItemResult) -> core.IsrStored | core.IsrRefused:
+    if result.HasField("error"):
+        return core.IsrRefused(ErrorCode.of(result.error.code), result.error.message)
+    epochs = LeaderEpoch(result.leader_epoch), PartitionEpoch(result.partition_epoch)
+    return core.IsrStored(*epochs, tuple(BrokerId(b) for b in result.isr))

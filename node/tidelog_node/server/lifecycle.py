@@ -27,7 +27,6 @@ from tidelog_node.broker.lifecycle import (
     MetadataApplied,
     Register,
     Registered,
-    Report,
     SendHeartbeat,
     ServingStarted,
     ShutdownRequested,
@@ -36,6 +35,7 @@ from tidelog_node.broker.lifecycle import (
     TimePassed,
     UseBrokerEpoch,
 )
+from tidelog_node.broker.report import Report
 from tidelog_node.partitions import Clock, SystemClock
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_quorum.metadata import SUPPORTED_FEATURES
@@ -188,8 +188,7 @@ class BrokerLifecycle:
             case Stop():
                 self._may_stop.set()
             case Report():
-                level = logging.WARNING if command.is_warning else logging.INFO
-                logger.log(level, command.text, *command.arguments)
+                logger.log(command.level, command.text, *command.arguments)
             case _:
                 assert_never(command)
 

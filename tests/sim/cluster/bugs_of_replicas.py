@@ -14,6 +14,7 @@ from tidelog_node.partitions.partition import Partition
 from tidelog_node.replication import state as state_module
 from tidelog_node.replication.commands import AdvanceHighWatermark, TruncateTo
 from tidelog_node.replication.isr import PendingExpand, PendingShrink
+from tidelog_node.replication.isr_changes import IsrChangeQueue
 from tidelog_node.replication.leader import LeaderState
 
 
@@ -161,6 +162,17 @@ def _forget_what_was_marked() -> list[Patch]:
     return [(OpenSession, "mark", lambda *_: None)]
 
 
+def _forget_proposals_of_a_busy_time() -> list[Patch]:
+    """What is proposed while a call is under way is never sent."""
+    original = IsrChangeQueue._end_call
+
+    def end_call(self: IsrChangeQueue[Any], refused: Any, now_ms: int) -> None:
+        self._waiting.clear()
+        original(self, refused, now_ms)
+
+    return [(IsrChangeQueue, "_end_call", end_call)]
+
+
 REPLICA_BUGS = (
     PlantedBug("truncates to the high watermark", 200, _truncate_to_the_high_watermark),
     PlantedBug("does not truncate", 40, _do_not_truncate),
@@ -175,6 +187,7 @@ REPLICA_BUGS = (
     PlantedBug("high watermark goes back", 100, _high_watermark_goes_back),
     PlantedBug("a follower skips to the high watermark", 20, _restart_empty_replicas_at_the_leaders_end),
     PlantedBug("a session forgets what was marked", 40, _forget_what_was_marked),
+    PlantedBug("forgets ISRs that are proposed during a call", 200, _forget_proposals_of_a_busy_time),
 )
 
 FORGETS_A_REFUSED_EXPAND = PlantedBug("forgets a refused expand", 3, _forget_a_refused_expand_in_doubt)

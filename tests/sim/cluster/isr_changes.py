@@ -1,85 +1,71 @@
-"""The ISR proposals of a simulated node, many in one call and one call at a time, as ``IsrChanges`` has them."""
+"""The product's queue of ISR proposals in one life of a simulated node."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from tidelog.v1 import controller_service_pb2 as pb
+from tidelog.errors import TidelogError
+from tidelog_node.broker.report import Report
+from tidelog_node.partitions.isr_changes import alter_partition_answer, alter_partition_request, inspected
+from tidelog_node.replication import isr_changes as core
 from tidelog_node.replication.commands import ProposeIsr
-from tidelog_node.replication.events import IsrChangeAccepted, IsrChangeRefused
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess
     from sim.cluster.replicas import SimulatedPartition
 
-_FIRST_BACKOFF_MS = 20
-_MAX_BACKOFF_MS = 150
+_SETTINGS = core.IsrChangeSettings(first_backoff_ms=20, max_backoff_ms=150, max_per_request=2)
+_CALL_MS = 250
 
 
 class IsrChanges:
-    """Of one life of a node; at most one proposal per partition waits."""
+    """The shell: calls go over the simulated network, outcomes to the partitions."""
 
     def __init__(self, node: NodeProcess) -> None:
         self._node = node
-        self._waiting: dict[SimulatedPartition, ProposeIsr] = {}
-        self._is_sending = False
+        self._core: core.IsrChangeQueue[SimulatedPartition] = core.IsrChangeQueue(_SETTINGS)
+        self._timer_ms: int | None = None
 
     def submit(self, partition: SimulatedPartition, proposal: ProposeIsr) -> None:
-        """Queue a proposal, in place of an earlier one that has not been sent."""
-        self._waiting[partition] = proposal
-        if not self._is_sending:
-            self._is_sending = True
-            self._node.soon(self._send, _FIRST_BACKOFF_MS)
+        """Queue a proposal."""
+        self._step(core.IsrProposed(partition, proposal))
 
-    def _send(self, backoff_ms: int) -> None:
-        waiting, self._waiting = self._waiting, {}
-        batch = {p: r for p, r in waiting.items() if p.state.leader_epoch == r.leader_epoch and p.log.failure is None}
-        if not batch:
-            self._is_sending = False
-            return
-        self._node.calls.ask(
-            "handle_alter_partition",
-            self._request(batch),
-            lambda r: self._take(r, batch, backoff_ms),
-            250,
-            repeats=False,
-        )
-
-    def _request(self, batch: dict[SimulatedPartition, ProposeIsr]) -> pb.AlterPartitionRequest:
-        topics: dict[TopicId, pb.AlterPartitionTopic] = {}
-        for partition, proposal in batch.items():
-            topic = topics.setdefault(partition.topic_id, pb.AlterPartitionTopic(topic_id=partition.topic_id))
-            topic.partitions.add(
-                index=partition.index,
-                leader_epoch=proposal.leader_epoch,
-                partition_epoch=proposal.partition_epoch,
-                new_isr=[pb.IsrMember(broker_id=b, broker_epoch=e) for b, e in proposal.isr],
-            )
+    def _step(self, event: core.Event[SimulatedPartition]) -> None:
         node = self._node
-        return pb.AlterPartitionRequest(broker_id=node.number, broker_epoch=node.broker_epoch, topics=topics.values())
+        commands = self._core.step(event, node.monotonic_ms())
+        if node.checks_invariants:
+            self._core.check_invariants()
+        for command in commands:
+            self._perform(command)
+        deadline_ms = self._core.next_deadline_ms
+        if deadline_ms is not None and deadline_ms != self._timer_ms:
+            self._timer_ms = deadline_ms
+            node.world.at(node.due_us(deadline_ms), node.enter, node.life, self._wake, deadline_ms)
 
-    def _take(self, response: Any, batch: dict[SimulatedPartition, ProposeIsr], backoff_ms: int) -> None:
-        refused: dict[SimulatedPartition, IsrChangeRefused] = {}
-        if isinstance(response, TidelogError):
-            refused = {p: IsrChangeRefused(r.proposal_id, response.code) for p, r in batch.items()}
-        else:
-            results = {(t.topic_id, r.index): r for t in response.topics for r in t.partitions}
-            for partition, proposal in batch.items():
-                result = results.get((partition.topic_id, partition.index))
-                if result is None or result.HasField("error"):
-                    code = ErrorCode.UNKNOWN_SERVER_ERROR if result is None else ErrorCode.of(result.error.code)
-                    refused[partition] = IsrChangeRefused(proposal.proposal_id, code)
-                    continue
-                isr = frozenset(BrokerId(b) for b in result.isr)
-                epochs = LeaderEpoch(result.leader_epoch), PartitionEpoch(result.partition_epoch)
-                partition.step(IsrChangeAccepted(proposal.proposal_id, *epochs, isr))
-        following_ms = min(2 * backoff_ms, _MAX_BACKOFF_MS) if refused else _FIRST_BACKOFF_MS
-        self._node.after(backoff_ms if refused else 0, self._refuse, refused, following_ms)
+    def _wake(self, deadline_ms: int) -> None:
+        if self._timer_ms == deadline_ms:
+            self._timer_ms = None
+            self._step(core.TimePassed())
 
-    def _refuse(self, refused: dict[SimulatedPartition, IsrChangeRefused], backoff_ms: int) -> None:
-        for partition, refusal in refused.items():
-            if self._node.partitions.get(partition.key) is partition:
-                partition.step(refusal)
-        self._send(backoff_ms)
+    def _perform(self, command: core.Command[SimulatedPartition]) -> None:
+        match command:
+            case core.InspectPartitions():
+                self._step(inspected(command.partitions))
+            case core.SendProposals():
+                self._send(command)
+            case core.SettleProposal():
+                command.partition.step(command.outcome)
+            case Report():
+                pass
+            case _:
+                assert_never(command)
+
+    def _send(self, command: core.SendProposals[SimulatedPartition]) -> None:
+        node = self._node
+
+        def take(answer: Any) -> None:
+            failed = isinstance(answer, TidelogError)
+            self._step(core.IsrCallFailed(answer) if failed else alter_partition_answer(answer, command.proposals))
+
+        request = alter_partition_request(node.identity, node.broker_epoch, command.proposals)
+        node.calls.ask("handle_alter_partition", request, take, _CALL_MS, repeats=False)

@@ -56,7 +56,8 @@ class SimulatedPartition(Partition):
         super().step(event)
         if self.node.checks_invariants:
             self.state.check_invariants()
-        self.node.checker.observe(self)
+        if self.node.partitions.get(self.key) is self:
+            self.node.checker.observe(self)
 
 
 class Replicas:

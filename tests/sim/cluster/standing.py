@@ -25,7 +25,6 @@ from tidelog_node.broker.lifecycle import (
     MetadataApplied,
     Register,
     Registered,
-    Report,
     SendHeartbeat,
     ServingStarted,
     Started,
@@ -33,6 +32,7 @@ from tidelog_node.broker.lifecycle import (
     TimePassed,
     UseBrokerEpoch,
 )
+from tidelog_node.broker.report import Report
 from tidelog_node.server.lifecycle import heartbeat_answer, heartbeat_request, registration_request
 from tidelog_quorum.metadata import BrokerRegistration, MetadataImage
 

@@ -21,7 +21,6 @@ from tidelog_node.broker.lifecycle import (
     MetadataApplied,
     Register,
     Registered,
-    Report,
     SendHeartbeat,
     ServingStarted,
     ShutdownRequested,
@@ -30,6 +29,7 @@ from tidelog_node.broker.lifecycle import (
     TimePassed,
     UseBrokerEpoch,
 )
+from tidelog_node.broker.report import Report
 
 FENCED = HeartbeatAnswered(is_fenced=True, should_shut_down=False, session_timeout_ms=9_000, metadata_offset=5)
 ALIVE = dataclasses.replace(FENCED, is_fenced=False)

@@ -5,6 +5,7 @@ from tidelog.records import read_records
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
 from tidelog_node.partitions import isr_changes
+from tidelog_node.replication.isr_changes import IsrChangeSettings
 from tidelog_quorum.metadata import RemoveTopicRecord
 
 
@@ -339,7 +340,7 @@ def test_one_bad_partition_does_not_stop_the_others(cluster_of, wait_for):
 
 
 def test_isr_changes_of_many_partitions_are_several_requests(cluster_of, wait_for, monkeypatch):
-    monkeypatch.setattr(isr_changes, "_MAX_PER_REQUEST", 2)
+    monkeypatch.setattr(isr_changes, "SETTINGS", IsrChangeSettings(max_per_request=2))
 
     async def run():
         async with cluster_of(1, 2, lag_ms=50) as cluster:

@@ -1,0 +1,284 @@
+"""ISR proposals of a node on their way to the controller, as a pure state machine (KIP-497).
+
+- One proposal per partition waits: a new one takes the place of one that has not been sent. What has been proposed by
+  the next turn goes into one call, of ``max_per_request`` proposals at most, and one call is under way at a time.
+- A proposal is sent only while its partition leads in the proposal's epoch and its log is usable: a leader whose disk
+  has failed must not put others out of the ISR.
+- A proposal that was sent gets one outcome. One that is accepted, or by which the controller has elected another
+  leader, gets it at once. Any other refusal is told after a backoff, which grows with every call that has one, and ends
+  with the first that has none; the partition then proposes again, or something else.
+- A partition that has proposed again before it was told an outcome is not told it: it leads in a later epoch, in which
+  another proposal may have the same id.
+- A call without an answer has an unknown outcome. Each of its proposals is refused with the call's error; the partition
+  knows by that error that the controller may have made the change.
+
+``P`` is a replica of this process: two replicas of one partition, one after the other, are not the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar, assert_never
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_node.broker.report import Level, Report
+from tidelog_node.replication.commands import ProposeIsr
+from tidelog_node.replication.events import IsrChangeAccepted, IsrChangeRefused
+
+P = TypeVar("P", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeSettings:
+    """The bounds of a call and of the backoff after one."""
+
+    first_backoff_ms: int = 50
+    max_backoff_ms: int = 1_000
+    max_per_request: int = 1_000
+    """Of a node that leads many partitions: the controller handles one request at a time, and bounds what it writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposed(Generic[P]):
+    """A leader proposes a set."""
+
+    partition: P
+    proposal: ProposeIsr
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsInspected(Generic[P]):
+    """The answer to :class:`InspectPartitions`: the leader epoch of each whose log is usable."""
+
+    leader_epochs: Mapping[P, LeaderEpoch]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrStored:
+    """The controller has stored a set: its answer for one partition."""
+
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrRefused:
+    """The controller has refused a set, or has elected another leader: its answer for one partition."""
+
+    code: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsrCallAnswered(Generic[P]):
+    """The answer to :class:`SendProposals`, which may leave partitions out."""
+
+    results: Mapping[P, IsrStored | IsrRefused]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrCallFailed:
+    """The call failed as a whole, or its answer is lost."""
+
+    error: TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """A deadline may be over."""
+
+
+Event: TypeAlias = IsrProposed[P] | PartitionsInspected[P] | IsrCallAnswered[P] | IsrCallFailed | TimePassed
+
+
+@dataclass(frozen=True, slots=True)
+class InspectPartitions(Generic[P]):
+    """Say how these partitions are, before proposals of theirs are sent."""
+
+    partitions: tuple[P, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendProposals(Generic[P]):
+    """Ask the controller once for these sets."""
+
+    proposals: Mapping[P, ProposeIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class SettleProposal(Generic[P]):
+    """Give the partition the outcome of its proposal."""
+
+    partition: P
+    outcome: IsrChangeAccepted | IsrChangeRefused
+
+
+Command: TypeAlias = InspectPartitions[P] | SendProposals[P] | SettleProposal[P] | Report
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The next turn begins at ``at_ms``, after whatever else is proposed by then."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inspecting(Generic[P]):
+    """The partitions of the next call are looked at."""
+
+    batch: Mapping[P, ProposeIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class Calling(Generic[P]):
+    """A call with these proposals is under way."""
+
+    batch: Mapping[P, ProposeIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class BackingOff(Generic[P]):
+    """The refusals of the last call are told at ``until_ms``; until then nothing is sent."""
+
+    until_ms: int
+    refused: Mapping[P, IsrChangeRefused]
+
+
+Phase: TypeAlias = Idle | Due | Inspecting[P] | Calling[P] | BackingOff[P]
+
+
+class IsrChangeQueue(Generic[P]):
+    """One per process. A step may be taken while the commands of another one are carried out."""
+
+    def __init__(self, settings: IsrChangeSettings) -> None:
+        self.phase: Phase[P] = Idle()
+        self._settings = settings
+        self._waiting: dict[P, ProposeIsr] = {}
+        self._backoff_ms = settings.first_backoff_ms
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to say :class:`TimePassed`; None while there is nothing to wait for."""
+        if isinstance(self.phase, Due):
+            return self.phase.at_ms
+        return self.phase.until_ms if isinstance(self.phase, BackingOff) else None
+
+    def step(self, event: Event[P], now_ms: int) -> list[Command[P]]:
+        """Take in an event, and return what is to be done, in its order."""
+        match event:
+            case IsrProposed():
+                self._waiting[event.partition] = event.proposal
+                if isinstance(self.phase, Idle):
+                    self.phase = Due(now_ms)
+                return []
+            case PartitionsInspected():
+                return self._send(event.leader_epochs, now_ms)
+            case IsrCallAnswered():
+                return self._take(event.results, now_ms)
+            case IsrCallFailed():
+                return self._fail(event.error, now_ms)
+            case TimePassed():
+                return self._pass_time(now_ms)
+            case _:
+                assert_never(event)
+
+    def check_invariants(self) -> None:
+        """Assert what must always hold."""
+        settings, phase = self._settings, self.phase
+        assert not (isinstance(phase, Idle) and self._waiting), "proposals wait and no turn is due"
+        assert settings.first_backoff_ms <= self._backoff_ms <= settings.max_backoff_ms
+        if isinstance(phase, Inspecting | Calling):
+            assert 0 < len(phase.batch) <= settings.max_per_request
+
+    def _pass_time(self, now_ms: int) -> list[Command[P]]:
+        deadline_ms = self.next_deadline_ms
+        if deadline_ms is None or now_ms < deadline_ms:
+            return []
+        if isinstance(self.phase, BackingOff):
+            refused = self.phase.refused
+            self._rest(now_ms)
+            return [settle for partition, refusal in refused.items() for settle in self._settle(partition, refusal)]
+        batch = dict(itertools.islice(self._waiting.items(), self._settings.max_per_request))
+        for partition in batch:
+            del self._waiting[partition]
+        self.phase = Inspecting(batch)
+        return [InspectPartitions(tuple(batch))]
+
+    def _send(self, leader_epochs: Mapping[P, LeaderEpoch], now_ms: int) -> list[Command[P]]:
+        phase = self.phase
+        assert isinstance(phase, Inspecting), phase
+        batch = {p: r for p, r in phase.batch.items() if leader_epochs.get(p) == r.leader_epoch}
+        if batch:
+            self.phase = Calling(batch)
+            return [SendProposals(batch)]
+        self._backoff_ms = self._settings.first_backoff_ms
+        self._rest(now_ms)
+        return []
+
+    def _take(self, results: Mapping[P, IsrStored | IsrRefused], now_ms: int) -> list[Command[P]]:
+        phase = self.phase
+        assert isinstance(phase, Calling), phase
+        commands: list[Command[P]] = []
+        refused: dict[P, IsrChangeRefused] = {}
+        for partition, proposal in phase.batch.items():
+            result = results.get(partition, _LEFT_OUT)
+            commands.append(_report(partition, proposal, result))
+            outcome = _outcome(proposal, result)
+            if isinstance(outcome, IsrChangeRefused) and outcome.code is not ErrorCode.NEW_LEADER_ELECTED:
+                refused[partition] = outcome
+            else:
+                commands += self._settle(partition, outcome)
+        self._end_call(refused, now_ms)
+        return commands
+
+    def _settle(self, partition: P, outcome: IsrChangeAccepted | IsrChangeRefused) -> list[Command[P]]:
+        return [] if partition in self._waiting else [SettleProposal(partition, outcome)]
+
+    def _fail(self, error: TidelogError, now_ms: int) -> list[Command[P]]:
+        phase = self.phase
+        assert isinstance(phase, Calling), phase
+        self._end_call({p: IsrChangeRefused(r.proposal_id, error.code) for p, r in phase.batch.items()}, now_ms)
+        text = "Changing the ISR of %d partitions failed, trying again: %s"
+        return [Report(Level.WARNING, text, (len(phase.batch), error))]
+
+    def _end_call(self, refused: Mapping[P, IsrChangeRefused], now_ms: int) -> None:
+        settings = self._settings
+        if refused:
+            self.phase = BackingOff(now_ms + self._backoff_ms, refused)
+            self._backoff_ms = min(2 * self._backoff_ms, settings.max_backoff_ms)
+        else:
+            self._backoff_ms = settings.first_backoff_ms
+            self._rest(now_ms)
+
+    def _rest(self, now_ms: int) -> None:
+        self.phase = Due(now_ms) if self._waiting else Idle()
+
+
+_LEFT_OUT = IsrRefused(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves it out")
+
+
+def _outcome(proposal: ProposeIsr, result: IsrStored | IsrRefused) -> IsrChangeAccepted | IsrChangeRefused:
+    if isinstance(result, IsrRefused):
+        return IsrChangeRefused(proposal.proposal_id, result.code)
+    isr = frozenset(result.isr)
+    return IsrChangeAccepted(proposal.proposal_id, result.leader_epoch, result.partition_epoch, isr)
+
+
+def _report(partition: object, proposal: ProposeIsr, result: IsrStored | IsrRefused) -> Report:
+    if isinstance(result, IsrStored):
+        return Report(Level.INFO, "The ISR of %s is now %s", (partition, list(result.isr)))
+    if result.code is ErrorCode.NEW_LEADER_ELECTED:
+        # Done, and there is nothing to try again: this node leads no more, as the metadata will say.
+        return Report(Level.INFO, "The ISR of %s is changed: %s", (partition, result.message))
+    proposed = [broker for broker, _ in proposal.isr]
+    return Report(Level.INFO, "The controller refused the ISR %s of %s: %s", (proposed, partition, result.message))
