@@ -27,7 +27,7 @@ test: $(VENV)/.dev ## Run the tests in a few processes (ARGS="-k name" narrows t
 
 quick: $(VENV)/.dev ## Run most unit tests with few examples each: the inner loop (ARGS="-k name")
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/scenario --hypothesis-profile=quick \
-		$(patsubst %,--ignore=tests/unit/%,chaos chaos_runner benchmarks deploy examples client/test_cli_dev.py) \
+		$(patsubst %,--ignore=tests/unit/%,chaos chaos_runner benchmarks deploy examples cli/test_cli_dev.py) \
 		-m "not costly and not slow and not sim and not chaos and not compat" -k "not crash" $(ARGS)
 
 lint: $(VENV)/.dev ## Check style, types, layers and that generated files are up to date

@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.options import Options
 from benchmarks.result import Bar, Result
 from benchmarks.suite import run_alone
-from tidelog.records import RecordBatchBuilder, assign_offsets
+from tidelog_foundation.records import RecordBatchBuilder, assign_offsets
 from tidelog_node.log import OS_FILES, LogConfig, PartitionLog
 from tidelog_node.log.cleaner import CleanerMemory, LogCleaner, LogToClean, SourceSegment, Throttle
 

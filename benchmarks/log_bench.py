@@ -15,7 +15,7 @@ from benchmarks.result import Bar, Result
 from benchmarks.rounds import alternate, quantile, seconds_of
 from benchmarks.suite import run_alone
 from benchmarks.workload import TIMESTAMP_MS, fill, random_batch, repeat
-from tidelog.records import parse_header
+from tidelog_foundation.records import parse_header
 from tidelog_node.log import LogConfig, PartitionLog
 
 _BATCH_BYTES = 64 << 10

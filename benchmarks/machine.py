@@ -8,7 +8,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from tidelog.records import COMPILED
+from tidelog_foundation.records import COMPILED
 
 Facts = dict[str, str | int | float | bool]
 

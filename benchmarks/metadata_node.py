@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks import process
-from tidelog.config.endpoints import format_address
-from tidelog.ids import BrokerEpoch, BrokerId
-from tidelog.transport import open_channel
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.transport import open_channel
 from tidelog_node.log import LogConfig
 from tidelog_node.partitions import LogDirectories, MetadataCache, PartitionRegistry, SystemClock
 from tidelog_node.partitions.fetcher_pool import FetcherPool

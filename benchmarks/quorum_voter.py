@@ -20,8 +20,8 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from rocksdict import Options, Rdict, WriteOptions
 
-from tidelog.config.endpoints import format_address
-from tidelog.transport import open_channel, server_options
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.transport import open_channel, server_options
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.engine import TidelogRaft

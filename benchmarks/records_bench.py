@@ -22,7 +22,7 @@ from benchmarks.result import Bar, Result
 from benchmarks.rounds import Rounds, alternate, timed
 from benchmarks.suite import run_alone
 from benchmarks.workload import TIMESTAMP_MS, repeat
-from tidelog.records import (
+from tidelog_foundation.records import (
     COMPILED,
     HEADER_SIZE,
     RecordBatchBuilder,
@@ -159,7 +159,7 @@ def _rate(name: str, taken: Rounds, count: int, bar: float | None) -> Result:
 
 @contextlib.contextmanager
 def _pure_engine() -> Iterator[None]:
-    modules = [importlib.import_module(f"tidelog.records.{name}") for name in _ENGINE_USERS]
+    modules = [importlib.import_module(f"tidelog_foundation.records.{name}") for name in _ENGINE_USERS]
     chosen = [module.engine for module in modules]
     try:
         for module in modules:

@@ -27,9 +27,9 @@ from benchmarks.result import Result
 from benchmarks.rounds import quantile
 from benchmarks.suite import run_alone
 from benchmarks.workload import TIMESTAMP_MS, fill, random_batch
-from tidelog.records import parse_header
+from tidelog_foundation.records import parse_header
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.files import OperatingSystemFiles
+from tidelog_node.log.disk.files import OperatingSystemFiles
 
 T = TypeVar("T")
 

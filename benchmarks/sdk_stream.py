@@ -21,7 +21,7 @@ from benchmarks.rounds import Rounds, alternate, timed
 from tidelog.consumer import Consumer
 from tidelog.message import TopicPartition
 from tidelog.producer import Producer
-from tidelog.transport import open_channel, run_sync, server_options
+from tidelog_foundation.transport import open_channel, run_sync, server_options
 
 _VALUE = 1024
 _MESSAGE = 1_000_000

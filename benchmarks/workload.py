@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node.log import PartitionLog
 
 TIMESTAMP_MS = 1_700_000_000_000

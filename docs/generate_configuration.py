@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tidelog.config import describe
-from tidelog.config.librdkafka import PROPERTIES, Effect, Property
-from tidelog.config.settings import SettingInfo
+from tidelog.cluster.librdkafka import PROPERTIES, Effect, Property
+from tidelog_foundation.config import describe
+from tidelog_foundation.config.settings import SettingInfo
 
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "configuration.md"
@@ -35,12 +35,12 @@ SECTIONS = (
     (
         "Topics",
         "Settings of topics, which override those of nodes.",
-        "tidelog.config.topic:TopicConfig",
+        "tidelog_foundation.config.topic:TopicConfig",
     ),
     (
         "Groups",
         "Settings of groups of the consumer protocol.",
-        "tidelog.config.group:GroupConfig",
+        "tidelog_foundation.config.group:GroupConfig",
     ),
     ("Producer", "Settings of `tidelog.Producer`.", "tidelog.producer.config:ProducerConfig"),
     ("Consumer", "Settings of `tidelog.Consumer`.", "tidelog.consumer.config:ConsumerConfig"),
@@ -50,7 +50,7 @@ SECTIONS = (
         "Settings of `tidelog.admin.QuorumAdmin`.",
         "tidelog.admin.quorum:QuorumAdminConfig",
     ),
-    ("Spark source", 'Options of `spark.read.format("tidelog")`.', "tidelog.spark.options:SourceOptions"),
+    ("Spark source", 'Options of `spark.read.format("tidelog")`.', "tidelog_spark.options:SourceOptions"),
 )
 """Title, introduction and settings class of each section, the class as ``module:Class``."""
 
@@ -76,7 +76,7 @@ clients:
 A producer's property has no effect in a consumer, nor a consumer's in a producer, and an admin client ignores both.
 With `security.protocol=plaintext`, other properties of TLS and SASL have no effect. A value of `None` counts as not
 set, and `default.topic.config` can contain a dict of further settings. This page is generated from
-`tidelog.config.librdkafka`: run `make docs`.
+`tidelog.cluster.librdkafka`: run `make docs`.
 
 | property | clients | effect | reason |
 |---|---|---|---|

@@ -3,7 +3,7 @@
 __all__: list[str] = []
 
 try:
-    from tidelog.spark.source import TidelogDataSource as DefaultSource
+    from tidelog_spark.source import TidelogDataSource as DefaultSource
 except ImportError:
     # Spark gives up all discovery when one such module fails to import, and pyarrow may be missing.
     pass

@@ -1,18 +1,13 @@
 """Tidelog's client SDK: produce, consume and administer, with confluent-kafka's names.
 
-Nodes and controllers import submodules of this package; they need no client, so clients are loaded at first use.
+Clients are loaded at first use: a program that needs one of them, or only ``tidelog.v1``, imports nothing else.
 """
 
 import importlib
 from os import environ as _environ
 from typing import TYPE_CHECKING
 
-from tidelog.errors import KafkaError, KafkaException, TidelogError
-
-# gRPC's fork handlers start its threads again in a child that is about to become another program, such as the JVM that
-# PySpark starts: where the child's files are closed by then, they abort it (grpc/grpc issue 43055). Read when gRPC is
-# first imported. Whoever forks without exec and wants the handlers sets the variable before.
-_environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+from tidelog_foundation.errors import KafkaError, KafkaException, TidelogError
 
 if TYPE_CHECKING:
     from tidelog.admin import (

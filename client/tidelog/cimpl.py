@@ -62,7 +62,6 @@ from tidelog.admin.numbers import (
     SCRAM_MECHANISM_UNKNOWN,
 )
 from tidelog.consumer import Consumer
-from tidelog.errors import KafkaError, KafkaException
 from tidelog.message import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -78,6 +77,7 @@ from tidelog.producer import Producer
 from tidelog.producer.partitions import consistent, fnv1a, murmur2
 from tidelog.release import libversion, version
 from tidelog.uuid import Uuid
+from tidelog_foundation.errors import KafkaError, KafkaException
 
 __all__ = [
     "ACL_OPERATION_ALL",

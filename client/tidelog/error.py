@@ -1,6 +1,5 @@
-"""The names of ``confluent_kafka.error``; :mod:`tidelog.errors` has all of Tidelog's."""
+"""The names of ``confluent_kafka.error``; :mod:`tidelog_foundation.errors` has all of Tidelog's."""
 
-from tidelog.errors import KafkaError, KafkaException
 from tidelog.serialization import (
     ConsumeError,
     KeyDeserializationError,
@@ -10,6 +9,7 @@ from tidelog.serialization import (
     ValueDeserializationError,
     ValueSerializationError,
 )
+from tidelog_foundation.errors import KafkaError, KafkaException
 
 __all__ = [
     "ConsumeError",

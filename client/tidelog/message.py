@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.errors import KafkaError
+from tidelog_foundation.errors import KafkaError
 
 OFFSET_BEGINNING = -2
 """The first offset of the log."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tidelog.config.process import run_process
+from tidelog_foundation.config.process import run_process
 
 
 def main() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from tidelog.config.process import run_process
+from tidelog_foundation.config.process import run_process
 
 
 async def _serve(properties: dict[str, str]) -> None:
     # Imported late: a process can be told to stop as soon as it runs.
-    from tidelog.config import parse_config
+    from tidelog_foundation.config import parse_config
     from tidelog_quorum.server.config import QuorumConfig
 
     config = parse_config(QuorumConfig, properties)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.chaos import isolation
+from tidelog_chaos import isolation
 
-TIDELOG = [sys.executable, "-c", "from tidelog.cli.main import main; main()"]
+TIDELOG = [sys.executable, "-c", "from tidelog_cli.main import main; main()"]
 FILES = {"history.jsonl", "metrics.jsonl", "replicas.json", "report.html", "run.json", "verdict.json", "logs"}
 TIMEOUT_S = 240
 

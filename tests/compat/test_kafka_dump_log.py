@@ -14,7 +14,7 @@ from compat.java_tools import run
 from sample_partition import write_sample_partition
 from typer.testing import CliRunner
 
-from tidelog.cli.commands import app
+from tidelog_cli.commands import app
 from tidelog_node.log.producers import decode_snapshot, encode_snapshot
 
 pytestmark = pytest.mark.compat

@@ -14,8 +14,8 @@ from tidelog import AdminClient, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient
 from tidelog.message import Message
 from tidelog.testing import FakeCluster, LocalCluster
-from tidelog.transport import run_sync
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.transport import run_sync
 
 _serial = itertools.count()
 _CONFIG = {"auto.create.topics.enable": False}

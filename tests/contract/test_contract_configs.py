@@ -9,11 +9,11 @@ from acknowledged import wait_for
 
 from tidelog import KafkaException, TopicPartition
 from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewPartitions
-from tidelog.config import TopicConfig, describe
-from tidelog.errors import ErrorCode
-from tidelog.transport import run_sync
 from tidelog.v1 import group_service_pb2 as group_pb
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.config import TopicConfig, describe
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.transport import run_sync
 
 Deployment = Any
 DYNAMIC, DEFAULT = ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DEFAULT_CONFIG

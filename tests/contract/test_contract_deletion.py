@@ -9,8 +9,8 @@ import pytest
 from tidelog import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 from tidelog.admin import TopicPartitionReplica
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
-from tidelog.errors import ErrorCode
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 
 Deployment = Any
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tidelog import OFFSET_BEGINNING, KafkaError, KafkaException, Message, NewTopic, TopicPartition
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder
-from tidelog.transport import run_sync
 from tidelog.v1 import admin_service_pb2 as admin_pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.transport import run_sync
 
 Deployment = Any
 

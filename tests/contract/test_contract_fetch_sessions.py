@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tidelog import Consumer, TopicPartition
-from tidelog.errors import ErrorCode
-from tidelog.transport import run_sync
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.transport import run_sync
 
 if TYPE_CHECKING:
     from conftest import Deployment

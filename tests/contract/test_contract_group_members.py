@@ -10,7 +10,7 @@ import pytest
 from group_members import Member, keys_of, shared, until
 
 from tidelog import KafkaException, TopicPartition
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 
 Deployment = Any
 

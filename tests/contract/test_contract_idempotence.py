@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tidelog import KafkaError, Message
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder, RecordBatchHeader, iter_headers
-from tidelog.transport import run_sync
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder, RecordBatchHeader, iter_headers
+from tidelog_foundation.transport import run_sync
 
 MAX_SEQUENCE = 2**31 - 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog import KafkaException, TopicPartition
 from tidelog.admin import ElectionType, NewPartitionReassignment
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 
 Deployment = Any
 

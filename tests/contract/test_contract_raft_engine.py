@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from engine_clusters import CLUSTERS, Capability, EngineCluster, EngineProcess, wait_until
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tidelog import KafkaError, KafkaException, NewTopic
-from tidelog.config import TopicConfig, parse_config
-from tidelog.errors import ConfigError, ErrorCode
-from tidelog.records import RecordBatchBuilder, parse_header, read_records
+from tidelog_foundation.config import TopicConfig, parse_config
+from tidelog_foundation.errors import ConfigError, ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder, parse_header, read_records
 
 Deployment = Any
 

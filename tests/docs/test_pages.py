@@ -22,12 +22,12 @@ import pytest
 import yaml
 from document_blocks import Block, blocks_of, commands_of, unfenced
 
-from tidelog.cli.profiles import parse_profiles
-from tidelog.config import describe
 from tidelog.consumer.config import ConsumerConfig
-from tidelog.errors import TidelogError
 from tidelog.producer.config import ProducerConfig
 from tidelog.testing import LocalCluster
+from tidelog_cli.options.profiles import parse_profiles
+from tidelog_foundation.config import describe
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.server.config import QuorumConfig
 

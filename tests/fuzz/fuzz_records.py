@@ -17,8 +17,8 @@ os.environ["TIDELOG_PURE_PYTHON"] = "1"
 import atheris
 from crc32c import crc32c
 
-with atheris.instrument_imports(include=["tidelog.records"]):
-    from tidelog.records import (
+with atheris.instrument_imports(include=["tidelog_foundation.records"]):
+    from tidelog_foundation.records import (
         check_records,
         compression,
         find_greatest,
@@ -32,7 +32,7 @@ with atheris.instrument_imports(include=["tidelog.records"]):
         records_outside,
     )
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 _EXPECTED = {
     ErrorCode.CORRUPT_MESSAGE,

@@ -37,7 +37,6 @@ from tests.support.request_budgets import (
 )
 from tests.support.worst_requests import ALONE, grpc_requests, kafka_frames
 from tidelog.admin import AdminClient, NewTopic
-from tidelog.errors import KafkaException
 from tidelog.testing import LocalCluster
 from tidelog.v1 import (
     admin_service_pb2,
@@ -47,6 +46,7 @@ from tidelog.v1 import (
     quorum_service_pb2,
     raft_service_pb2,
 )
+from tidelog_foundation.errors import KafkaException
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 

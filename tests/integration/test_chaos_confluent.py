@@ -10,14 +10,14 @@ import pytest
 from acknowledged import wait_for
 
 from tidelog.admin import AdminClient, ConsumerGroupTopicPartitions, NewTopic
-from tidelog.chaos.checker import check
-from tidelog.chaos.history import HistoryWriter, Op, read_history
-from tidelog.chaos.metrics import Meter
-from tidelog.chaos.verdict import Verdict
-from tidelog.chaos.workload import QueueWorkload, SubscribeWorkload, WorkloadSettings, load_library
-from tidelog.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.message import OFFSET_INVALID, TopicPartition
 from tidelog.testing import LocalCluster
+from tidelog_chaos.checker import check
+from tidelog_chaos.history import HistoryWriter, Op, read_history
+from tidelog_chaos.metrics import Meter
+from tidelog_chaos.verdict import Verdict
+from tidelog_chaos.workload import QueueWorkload, SubscribeWorkload, WorkloadSettings, load_library
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
 
 _GROUPS = {"group.consumer.min.heartbeat.interval.ms": 200, "group.consumer.heartbeat.interval.ms": 200}
 _MEMBERS = {"heartbeat.interval.ms": 200}

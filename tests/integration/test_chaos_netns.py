@@ -15,9 +15,9 @@ import netns_probe
 import pytest
 from acknowledged import wait_for
 
-from tidelog.chaos.isolation import why_not
+from tidelog_chaos.isolation import why_not
 
-TIDELOG = [sys.executable, "-c", "from tidelog.cli.main import main; main()"]
+TIDELOG = [sys.executable, "-c", "from tidelog_cli.main import main; main()"]
 RUN = [*TIDELOG, "chaos", "run", "--driver", "netns", "--interval", "1s..2s"]
 FAULTS = ["--faults", "pause,slow,partition,delay,disk-full", "--duration", "60s", "--rate", "50", "--seed", "3"]
 

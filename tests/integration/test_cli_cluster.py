@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidelog.cli.commands import app
 from tidelog.testing import LocalCluster
+from tidelog_cli.commands import app
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog import AdminClient, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.testing import LocalCluster
-from tidelog.transport import run_sync
+from tidelog_foundation.transport import run_sync
 
 TOPIC = "t"
 

@@ -16,7 +16,7 @@ from group_members import Member, keys_of, shared, until
 from tidelog import Consumer, TopicPartition
 from tidelog.cluster import ClusterClient, Coordinators
 from tidelog.testing import LocalCluster
-from tidelog.transport import run_sync
+from tidelog_foundation.transport import run_sync
 
 PARTITIONS = 4
 QUICK = {"auto_commit_interval_ms": 100, "session_timeout_ms": 6_000, "max_poll_interval_ms": 60_000}

@@ -10,10 +10,10 @@ import pytest
 from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, read_topic, wait_for
 from doors import Door
 
-from tidelog.config.process import load_properties
 from tidelog.testing import LocalCluster
 from tidelog.testing.ports import lease_ports, release_ports
 from tidelog.testing.process import Place
+from tidelog_foundation.config.process import load_properties
 
 SESSION_S = 9
 HEARTBEAT_S = 0.5

@@ -17,8 +17,8 @@ from tidelog.admin import (
     NewPartitions,
     UpgradeType,
 )
-from tidelog.errors import KafkaError
 from tidelog.testing import LocalCluster
+from tidelog_foundation.errors import KafkaError
 
 TOPIC = "prices"
 ELR = "eligible.leader.replicas.version"

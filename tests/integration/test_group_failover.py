@@ -9,10 +9,10 @@ import grpc
 import pytest
 from acknowledged import create_topic
 
-from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
+from tidelog_foundation.errors import ErrorCode
 
 _DEADLINE_S = 30.0
 _PROTOCOL = pb.GroupProtocol(name="range", metadata=b"")

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tidelog import Consumer, Producer
-from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
+from tidelog_foundation.errors import ErrorCode
 
 _FACTOR = "offsets.topic.replication.factor"
 

@@ -11,11 +11,11 @@ from acknowledged import create_topic, isr_sizes, wait_for
 
 from tidelog import Consumer, TopicPartition
 from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import RecordBatchBuilder
 from tidelog.testing import LocalCluster
-from tidelog.transport import run_sync
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.transport import run_sync
 
 TOPIC = "payments"
 PRODUCER_ID = 4_711

@@ -12,9 +12,9 @@ from acknowledged import Load, assert_nothing_lost, create_topic, isr_sizes, rea
 from doors import Door
 
 from tidelog import Producer
-from tidelog.config.process import load_properties
 from tidelog.testing import LocalCluster
 from tidelog.testing.process import ProcessHandle
+from tidelog_foundation.config.process import load_properties
 
 BOTH = {1: 2, 2: 1}
 """The other one of two nodes."""

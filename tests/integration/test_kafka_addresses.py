@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from tidelog import Consumer, Producer, aio
 from tidelog.admin import AdminClient, NewTopic
-from tidelog.cli.commands import app
 from tidelog.testing import LocalCluster
+from tidelog_cli.commands import app
 
 
 def test_every_client_works_with_the_addresses_of_kafka_listeners(cluster: LocalCluster, topic: str) -> None:

@@ -17,9 +17,9 @@ from acknowledged import create_topic, read_topic, wait_for
 from confluent_kafka.admin import AdminClient
 
 from tidelog import Producer
-from tidelog.errors import ConfigError
 from tidelog.testing import LocalCluster
 from tidelog.testing.ports import free_ports
+from tidelog_foundation.errors import ConfigError
 
 _OWNER = textwrap.dedent("""
     import signal, time

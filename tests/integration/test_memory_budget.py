@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tidelog import AdminClient, NewTopic, Producer
-from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
+from tidelog_foundation.errors import ErrorCode
 
 MIB = 1 << 20
 RESPONSE_BUDGET_MIB = 32
@@ -34,7 +34,7 @@ PRODUCER_MIB = 4
 
 _READERS = """
 import asyncio, sys
-from tidelog.transport import open_channel
+from tidelog_foundation.transport import open_channel
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 
@@ -56,8 +56,8 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
 
 _PRODUCERS = """
 import asyncio, os, sys
-from tidelog.records import RecordBatchBuilder
-from tidelog.transport import open_channel
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.transport import open_channel
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 

@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder, read_records
 from tidelog.testing import LocalCluster
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder, read_records
 
 
 def make_batch(*values: bytes) -> bytes:

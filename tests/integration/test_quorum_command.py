@@ -15,9 +15,10 @@ from quorum_load import Controllers
 from typer.testing import CliRunner, Result
 
 from tidelog.admin.quorum import QuorumAdmin
-from tidelog.cli.commands import app
-from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
+from tidelog_cli.commands import app
+from tidelog_cli.tools.quorum_dump import app as dump_app
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.fields import Message
 from tidelog_node.kafka.protocol.headers import read_response_header, write_request_header
@@ -33,7 +34,6 @@ from tidelog_node.kafka.protocol.messages.quorum import (
 )
 from tidelog_node.kafka.protocol.reader import Reader
 from tidelog_node.kafka.protocol.writer import Writer
-from tidelog_quorum.tools.dump_command import app as dump_app
 
 Run = Callable[..., str]
 

@@ -12,8 +12,8 @@ from acknowledged import wait_for
 from quorum_load import Controllers, TopicLoad
 from typer.testing import CliRunner
 
-from tidelog.cli.commands import app
 from tidelog.testing import LocalCluster
+from tidelog_cli.commands import app
 
 CONFIG = {
     "controller.quorum.engine": "pysyncobj",

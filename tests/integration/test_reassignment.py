@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from tidelog import AdminClient, NewTopic, Producer, TopicPartition
 from tidelog.admin import ConfigResource, ElectionType, NewPartitionReassignment, ResourceType
-from tidelog.cli.commands import app
-from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
+from tidelog_cli.commands import app
+from tidelog_foundation.errors import ErrorCode
 
 THROTTLES = {
     "leader.replication.throttled.rate",

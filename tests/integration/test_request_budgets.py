@@ -22,10 +22,10 @@ from tests.fuzz.fuzz_request_budgets import (
     warm_up,
 )
 from tests.support.request_budgets import MIB, Process
-from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
-from tidelog.transport import error_from_rpc, open_channel
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_node.kafka.apis.registry import all_apis
 
 import grpc.aio  # isort: skip

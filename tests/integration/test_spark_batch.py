@@ -13,9 +13,9 @@ from document_blocks import blocks_of
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tidelog.errors import ErrorCode
-from tidelog.records import CODECS, RecordBatchBuilder
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import CODECS, RecordBatchBuilder
 
 pytestmark = pytest.mark.slow
 

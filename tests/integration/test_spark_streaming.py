@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from replica_files import assert_replicas_equal
 
 from tidelog import AdminClient, NewTopic, Producer, TopicPartition
 from tidelog.admin import ElectionType
-from tidelog.errors import ErrorCode
 from tidelog.testing import LocalCluster
+from tidelog_foundation.errors import ErrorCode
 
 
 @pytest.fixture

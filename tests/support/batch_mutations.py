@@ -12,8 +12,15 @@ from collections.abc import Callable
 
 from crc32c import crc32c
 
-from tidelog.records import CODECS, HEADER_SIZE, RecordBatchBuilder, control_batch, encode_batch, parse_header
-from tidelog.records.compression import check_level, compress
+from tidelog_foundation.records import (
+    CODECS,
+    HEADER_SIZE,
+    RecordBatchBuilder,
+    control_batch,
+    encode_batch,
+    parse_header,
+)
+from tidelog_foundation.records.compression import check_level, compress
 
 _INTERESTING = (0, 1, 2, 3, 7, 63, 64, 127, 128, 255, 2**15 - 1, 2**16, 2**28, 2**31 - 1, -1, -2, -128, -(2**31))
 _VARINTS = (

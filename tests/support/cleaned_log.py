@@ -15,8 +15,8 @@ from pathlib import Path
 from cleaner_batches import NOW_MS, Pair, data_batch, marker_batch
 from memory_disk import MemoryFiles
 
-from tidelog.records import Record, iter_headers, read_records, validate_batch
-from tidelog.records.control import ControlType
+from tidelog_foundation.records import Record, iter_headers, read_records, validate_batch
+from tidelog_foundation.records.control import ControlType
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.cleaner import (
     CleanerCheckpoint,
@@ -30,8 +30,8 @@ from tidelog_node.log.cleaner import (
     Throttle,
     cleanable_range,
 )
-from tidelog_node.log.files import storage_errors
-from tidelog_node.log.segment import Segment
+from tidelog_node.log.disk.files import storage_errors
+from tidelog_node.log.segments.segment import Segment
 
 DIRECTORY = Path("/logs/t-0")
 KEY = ("t", 0)

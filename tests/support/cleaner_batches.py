@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.records import Record, RecordBatchBuilder, assign_offsets, iter_headers, read_records, validate_batch
-from tidelog.records.control import ControlType, control_batch
+from tidelog_foundation.records import (
+    Record,
+    RecordBatchBuilder,
+    assign_offsets,
+    iter_headers,
+    read_records,
+    validate_batch,
+)
+from tidelog_foundation.records.control import ControlType, control_batch
 from tidelog_node.log.producers import ProducerEntry
 
 NOW_MS = 1_700_000_000_000

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.consumer import ConsumerGroup, Result
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.events import ClientIdentity, GroupRecord, TopicInfo

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from memory_disk import MemoryFiles
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import LogDirectories, Partition, PartitionRegistry, SystemClock
 from tidelog_quorum.metadata import (

@@ -6,10 +6,10 @@ import random
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidelog.chaos.drivers import Cut, Delay, Member
-from tidelog.chaos.drivers.unsupported import Unsupported
-from tidelog.chaos.metrics import ClusterView
-from tidelog.chaos.moves import Move
+from tidelog_chaos.drivers import Cut, Delay, Member
+from tidelog_chaos.drivers.unsupported import Unsupported
+from tidelog_chaos.metrics import ClusterView
+from tidelog_chaos.moves import Move
 
 
 class FakeDriver(Unsupported):

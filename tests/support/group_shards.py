@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.events import (
     ClientIdentity,
     Event,

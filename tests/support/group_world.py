@@ -38,8 +38,8 @@ from tidelog.consumer.membership.events import (
     TopicsLearned,
     Unsubscribed,
 )
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.events import (
     ClientIdentity,

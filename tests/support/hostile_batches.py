@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from tests.support.kafka_requests import ProducePartition, ProduceRequest, ProduceTopic
 from tests.support.worst_requests import serialized
-from tidelog.records import HEADER_SIZE, RecordBatchBuilder, encode_batch, parse_header
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder, encode_batch, parse_header
 
 _MIB = 1024**2
 _RATIO = 900

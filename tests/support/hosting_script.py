@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, TopicId
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, TopicId
 from tidelog_node.hosting import HostedReplicas, LastState, PartitionKey
 from tidelog_node.hosting.commands import (
     AddToFetcher,
@@ -38,7 +38,7 @@ from tidelog_node.hosting.events import (
     RegistrationTaken,
     SpaceMeasured,
 )
-from tidelog_node.log.log_dirs import PartitionCheckpoint
+from tidelog_node.log.directory.log_directory import PartitionCheckpoint
 from tidelog_quorum.metadata import (
     Endpoint,
     MetadataImage,

@@ -3,12 +3,12 @@
 import asyncio
 from itertools import count
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import TopicId
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as controller_pb
 from tidelog.v1 import quorum_service_pb2 as quorum_pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import TopicId
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import NodeContext
 from tidelog_node.kafka.apis.registry import all_apis

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import uvloop
 
-from tidelog.config.endpoints import NamedListener
-from tidelog.errors import ErrorCode, error_for
-from tidelog.transport.budget import ByteBudget
+from tidelog_foundation.config.endpoints import NamedListener
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.handlers.response_budget import ResponseBudget
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.limits import ListenerLimits

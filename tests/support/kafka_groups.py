@@ -7,8 +7,8 @@ import itertools
 import sys
 
 from tests.unit.node.conftest import InProcessCluster
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.settings import GroupSettings

@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from tidelog.ids import NO_BROKER
+from tidelog_foundation.ids import NO_BROKER
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.codec import decode, encode

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node.kafka.protocol import messages
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.records import RecordBatchBuilder, assign_offsets
+from tidelog_foundation.records import RecordBatchBuilder, assign_offsets
 
 
 def produced_batch(

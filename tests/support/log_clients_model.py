@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tidelog.chaos.history import Op, OpType
+from tidelog_chaos.history import Op, OpType
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 KEYS = ("k0", "k1", "k2")

@@ -23,7 +23,7 @@ from log_model import LogState, ModelBatch, find_state
 from memory_disk import MachineCrashed, MemoryFiles, failing, no_fault
 from seeds import environment_number, reproducible
 
-from tidelog.errors import ErrorCode, RefreshMetadataError, TidelogError
+from tidelog_foundation.errors import ErrorCode, RefreshMetadataError, TidelogError
 from tidelog_node.log import LogConfig, PartitionLog
 
 DIRECTORY = Path("/data/topic-0")

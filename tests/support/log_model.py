@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidelog.records import Record, RecordBatchHeader, iter_headers, parse_header, read_records
+from tidelog_foundation.records import Record, RecordBatchHeader, iter_headers, parse_header, read_records
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.producers import read_marker
 

@@ -24,9 +24,9 @@ from tidelog.consumer.membership.events import (
     TopicsLearned,
 )
 from tidelog.consumer.membership.reconciliation import member_topics
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import common_pb2
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 
 BACKOFF_MS = 100
 C = TypeVar("C")

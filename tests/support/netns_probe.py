@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tidelog.chaos.drivers import CLIENTS, Delay, Member
-from tidelog.chaos.drivers.netns import NetnsDriver
-from tidelog.chaos.isolation import isolate
+from tidelog_chaos.drivers import CLIENTS, Delay, Member
+from tidelog_chaos.drivers.netns import NetnsDriver
+from tidelog_chaos.isolation import isolate
 
 FIRST, SECOND = Member("node", 1), Member("node", 2)
 _HOSTS = {FIRST: "10.213.0.101", SECOND: "10.213.0.102", CLIENTS: "10.213.0.254"}

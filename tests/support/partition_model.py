@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.replication import EpochEnd, PartitionState
 from tidelog_node.replication.commands import StartFetching
 from tidelog_node.replication.events import IsrChangeAccepted, IsrChangeRefused

@@ -9,7 +9,7 @@ import random
 
 from partition_model import NODES, Controller, Node
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.replication import PartitionState, find_divergence
 from tidelog_node.replication.commands import (
     AdvanceHighWatermark,

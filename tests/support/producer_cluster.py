@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.producer.core import (
     REFUSALS,
     Accumulator,
@@ -26,7 +25,8 @@ from tidelog.producer.core import (
     Settle,
     TopicLearned,
 )
-from tidelog.records import RecordBatchHeader, parse_header, read_records
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import RecordBatchHeader, parse_header, read_records
 from tidelog_node.log.producers import ProducerState
 
 TOPIC = "t"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.records import RecordBatchHeader
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 

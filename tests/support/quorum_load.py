@@ -14,15 +14,15 @@ from typing import TypeVar
 import grpc.aio
 
 from tidelog.admin import QuorumAdmin
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import REQUEST_ID_SIZE
-from tidelog.transport import error_from_rpc, network_loop, open_channel, run_sync
-from tidelog.transport.status import trailing_value
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import REQUEST_ID_SIZE
+from tidelog_foundation.transport import error_from_rpc, network_loop, open_channel, run_sync
+from tidelog_foundation.transport.status import trailing_value
 from tidelog_quorum.metadata import SUPPORTED_FEATURES
 
 T = TypeVar("T")

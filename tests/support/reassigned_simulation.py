@@ -12,10 +12,10 @@ import random
 from partition_model import MemoryLog, Node
 from partition_simulation import MAX_LAG_MS, MIN_ISR, Simulation
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2, metadata_record_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.hosting.brokers import brokers_of
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.events import (

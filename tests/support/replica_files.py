@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidelog.records import iter_headers
 from tidelog.testing import LocalCluster
+from tidelog_foundation.records import iter_headers
 
 
 def assert_replicas_equal(cluster: LocalCluster, topic: str, high_watermarks: list[int]) -> None:

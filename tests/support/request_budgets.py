@@ -14,7 +14,7 @@ from typing import TypeAlias
 import grpc
 import grpc.aio
 
-from tidelog.transport import open_channel
+from tidelog_foundation.transport import open_channel
 
 MIB = 1024**2
 _IDLE_SHARE = 0.4

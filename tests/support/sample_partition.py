@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidelog.records import CODECS, ControlType, RecordBatchBuilder, assign_offsets, control_batch
+from tidelog_foundation.records import CODECS, ControlType, RecordBatchBuilder, assign_offsets, control_batch
 from tidelog_node.log import LogConfig, PartitionLog
 
 NOW_MS = 1_700_000_000_000

@@ -11,15 +11,15 @@ from typing import Any, Self
 
 import grpc
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.testing.fake.admin_service import AdminServicer
 from tidelog.testing.fake.faults import Gate, abort_call, error_message
 from tidelog.testing.fake.log_service import LogServicer, NodeInfo
 from tidelog.testing.fake.topics import TopicTable
-from tidelog.transport import server_options
 from tidelog.v1 import admin_service_pb2_grpc, group_service_pb2, group_service_pb2_grpc, log_service_pb2_grpc
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Endpoint, Error
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.transport import server_options
 
 _HOST = "127.0.0.1"
 _METHODS = [m.name for m in group_service_pb2.DESCRIPTOR.services_by_name["GroupService"].methods]

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidelog.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch, parse_header
+from tidelog_foundation.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch, parse_header
 from tidelog_node.log.producers import ProducerEntry, encode_snapshot
-from tidelog_node.log.transaction_index import AbortedTransaction, encode_aborted
+from tidelog_node.log.segments.transaction_index import AbortedTransaction, encode_aborted
 
 NOW_MS = 1_700_000_000_000
 

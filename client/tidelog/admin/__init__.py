@@ -65,8 +65,8 @@ from tidelog.admin.topics import (
     TopicDescription,
     TopicPartitionInfo,
 )
-from tidelog.errors import KafkaError, KafkaException
 from tidelog.message import OFFSET_INVALID
+from tidelog_foundation.errors import KafkaError, KafkaException
 
 __all__ = [
     "CONFIG_SOURCE_DEFAULT_CONFIG",

@@ -19,7 +19,7 @@ from tidelog.admin.reassignments import ReassignmentAdmin
 from tidelog.admin.records import RecordAdmin
 from tidelog.admin.security import SecurityAdmin
 from tidelog.admin.topic_admin import TopicAdmin
-from tidelog.transport import run_sync
+from tidelog_foundation.transport import run_sync
 
 
 class AdminOperations(

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from tidelog.admin.operations import Outcomes
 from tidelog.cluster.backoff import Backoff
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.waiting import ReportedWait
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.waiting import ReportedWait
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from tidelog.admin.resources import AclOperation
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 
 K = TypeVar("K")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.admin.resources import ResourceType
-from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
 _GROUP = 32
 """The number of groups in requests, which differs from that of :class:`ResourceType`, as in confluent-kafka."""

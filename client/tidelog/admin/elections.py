@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from tidelog.admin.operations import Future, Operations, Outcomes
-from tidelog.errors import TidelogError, error_for
 from tidelog.message import TopicPartition
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError, error_for
 
 
 class ElectionType(enum.Enum):

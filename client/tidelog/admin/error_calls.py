@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from tidelog.errors import OUTAGES, KafkaError, TidelogError
 from tidelog.monitor import Monitor
+from tidelog_foundation.errors import OUTAGES, KafkaError, TidelogError
 
 _MOST = 1_000
 """An application that does not poll keeps the latest errors."""

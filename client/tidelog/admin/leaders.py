@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from tidelog.admin.attempts import MayPass, ask_until_settled, now_ms
 from tidelog.admin.operations import Outcomes
 from tidelog.cluster import ClusterClient, Connection, TopicPartitionKey
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.cluster import ClusterClient, Connection
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 @dataclass(frozen=True, slots=True, order=True)

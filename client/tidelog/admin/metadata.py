@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelog import cluster as known
-from tidelog.errors import ErrorCode, KafkaError
 from tidelog.uuid import Uuid
+from tidelog_foundation.errors import ErrorCode, KafkaError
 
 NO_TOPIC_ID = Uuid(0, 0)
 """The id of a topic that there is not."""

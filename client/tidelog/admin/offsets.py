@@ -18,9 +18,9 @@ from tidelog.cluster import (
     OffsetAndTimestamp,
     TopicPartitionKey,
 )
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
 """A leader may take so long; then the metadata is asked for again: it may be paused, and replaced."""

@@ -12,9 +12,9 @@ from tidelog.admin.error_calls import ErrorCalls
 from tidelog.admin.quorum_calls import Quorum
 from tidelog.cluster import Connection, Coordinators, Lifetime
 from tidelog.cluster.config import ClientConfig, read_settings, take_logger
-from tidelog.config import parse_config
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import network_loop
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import network_loop
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.admin.operations import Future, Operations, Outcomes
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.admin.quorum_calls import Quorum, QuorumInfo, SnapshotInfo
 from tidelog.cluster import ClusterClient, Lifetime
 from tidelog.cluster.addresses import parse_bootstrap_servers
-from tidelog.config import at_least, parse_config, setting
-from tidelog.transport import run_sync
 from tidelog.v1 import quorum_service_pb2 as pb
+from tidelog_foundation.config import at_least, parse_config, setting
+from tidelog_foundation.transport import run_sync
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class QuorumAdminConfig:
     """Where the quorum is: one of the two ``bootstrap`` keys must be set.
 
     Raises:
-        ValueError: none or both are; :func:`~tidelog.config.parse_config` makes it a ConfigError.
+        ValueError: none or both are; ``parse_config`` makes it a ConfigError.
     """
 
     bootstrap_servers: tuple[str, ...] = setting(

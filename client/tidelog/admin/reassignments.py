@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.admin.operations import Future, Operations, Outcomes
-from tidelog.errors import TidelogError, error_for
 from tidelog.message import TopicPartition
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
+from tidelog_foundation.errors import TidelogError, error_for
 
 
 @dataclass(frozen=True, slots=True)

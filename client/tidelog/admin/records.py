@@ -11,9 +11,9 @@ from tidelog.admin.leaders import ask_leaders
 from tidelog.admin.offsets import search_offsets
 from tidelog.admin.operations import Future, Operations, Outcomes
 from tidelog.cluster import LATEST_TIMESTAMP, ClusterClient, Connection, TopicPartitionKey
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import OFFSET_END, TopicPartition
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
 """A leader waits so long for the other replicas, then it is asked again, or the one that has replaced it."""

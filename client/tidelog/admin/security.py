@@ -19,7 +19,7 @@ from tidelog.admin.resources import (
     ResourceType,
     ScramMechanism,
 )
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 K = TypeVar("K", bound=Hashable)
 E = TypeVar("E", bound=enum.Enum)

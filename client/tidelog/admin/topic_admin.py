@@ -10,9 +10,9 @@ from tidelog.admin.authorized import TOPIC_OPERATIONS, with_operations
 from tidelog.admin.operations import Future, Operations, Outcomes, timeout_in_ms
 from tidelog.admin.topics import NewTopic, Node, TopicCollection, TopicDescription
 from tidelog.cluster import ClusterClient
-from tidelog.errors import TidelogError, error_for
-from tidelog.ids import REQUEST_ID_SIZE
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError, error_for
+from tidelog_foundation.ids import REQUEST_ID_SIZE
 
 _VISIBLE_TIMEOUT_MS = 5_000
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.admin.resources import AclOperation
-from tidelog.config.endpoints import NamedListener
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.uuid import Uuid
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import log_service_pb2
 from tidelog.v1.common_pb2 import ConfigEntry, ListenerEndpoint
+from tidelog_foundation.config.endpoints import NamedListener
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 @dataclass(slots=True)

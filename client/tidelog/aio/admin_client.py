@@ -8,7 +8,7 @@ from typing import Self
 from tidelog.admin.admin_client import AdminOperations
 from tidelog.admin.groups import GroupMetadata, group_metadata
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
-from tidelog.transport import run_on_network
+from tidelog_foundation.transport import run_on_network
 
 
 class AdminClient(AdminOperations):

@@ -16,7 +16,7 @@ from tidelog.consumer.assigned import timeout_in_ms, times_of, watermarks
 from tidelog.consumer.config import CALLBACKS
 from tidelog.consumer.partitions import key_of
 from tidelog.message import TopicPartition
-from tidelog.transport import run_on_network
+from tidelog_foundation.transport import run_on_network
 
 
 class AssignedConsumer:

@@ -14,9 +14,9 @@ from tidelog.consumer.core import CommitDone
 from tidelog.consumer.group import LEAVE_TIMEOUT_S, ConsumerGroup, ConsumerGroupMetadata, committed_partitions
 from tidelog.consumer.partitions import answer, key_of
 from tidelog.consumer.unread import unread, unread_messages
-from tidelog.errors import ErrorCode, KafkaException
 from tidelog.message import Message, TopicPartition
-from tidelog.transport import run_on_network
+from tidelog_foundation.errors import ErrorCode, KafkaException
+from tidelog_foundation.transport import run_on_network
 
 if TYPE_CHECKING:
     import pyarrow

@@ -11,12 +11,12 @@ from typing import Any, Self
 from tidelog.admin.metadata import ClusterMetadata, cluster_id, list_topics
 from tidelog.aio.bell import Bell
 from tidelog.aio.callbacks import Callbacks
-from tidelog.errors import ConfigError, KafkaError, KafkaException
 from tidelog.message import Message
 from tidelog.producer import Producer as BlockingProducer
 from tidelog.producer.calls import HeadersArgument
 from tidelog.producer.written import WrittenRows
-from tidelog.transport import run_on_network
+from tidelog_foundation.errors import ConfigError, KafkaError, KafkaException
+from tidelog_foundation.transport import run_on_network
 
 _CALLBACKS = frozenset(("error_cb", "stats_cb", "throttle_cb"))
 _MOST_AT_ONCE = 500

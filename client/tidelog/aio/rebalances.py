@@ -8,7 +8,7 @@ from typing import Any
 
 from tidelog.consumer import Consumer
 from tidelog.consumer.group import Rebalance
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 
 class Rebalances:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 from tidelog.aio.confluent import AIOConsumer, AIOProducer
 from tidelog.consumer.unread import unread_messages
-from tidelog.errors import ErrorCode, error_for
 from tidelog.message import Message
 from tidelog.producer.calls import HeadersArgument
 from tidelog.serialization import (
@@ -23,6 +22,7 @@ from tidelog.serialization import (
     ValueSerializationError,
 )
 from tidelog.serialization.builders import Serdes, build_serdes_awaited
+from tidelog_foundation.errors import ErrorCode, error_for
 
 _RESOLVER = "set_async_cluster_id_resolver"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tidelog.errors import ConfigError
+from tidelog_foundation.errors import ConfigError
 
 DEFAULT_PORT = 9092
 """Kafka's, as librdkafka takes it: the port of a Kafka listener, by which the clients find the one that speaks gRPC."""

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from tidelog.cluster.probe import MAX_TIMEOUT_S, NoAnswer, probe
 from tidelog.cluster.probe_answers import Answer, Protocol
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _UNIMPLEMENTED = "UNIMPLEMENTED: "
 _LEAST_TIMEOUT_S = 0.5

@@ -1,7 +1,7 @@
 """Talks to a cluster: finds its nodes and leaders, and asks them, again where that helps.
 
 Producer, consumer, admin client and the Spark connector each own one :class:`ClusterClient`. All methods run on
-the network thread (see :mod:`tidelog.transport.loop`). Each has a deadline; within it, errors that another node
+the network thread (``tidelog_foundation.transport.loop``). Each has a deadline; within it, errors that another node
 or another moment may heal are retried with back-off. What is raised names the addresses or the partitions.
 """
 
@@ -20,11 +20,11 @@ from tidelog.cluster.connections import Connection, Connections, ConnectTiming
 from tidelog.cluster.epochs import EpochEnd, ask_epoch_ends
 from tidelog.cluster.metadata import Broker, ClusterMetadata, Topic
 from tidelog.cluster.offsets import OffsetAndTimestamp, OffsetLookup, TopicPartitionKey
-from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
-from tidelog.ids import BrokerId
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
-from tidelog.waiting import ReportedWait
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.waiting import ReportedWait
 
 if TYPE_CHECKING:
     from tidelog.v1.log_service_pb2_grpc import LogServiceAsyncStub

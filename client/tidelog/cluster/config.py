@@ -10,11 +10,11 @@ from typing import Any, Literal
 from tidelog.cluster.addresses import parse_bootstrap_servers
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import ConnectTiming
-from tidelog.config import at_least, between, config_keys, setting
-from tidelog.config.librdkafka import select_settings
-from tidelog.errors import ConfigError
+from tidelog.cluster.librdkafka import select_settings
+from tidelog_foundation.config import at_least, between, config_keys, setting
+from tidelog_foundation.errors import ConfigError
 
-logger = logging.getLogger("tidelog.config")
+logger = logging.getLogger("tidelog_foundation.config")
 
 MAX_INT32 = 2**31 - 1
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import error_from_rpc, open_channel
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import error_from_rpc, open_channel
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import Connection
-from tidelog.config.endpoints import format_address
-from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
-from tidelog.waiting import ReportedWait
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog_foundation.waiting import ReportedWait
 
 T = TypeVar("T")
 

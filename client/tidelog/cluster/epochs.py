@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tidelog.cluster.connections import Connection
 from tidelog.cluster.offsets import TopicPartitionKey
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
 """A leader may take so long; then the metadata is to be asked for again: it may be paused, and replaced."""

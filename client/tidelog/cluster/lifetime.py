@@ -16,8 +16,8 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import has_network_loop, network_loop, run_on_network, run_sync
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import has_network_loop, network_loop, run_on_network, run_sync
 
 _CLOSE_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 2.0

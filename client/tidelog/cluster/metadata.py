@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from tidelog.errors import ErrorCode, KafkaError, error_for
-from tidelog.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, KafkaError, error_for
+from tidelog_foundation.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 
 NO_TOPIC_ID = TopicId(b"")
 """Of a topic that stands for an error."""

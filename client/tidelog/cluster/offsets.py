@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 if TYPE_CHECKING:
     from tidelog.cluster.client import ClusterClient

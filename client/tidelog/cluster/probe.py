@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.cluster.probe_answers import Answer, Protocol, is_whole, probe_request, read_answer
-from tidelog.config.endpoints import parse_address
-from tidelog.errors import ErrorCode
+from tidelog_foundation.config.endpoints import parse_address
+from tidelog_foundation.errors import ErrorCode
 
 MAX_TIMEOUT_S: Final = 2.0
 _PAUSE_S: Final = 0.2

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.consumer.columns import import_arrow, row_schema
 from tidelog.consumer.records import RecordQueue
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.message import Message
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     import pyarrow

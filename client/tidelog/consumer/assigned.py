@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient, Lifetime
 from tidelog.cluster.config import read_settings, take_logger
-from tidelog.config import parse_config
 from tidelog.consumer.config import CALLBACKS, ConsumerConfig, merge_settings
 from tidelog.consumer.core import Commits, CommitSettings, Positions, PositionSettings, Report
 from tidelog.consumer.fetcher import Fetcher
 from tidelog.consumer.group import ConsumerGroup
 from tidelog.consumer.partitions import MAX_INT64, Key, invalid, key_of, start_of, starts_of
 from tidelog.consumer.records import RecordQueue
-from tidelog.errors import ErrorCode, error_for
 from tidelog.message import OFFSET_INVALID, TopicPartition
 from tidelog.monitor import Monitor
-from tidelog.transport import call_soon, network_loop, run_sync
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.transport import call_soon, network_loop, run_sync
 
 if TYPE_CHECKING:
     from tidelog.admin.metadata import ClusterMetadata

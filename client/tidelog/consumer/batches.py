@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from tidelog.consumer.core import Deliver
-from tidelog.records import ControlType, RecordBatchHeader, iter_headers, read_control
+from tidelog_foundation.records import ControlType, RecordBatchHeader, iter_headers, read_control
 
 
 def readable_batches(item: Deliver) -> Iterator[tuple[int, RecordBatchHeader]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.consumer.batches import readable_batches
 from tidelog.consumer.core import Deliver
-from tidelog.errors import TidelogError
-from tidelog.records import MAX_DECODED_BYTES, to_arrow
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.records import MAX_DECODED_BYTES, to_arrow
 
 if TYPE_CHECKING:
     import pyarrow

@@ -9,8 +9,8 @@ from typing import Any
 
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.cluster.config import MAX_INT32, TrackingConfig
-from tidelog.config import at_least, between, each_of, not_empty, one_of, setting
-from tidelog.errors import ConfigError
+from tidelog_foundation.config import at_least, between, each_of, not_empty, one_of, setting
+from tidelog_foundation.errors import ConfigError
 
 _RESETS = {
     "earliest": EARLIEST_TIMESTAMP,

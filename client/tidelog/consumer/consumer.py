@@ -12,9 +12,9 @@ from tidelog.consumer.group import ConsumerGroup, ConsumerGroupMetadata, Rebalan
 from tidelog.consumer.partitions import Key, answer, key_of, offset_after, offsets_of
 from tidelog.consumer.records import Call
 from tidelog.consumer.unread import unread, unread_messages
-from tidelog.errors import ErrorCode, error_for
 from tidelog.message import Message, TopicPartition
-from tidelog.transport import run_sync
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.transport import run_sync
 
 if TYPE_CHECKING:
     import pyarrow

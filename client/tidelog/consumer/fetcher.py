@@ -42,11 +42,11 @@ from tidelog.consumer.group_offsets import GroupOffsets
 from tidelog.consumer.node_sessions import NodeSessions
 from tidelog.consumer.records import Call, RecordQueue
 from tidelog.consumer.statistics import Statistics, Tally
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import call_soon
-from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog.waiting import Outage, watch_waits
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import call_soon
+from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
+from tidelog_foundation.waiting import Outage, watch_waits
 
 _END_SESSION_MS = 200
 

@@ -24,8 +24,8 @@ from tidelog.consumer.membership.factory import membership
 from tidelog.consumer.membership.settings import MembershipSettings
 from tidelog.consumer.partitions import Key, outcome
 from tidelog.consumer.records import Call, RecordQueue
-from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.message import Message, TopicPartition
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
 logger = logging.getLogger(__name__)
 

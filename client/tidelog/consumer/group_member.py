@@ -34,12 +34,12 @@ from tidelog.consumer.membership.events import (
     Unsubscribed,
 )
 from tidelog.consumer.membership.factory import Membership
-from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
-from tidelog.transport import call_soon
-from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
-from tidelog.waiting import Outage, ReportedWait
+from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import call_soon
+from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
+from tidelog_foundation.waiting import Outage, ReportedWait
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from typing import Any
 from tidelog.cluster import Connection, Coordinators
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core import CommitDone, Commits, Member, OffsetAndMetadata, SendCommit
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import call_soon
-from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
-from tidelog.waiting import watch_waits
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import call_soon
+from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
+from tidelog_foundation.waiting import watch_waits
 
 logger = logging.getLogger(__name__)
 

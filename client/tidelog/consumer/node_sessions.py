@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
-from tidelog.cluster.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSessionHandler
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core import FetchSpec
-from tidelog.errors import TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog_foundation.errors import TidelogError, error_for
+from tidelog_foundation.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSessionHandler
 
 _Key: TypeAlias = tuple[str, int]
 _ISOLATION = (pb.ISOLATION_LEVEL_READ_UNCOMMITTED, pb.ISOLATION_LEVEL_READ_COMMITTED)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.cluster.config import MAX_INT32
 from tidelog.consumer.core import OffsetAndMetadata
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, OFFSET_STORED, Message, TopicPartition
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 Key = tuple[str, int]
 MAX_INT64 = 2**63 - 1

@@ -14,7 +14,7 @@ from tidelog.message import (
     TIMESTAMP_NOT_AVAILABLE,
     Message,
 )
-from tidelog.records import Record, RecordBatchHeader, iter_headers, read_parts
+from tidelog_foundation.records import Record, RecordBatchHeader, iter_headers, read_parts
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidelog.consumer.core import Commits, Deliver, OffsetAndMetadata, Positions, Report
 from tidelog.consumer.reading import Reading
-from tidelog.errors import OUTAGES, KafkaError, TidelogError
 from tidelog.message import Message
 from tidelog.monitor import Monitor
+from tidelog_foundation.errors import OUTAGES, KafkaError, TidelogError
 
 if TYPE_CHECKING:
     import pyarrow

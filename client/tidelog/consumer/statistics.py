@@ -16,7 +16,7 @@ from tidelog.cluster.traffic import NodeTraffic, client_statistics
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core import Commits, Fetched, Positions
 from tidelog.consumer.core.partition import PartitionState
-from tidelog.records import iter_headers
+from tidelog_foundation.records import iter_headers
 
 NO_OFFSET = -1001
 """librdkafka's OFFSET_INVALID."""

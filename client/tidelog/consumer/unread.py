@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.consumer.core import OffsetAndMetadata
 from tidelog.consumer.partitions import Key
-from tidelog.errors import KafkaException
 from tidelog.message import Message, TopicPartition
+from tidelog_foundation.errors import KafkaException
 
 if TYPE_CHECKING:
     from tidelog.consumer.consumer import Consumer

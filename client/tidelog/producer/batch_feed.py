@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.producer.columns import ANY_PARTITION, Columns, slice_rows
 from tidelog.producer.core import Accumulator, AccumulatorLimits, Rows, Settle
 from tidelog.producer.core.engine import columns as engine
@@ -18,8 +17,9 @@ from tidelog.producer.core.faults import check_topic, no_partition
 from tidelog.producer.core.limits import RECORD_OVERHEAD
 from tidelog.producer.core.partitioner import TopicPartitioner
 from tidelog.producer.written import RowsSink, WrittenRows
-from tidelog.records import HEADER_SIZE, RecordBatchBuilder, record_size_upper_bound
-from tidelog.records.sources import ContentSource, content_at
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder, record_size_upper_bound
+from tidelog_foundation.records.sources import ContentSource, content_at
 
 
 @dataclass(slots=True)

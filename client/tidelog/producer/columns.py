@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.cluster.config import MAX_INT32
-from tidelog.errors import ErrorCode, error_for
 from tidelog.message import Headers
 from tidelog.producer.frames import to_arrow
-from tidelog.records.columns import BinaryColumn
-from tidelog.records.sources import ContentSource, content_source, rows_of, timestamp_source
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records.columns import BinaryColumn
+from tidelog_foundation.records.sources import ContentSource, content_source, rows_of, timestamp_source
 
 COLUMNS = ("value", "key", "timestamp", "partition", "headers")
 _PLAIN = ("binary", "string", "large_binary", "large_string")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidelog.cluster.config import MAX_INT32, TrackingConfig
-from tidelog.config import at_least, between, one_of, parse_config, setting
-from tidelog.errors import ConfigError
 from tidelog.producer.core.partitioner import PARTITIONERS
-from tidelog.records.compression import check_level
+from tidelog_foundation.config import at_least, between, one_of, parse_config, setting
+from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.records.compression import check_level
 
 MAX_IDEMPOTENT_IN_FLIGHT = 5
 """Leaders remember so many batches of a producer."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from tidelog.cluster.config import take_logger
-from tidelog.errors import ConfigError, KafkaError
 from tidelog.message import Headers, Message
 from tidelog.producer.core import DeliveryCallback
 from tidelog.producer.core.partitioner import CustomPartitioner
+from tidelog_foundation.errors import ConfigError, KafkaError
 
 CALLBACKS = ("on_delivery", "error_cb", "stats_cb", "throttle_cb")
 OBJECTS = (*CALLBACKS, "interceptors")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.cluster import ClusterClient, Lifetime
 from tidelog.cluster.config import read_settings
-from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.message import Message
 from tidelog.monitor import Monitor
 from tidelog.producer.batch_feed import BatchFeed
@@ -33,7 +32,8 @@ from tidelog.producer.hooks import (
 from tidelog.producer.reports import DeliveryReports, Intercepted
 from tidelog.producer.sender import Sender
 from tidelog.producer.written import WrittenRows
-from tidelog.transport import call_soon, run_sync
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
+from tidelog_foundation.transport import call_soon, run_sync
 
 if TYPE_CHECKING:
     from tidelog.admin.metadata import ClusterMetadata

@@ -10,11 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from tidelog.errors import ErrorCode, KafkaError
 from tidelog.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 from tidelog.monitor import Monitor
 from tidelog.producer.core import Accumulator, Delivery, DeliveryCallback, Settle
 from tidelog.producer.hooks import Hooks, after_acknowledgement
+from tidelog_foundation.errors import ErrorCode, KafkaError
 
 
 class Intercepted:

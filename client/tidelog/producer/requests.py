@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.producer.core import REFUSALS, Batch, BatchAcknowledged, BatchFailed, Send
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import LeaderIdAndEpoch
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 ACKS = {"all": pb.ACKS_ALL, "-1": pb.ACKS_ALL, "1": pb.ACKS_LEADER, "0": pb.ACKS_NONE}
 

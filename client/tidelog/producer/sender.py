@@ -11,7 +11,6 @@ from typing import Any, assert_never
 
 from tidelog.cluster import ClusterClient, Topic
 from tidelog.cluster.connections import Connection
-from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
 from tidelog.producer.config import ProducerConfig
 from tidelog.producer.core import (
     Accumulator,
@@ -34,9 +33,10 @@ from tidelog.producer.reports import DeliveryReports
 from tidelog.producer.requests import ACKS, encode_batches, failures, outcomes, produce_request, unconfirmed
 from tidelog.producer.statistics import Tally, statistics_json
 from tidelog.producer.stream import NodeStream, StreamRefusedError
-from tidelog.transport.pacing import monotonic_ms, step_when_due
 from tidelog.v1 import log_service_pb2 as pb
-from tidelog.waiting import Outage, watch_waits
+from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
+from tidelog_foundation.waiting import Outage, watch_waits
 
 _NODE_SHARE = 0.8
 """A node may take this share of request.timeout.ms, so that its answer comes before the client gives up on it."""

@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 import grpc.aio
 
 from tidelog.cluster.connections import Connection, rpc_error
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 logger = logging.getLogger(__name__)
 

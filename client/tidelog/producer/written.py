@@ -7,9 +7,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from tidelog.errors import KafkaError, TidelogError
 from tidelog.producer.core import Settle
 from tidelog.producer.core.engine import columns
+from tidelog_foundation.errors import KafkaError, TidelogError
 
 NOT_WRITTEN = -1
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.errors import ConfigError
 from tidelog.serialization.primitives import Deserializer, Serializer
+from tidelog_foundation.errors import ConfigError
 
 CLUSTER_ID_TIMEOUT_S = 60.0
 """A serializer that needs the cluster's id waits so long for it."""

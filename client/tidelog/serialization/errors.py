@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.errors import ErrorCode, KafkaError, TidelogError
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
 
 
 class SerializationError(TidelogError):

@@ -14,10 +14,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.config.process import load_properties
-from tidelog.errors import ConfigError
 from tidelog.testing.process import PROPERTIES_FILE
-from tidelog.waiting import ReportedBlock
+from tidelog_foundation.config.process import load_properties
+from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.waiting import ReportedBlock
 
 _OWNER_LOCK, _MEMBERS_LOCK = ".owner.lock", ".members.lock"
 _MEMBERS_TIMEOUT_S = 10.0

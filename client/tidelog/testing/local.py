@@ -18,18 +18,18 @@ from typing import Any
 
 import grpc
 
-from tidelog.config import config_key
-from tidelog.errors import ConfigError
 from tidelog.testing.cluster_folder import FolderLocks, Ports, kept_ports, kept_properties
 from tidelog.testing.cluster_ports import ClusterPorts, OnBusyPort
 from tidelog.testing.process import Place, ProcessGroup, ProcessHandle
-from tidelog.transport.channels import open_channel
-from tidelog.transport.loop import run_sync
 from tidelog.v1.admin_service_pb2 import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2 import GetMetadataRequest, GetMetadataResponse, PartitionMetadata
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
-from tidelog.waiting import ReportedBlock, ReportedWait
+from tidelog_foundation.config import config_key
+from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.transport.channels import open_channel
+from tidelog_foundation.transport.loop import run_sync
+from tidelog_foundation.waiting import ReportedBlock, ReportedWait
 
 _POLL_INTERVAL_S = 0.02
 _CALL_TIMEOUT_S = 1.0
@@ -54,7 +54,7 @@ class LocalCluster:
     ``data_dir``, or any that are free where there are none or another program has taken them. With ``on_busy_port``
     the given ports give way too; it is called with the process's name, the port that it should have, and the one that
     it gets instead. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes or to both, as
-    they know it, and a key that neither knows raises :class:`~tidelog.errors.ConfigError`. A node has its data in its
+    they know it, and a key that neither knows raises ``ConfigError``. A node has its data in its
     folder ``data``, and with more than one ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
     ``place("node", 2)`` and ``place("controller", 1)`` say where a process runs, when not as any of this machine.
 

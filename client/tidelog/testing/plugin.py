@@ -58,7 +58,7 @@ def tidelog_cluster(pytestconfig: pytest.Config) -> Iterator[FakeCluster | Local
 def tidelog_topic(request: pytest.FixtureRequest, tidelog_cluster: FakeCluster | LocalCluster) -> Iterator[str]:
     """The name of a new topic of one partition, which is deleted after the test."""
     from tidelog.admin import AdminClient, NewTopic
-    from tidelog.errors import ErrorCode, TidelogError
+    from tidelog_foundation.errors import ErrorCode, TidelogError
 
     test = _UNFIT.sub("-", request.node.name)[:_LONGEST_TEST_NAME]
     name = f"{test}-{uuid.uuid4().hex[:8]}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tidelog.testing import guardian
-from tidelog.waiting import ReportedBlock
+from tidelog_foundation.waiting import ReportedBlock
 
 PROPERTIES_FILE = "server.properties"
 """The name of a process's configuration in its directory."""

@@ -22,8 +22,8 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import UNKNOWN_OFFSET, BrokerEpoch
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch
 from tidelog_node.broker.report import Level, Report
 
 NOT_REGISTERED = BrokerEpoch(-1)

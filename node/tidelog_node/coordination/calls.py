@@ -7,7 +7,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.events import GroupResponse
 
 _CALL_BYTES = 4 * 1024

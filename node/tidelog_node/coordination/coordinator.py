@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import group_service_pb2 as pb
-from tidelog.waiting import watch_waits
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.waiting import watch_waits
 from tidelog_node.coordination.calls import CallBounds
 from tidelog_node.coordination.group_timings import GroupTimings
 from tidelog_node.coordination.offsets_topic import OFFSETS_TOPIC, partition_for

@@ -6,7 +6,7 @@ import bisect
 import logging
 from collections.abc import Iterator
 
-from tidelog.records import iter_headers, read_records
+from tidelog_foundation.records import iter_headers, read_records
 from tidelog_node.coordination.view_layout import ViewPosition
 from tidelog_node.groups.events import GroupRecord
 from tidelog_node.log import PartitionLog

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.records import CODECS
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import common_pb2
+from tidelog_foundation.records import CODECS
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _INT32, _SIGN = 2**32, 2**31

@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination.calls import WaitingCalls
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
 from tidelog_node.coordination.view import GroupView, ShardView, ViewFailedError

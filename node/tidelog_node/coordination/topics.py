@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.ids import BrokerId
+from tidelog_foundation.ids import BrokerId
 from tidelog_node.groups.events import TopicInfo
 from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.metadata.image import TopicImage

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rocksdict import DBCompressionType, Options, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.coordination.view_layout import (
     FORMAT_KEY,
     FORMAT_VERSION,

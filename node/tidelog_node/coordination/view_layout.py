@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tidelog.ids import TopicId
+from tidelog_foundation.ids import TopicId
 
 FORMAT_VERSION = 1
 FORMAT_KEY = b"\x00format"

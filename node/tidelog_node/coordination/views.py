@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination.view import GroupView, ViewFailedError
 
 logger = logging.getLogger(__name__)

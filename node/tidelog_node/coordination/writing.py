@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node.groups.events import GroupRecord
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.replication.fetch_session import FetchSpec, PartitionKey, TopicRef
 from tidelog_node.replication.truncation import EpochEnd
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.events import AllOffsets, GroupRequest, GroupResponse
 
 NO_GENERATION = -1

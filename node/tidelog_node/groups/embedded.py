@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.events import (
     AllOffsets,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups.settings import OwnTimings
 from tidelog_node.groups.value_formats import OffsetCommitValue
 

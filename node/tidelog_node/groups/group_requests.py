@@ -5,8 +5,8 @@ Groups that have members change it by the rules of :mod:`.migration`.
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups import mixed_requests
 from tidelog_node.groups.answers import refuse, write_error
 from tidelog_node.groups.classic import ClassicGroup, joining, membership, syncing

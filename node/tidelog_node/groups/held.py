@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.classic import ClassicGroup
 from tidelog_node.groups.classic.persistence import loaded_group
 from tidelog_node.groups.consumer import ConsumerGroup

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.wire import MAX_STRING_BYTES
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.classic import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.consumer import Record
 from tidelog_node.groups.consumer.assignors import Assignment, TopicPartition

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.answers import commit_error, error_message, refuse
 from tidelog_node.groups.classic import ClassicGroup, membership
 from tidelog_node.groups.events import RequestReceived

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tidelog.config import parse_config
-from tidelog.config.group import GROUP_KEYS, GroupConfig
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.config.group import GROUP_KEYS, GroupConfig
 
 _MINUTE_MS = 60_000
 _DAY_MS = 24 * 60 * _MINUTE_MS

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups import admin_requests, group_requests, mixed_requests, offset_requests
 from tidelog_node.groups.agenda import Agenda
 from tidelog_node.groups.answers import refuse

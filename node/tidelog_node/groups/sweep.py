@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups.classic import ClassicGroup
 from tidelog_node.groups.events import TopicInfo
 from tidelog_node.groups.group_requests import group_tombstones

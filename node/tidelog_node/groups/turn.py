@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.groups.events import GroupRecord, GroupResponse, TopicInfo
 from tidelog_node.groups.offsets.committed import OffsetChange
 from tidelog_node.groups.offsets.encoding import encode_offsets

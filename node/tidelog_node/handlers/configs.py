@@ -10,14 +10,14 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from tidelog.config import TopicConfig, describe, format_value
-from tidelog.config.broker import BROKER_SYNONYMS, same_meaning
-from tidelog.config.foreign import foreign_info, is_foreign
-from tidelog.config.group import COORDINATOR_PREFIX, GroupConfig
-from tidelog.config.settings import SettingInfo
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.config import TopicConfig, describe, format_value
+from tidelog_foundation.config.broker import BROKER_SYNONYMS, same_meaning
+from tidelog_foundation.config.foreign import foreign_info, is_foreign
+from tidelog_foundation.config.group import COORDINATOR_PREFIX, GroupConfig
+from tidelog_foundation.config.settings import SettingInfo
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.handlers.context import NodeContext, error_message, timeout_ms
 from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import (

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidelog.config import DynamicBrokerConfig
-from tidelog.config.settings import SettingInfo
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2, quorum_service_pb2
+from tidelog_foundation.config import DynamicBrokerConfig
+from tidelog_foundation.config.settings import SettingInfo
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.handlers.fetch_sessions import FetchSessions
 from tidelog_node.handlers.produce_turns import ProduceTurns
 from tidelog_node.handlers.response_budget import ResponseBudget

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import TidelogError
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.handlers.context import NodeContext, error_message
 from tidelog_node.partitions.time_slices import TimeSlices
 

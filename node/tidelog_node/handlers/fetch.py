@@ -21,9 +21,9 @@ import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.fetching.proto import request_from_proto, request_from_proto_in_steps, response_to_proto
 from tidelog_node.handlers.context import NodeContext, leader_hint

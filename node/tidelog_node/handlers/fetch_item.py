@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerId
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerId
 from tidelog_node.fetching import PartitionKey
 from tidelog_node.partitions import Partition, ReadResult
 from tidelog_node.replication.fetch_session import SessionPartition

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.fetching import FetchRequest, PartitionKey, TopicRef
 from tidelog_node.partitions import FollowerIdentity, Partition
 from tidelog_node.partitions.purgatory import ReadWaiters

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.answers import refuse
 from tidelog_node.groups.events import ClientIdentity, GroupRequest, GroupResponse

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers.context import error_message

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import AllOffsets, ClientIdentity
 from tidelog_node.groups.offsets.requests import fill_in_steps

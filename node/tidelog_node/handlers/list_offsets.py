@@ -7,9 +7,9 @@ There is no tiered storage: the earliest local offset is the earliest, and what 
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import UNKNOWN_OFFSET
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import UNKNOWN_OFFSET
 from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
 from tidelog_node.log import TimestampAndOffset
 from tidelog_node.partitions import DecodingThread, Partition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Set
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.handlers.context import NodeContext, error_message
 from tidelog_node.partitions.descriptions import LogDirectoryDescription
 from tidelog_node.partitions.time_slices import TimeSlices

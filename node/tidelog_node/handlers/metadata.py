@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.partitions.time_slices import TimeSlices
 from tidelog_quorum.metadata import MetadataImage

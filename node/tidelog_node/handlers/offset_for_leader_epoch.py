@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.errors import TidelogError
-from tidelog.ids import UNKNOWN_OFFSET
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import UNKNOWN_OFFSET
 from tidelog_node.handlers.context import NodeContext, error_message, optional_epoch
 from tidelog_node.partitions.time_slices import TimeSlices
 

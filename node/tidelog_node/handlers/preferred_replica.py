@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.ids import BrokerId
+from tidelog_foundation.ids import BrokerId
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.partitions import Partition
 from tidelog_node.replication import ReplicaView

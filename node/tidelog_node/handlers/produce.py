@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.handlers.context import LeaderHint, NodeContext, leader_hint
 from tidelog_node.handlers.produce_checks import Checks, check_in_thread, check_inline, survey_request
 from tidelog_node.handlers.produce_turns import Turn

@@ -11,8 +11,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.records import OversizedRecordsError
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import OversizedRecordsError
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.log import CheckedBatch, ProduceRules
 from tidelog_node.partitions import INLINE_BYTES, MAX_INLINE_SIZE

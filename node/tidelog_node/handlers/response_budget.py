@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.config.topic import UNLIMITED
+from tidelog_foundation.config.topic import UNLIMITED
 
 _COPIES: Final = 2
 _FOLLOWERS_SHARE: Final = 4

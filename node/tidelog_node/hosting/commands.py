@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerId, DirectoryId, LeaderEpoch, TopicId
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, TopicId
 from tidelog_node.hosting.states import LastState, PartitionKey
 from tidelog_node.replication.events import EligibleBrokersChanged
 from tidelog_quorum.metadata import PartitionRegistration, TopicConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tidelog.ids import BrokerId
+from tidelog_foundation.ids import BrokerId
 from tidelog_node.hosting.commands import AddToFetcher, BeginFetcher, Command, EndFetcher, RemoveFromFetcher
 from tidelog_node.hosting.states import PartitionKey, Source
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.ids import BrokerId, TopicId
+from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_node.hosting.states import PartitionKey
 from tidelog_quorum.metadata import MetadataDelta, PartitionChange
 

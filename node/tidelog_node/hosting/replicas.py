@@ -26,8 +26,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LOST_DIRECTORY, NO_BROKER, BrokerId, DirectoryId, TopicId
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import LOST_DIRECTORY, NO_BROKER, BrokerId, DirectoryId, TopicId
 from tidelog_node.hosting import commands, events
 from tidelog_node.hosting.brokers import brokers_of
 from tidelog_node.hosting.fetch_sources import FetchSources
@@ -54,7 +54,7 @@ from tidelog_node.hosting.states import (
     SteppedBack,
 )
 from tidelog_node.hosting.topic_configs import TopicConfigs
-from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.replication.events import EligibleBrokersChanged
 from tidelog_quorum.metadata import MetadataImage, PartitionRegistration, TopicConfig
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerId, LeaderEpoch, TopicId
-from tidelog_node.log.log_dirs import PartitionCheckpoint
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
+from tidelog_node.log.directory.log_directory import PartitionCheckpoint
 
 PartitionKey: TypeAlias = tuple[str, int]
 """A topic's name and a partition's number."""

@@ -10,8 +10,8 @@ import random
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import NO_BROKER, BrokerId, DirectoryId
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import NO_BROKER, BrokerId, DirectoryId
 from tidelog_quorum.metadata import BrokerRegistration, Endpoint, PartitionRegistration
 
 _Ids: TypeAlias = tuple[BrokerId, ...]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from tidelog.config.endpoints import NamedListener, format_address
-from tidelog.errors import ConfigError
+from tidelog_foundation.config.endpoints import NamedListener, format_address
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.kafka.connection import Connection, Served
 from tidelog_node.kafka.connections import Connections
 from tidelog_node.kafka.limits import ListenerLimits

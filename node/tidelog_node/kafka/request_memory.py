@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.transport.budget import ByteBudget
+from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 
 REQUEST_BYTES: Final = 4 * 1024

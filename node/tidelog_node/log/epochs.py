@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tidelog.ids import NO_EPOCH, UNKNOWN_OFFSET, LeaderEpoch
-from tidelog_node.log.checkpoints import format_checkpoint, parse_checkpoint
-from tidelog_node.log.files import Files, read_file, replace_file, storage_errors
+from tidelog_foundation.ids import NO_EPOCH, UNKNOWN_OFFSET, LeaderEpoch
+from tidelog_node.log.directory.checkpoint_files import format_checkpoint, parse_checkpoint
+from tidelog_node.log.disk.files import Files, read_file, replace_file, storage_errors
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.retention import Reason, RetentionPoint, SegmentExtent, find_expired
-from tidelog_node.log.segments import Segments
+from tidelog_node.log.segments.segment_list import Segments
 
 
 def find_expired_segments(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.epochs import LeaderEpochCache
-from tidelog_node.log.indexes import NO_TIMESTAMP
 from tidelog_node.log.local_log import LocalLog
-from tidelog_node.log.segment import Segment
+from tidelog_node.log.segments.indexes import NO_TIMESTAMP
+from tidelog_node.log.segments.segment import Segment
 
 
 def check_log(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int) -> None:

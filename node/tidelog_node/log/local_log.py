@@ -16,18 +16,18 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.records import RecordBatchHeader
-from tidelog_node.log.condemned import CondemnedFiles
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.config import LogConfig
+from tidelog_node.log.directory.delayed_deletion import CondemnedFiles
+from tidelog_node.log.disk.files import Buffer, Files, storage_error, storage_errors
 from tidelog_node.log.epochs import LeaderEpochCache
-from tidelog_node.log.files import Buffer, Files, storage_error, storage_errors
-from tidelog_node.log.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
-from tidelog_node.log.rolling import lifetime_ms, roll_jitter_ms, waited_ms
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.segment_files import INDEX_SUFFIXES
-from tidelog_node.log.segments import Segments
-from tidelog_node.log.swap import swap_in
+from tidelog_node.log.segments.file_names import INDEX_SUFFIXES
+from tidelog_node.log.segments.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
+from tidelog_node.log.segments.rolling import lifetime_ms, roll_jitter_ms, waited_ms
+from tidelog_node.log.segments.segment import Segment
+from tidelog_node.log.segments.segment_list import Segments
+from tidelog_node.log.segments.swap import swap_in
 
 
 class LocalLog:

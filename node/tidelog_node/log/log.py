@@ -14,25 +14,25 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LeaderEpoch
-from tidelog.records import parse_header
-from tidelog_node.log.appending import Appender
-from tidelog_node.log.appends import AppendInfo, CheckedBatch, ProduceRules
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import LeaderEpoch
+from tidelog_foundation.records import parse_header
+from tidelog_node.log.append_rules import AppendInfo, CheckedBatch, ProduceRules
+from tidelog_node.log.appender import Appender
 from tidelog_node.log.config import LogConfig
-from tidelog_node.log.deletion import condemn_directory, delete_directory
+from tidelog_node.log.directory.deletion import condemn_directory, delete_directory
+from tidelog_node.log.directory.new_folder import Founding
+from tidelog_node.log.disk.files import OS_FILES, Buffer, Files, storage_errors
 from tidelog_node.log.epochs import EPOCH_CHECKPOINT, LeaderEpochCache
 from tidelog_node.log.expiry import find_expired_segments
-from tidelog_node.log.files import OS_FILES, Buffer, Files, storage_errors
-from tidelog_node.log.founding import Founding
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.log_reader import LogReader
 from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers import ProducerStates
 from tidelog_node.log.recovery import RecoveryInput, RecoveryReport, load_segments
 from tidelog_node.log.retention import RetentionPoint
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.segment_files import LOG_SUFFIX
+from tidelog_node.log.segments.file_names import LOG_SUFFIX
+from tidelog_node.log.segments.segment import Segment
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LeaderEpoch
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import LeaderEpoch
+from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
-from tidelog_node.log.files import storage_errors
 from tidelog_node.log.invariants import check_log
 from tidelog_node.log.local_log import LocalLog
 from tidelog_node.log.producer_replay import ProducerReplay
 from tidelog_node.log.producers import ProducerEntry
-from tidelog_node.log.segment import Segment
+from tidelog_node.log.segments.segment import Segment
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 from tidelog_node.log.timestamps import (
     Candidate,
     TimestampSearch,
@@ -21,7 +22,6 @@ from tidelog_node.log.timestamps import (
     search_greatest,
     search_timestamp,
 )
-from tidelog_node.log.transaction_index import AbortedTransaction
 from tidelog_node.log.transactions import find_aborted
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import RecordBatchHeader
-from tidelog_node.log.files import Buffer
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import RecordBatchHeader
+from tidelog_node.log.disk.files import Buffer
 from tidelog_node.log.producers import ProducerStates, read_marker
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.segments.segment import Segment
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 

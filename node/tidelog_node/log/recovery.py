@@ -23,17 +23,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from tidelog.errors import CorruptRecordError
-from tidelog.ids import LeaderEpoch
-from tidelog.records import RecordBatchHeader
-from tidelog_node.log.condemned import remove_leftovers
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.ids import LeaderEpoch
+from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.config import LogConfig
+from tidelog_node.log.directory.delayed_deletion import remove_leftovers
+from tidelog_node.log.disk.files import TEMPORARY_SUFFIX, Files
 from tidelog_node.log.epochs import EpochEntry, LeaderEpochCache
-from tidelog_node.log.files import TEMPORARY_SUFFIX, Files
 from tidelog_node.log.producer_replay import ProducerReplay
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.segment_files import LOG_SUFFIX, parse_segment_name
-from tidelog_node.log.swap import finish_swaps
+from tidelog_node.log.segments.file_names import LOG_SUFFIX, parse_segment_name
+from tidelog_node.log.segments.segment import Segment
+from tidelog_node.log.segments.swap import finish_swaps
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.records import ProducedBatch, keyless_records, records_outside
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
+from tidelog_foundation.records import ProducedBatch, keyless_records, records_outside
 
 MAX_NAMED = 100
 """How many records of a batch are named; a batch may have tens of thousands."""

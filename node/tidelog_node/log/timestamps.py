@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from tidelog.ids import LeaderEpoch
-from tidelog.records import FoundRecord, RecordBatchHeader, find_greatest, find_timestamp
-from tidelog.records.header import COMPRESSION_MASK
-from tidelog_node.log.indexes import NO_TIMESTAMP
-from tidelog_node.log.segment import Segment
+from tidelog_foundation.ids import LeaderEpoch
+from tidelog_foundation.records import FoundRecord, RecordBatchHeader, find_greatest, find_timestamp
+from tidelog_foundation.records.header import COMPRESSION_MASK
+from tidelog_node.log.segments.indexes import NO_TIMESTAMP
+from tidelog_node.log.segments.segment import Segment
 
 
 class Look(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.segments.segment import Segment
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 
 def find_aborted(segments: Iterable[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:

@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tidelog.errors import TidelogError
-from tidelog.ids import LeaderEpoch
-from tidelog.records import parse_header
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import LeaderEpoch
+from tidelog_foundation.records import parse_header
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey
 from tidelog_node.fetching.messages import Buffer
 from tidelog_node.partitions.clock import Clock

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.hosting import HostedReplicas, LastState, PartitionKey
-from tidelog_node.log.disk_errors import is_directory_failure
-from tidelog_node.log.log_dirs import PartitionCheckpoint
+from tidelog_node.log.directory.log_directory import PartitionCheckpoint
+from tidelog_node.log.disk.disk_errors import is_directory_failure
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.relocation import Move

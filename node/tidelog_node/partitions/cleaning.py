@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tidelog.config.topic import UNLIMITED
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import NO_TIMESTAMP
+from tidelog_foundation.config.topic import UNLIMITED
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import NO_TIMESTAMP
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import OS_FILES, Files, LogConfig, PartitionLog
 from tidelog_node.log.cleaner import (
@@ -39,8 +39,8 @@ from tidelog_node.log.cleaner import (
     cleanable_range,
     filthiest,
 )
-from tidelog_node.log.files import storage_errors
-from tidelog_node.log.segment import Segment
+from tidelog_node.log.disk.files import storage_errors
+from tidelog_node.log.segments.segment import Segment
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.partition import Partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions.loading import close_offline
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.records import parse_header
+from tidelog_foundation.records import parse_header
 from tidelog_node.log import PartitionLog
 
 MAX_RECORDS_AT_ONCE = 1_000

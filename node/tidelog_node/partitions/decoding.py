@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from tidelog.records import OversizedRecordsError
+from tidelog_foundation.records import OversizedRecordsError
 
 T = TypeVar("T")
 INLINE_BYTES = 256 * 1024

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.partitions.log_directories import LogDirectories
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.relocation import Move

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerId, LeaderEpoch
-from tidelog_node.log.disk_errors import Fault, fault_of
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerId, LeaderEpoch
+from tidelog_node.log.disk.disk_errors import Fault, fault_of
 from tidelog_node.replication.commands import ProposeIsr
 
 if TYPE_CHECKING:

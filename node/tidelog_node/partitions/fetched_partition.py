@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import LeaderEpoch
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import LeaderEpoch
 from tidelog_node.partitions.partition import Partition
 
 

@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.cluster.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.fetch_session import FULL_EPOCH, FetchSessionHandler, SessionRequest
+from tidelog_foundation.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.fetching import FetchRequest, FetchResponse, FetchResult, PartitionKey, SessionStep
 from tidelog_node.partitions.catch_up import CatchUp
 from tidelog_node.partitions.clock import Clock

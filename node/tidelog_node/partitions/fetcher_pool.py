@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.fetcher import FetcherSettings, LeaderFetcher
 from tidelog_node.partitions.partition import Partition

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.partitions.partition import Partition
 
 _DELAY_S = 1.0

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.registry import PartitionRegistry
 from tidelog_node.partitions.time_slices import TimeSlices

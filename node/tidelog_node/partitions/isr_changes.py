@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias, TypeVar, assert_never
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog_node.broker.report import Report
 from tidelog_node.partitions.clock import SystemClock
 from tidelog_node.partitions.partition import Partition

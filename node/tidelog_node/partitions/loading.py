@@ -15,14 +15,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import ConfigError, TidelogError
-from tidelog.ids import DirectoryId, TopicId
+from tidelog_foundation.errors import ConfigError, TidelogError
+from tidelog_foundation.ids import DirectoryId, TopicId
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.log import Files, LogConfig, LogDirectory, PartitionLog
-from tidelog_node.log.disk_errors import is_disk_failure
-from tidelog_node.log.files import remove_if_there, storage_errors
-from tidelog_node.log.folder_names import PARTITION_NAME
-from tidelog_node.log.partition_metadata import read_topic_id
+from tidelog_node.log.directory.folder_names import PARTITION_NAME
+from tidelog_node.log.directory.partition_metadata import read_topic_id
+from tidelog_node.log.disk.disk_errors import is_disk_failure
+from tidelog_node.log.disk.files import remove_if_there, storage_errors
 
 logger = logging.getLogger(__name__)
 

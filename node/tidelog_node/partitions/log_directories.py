@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
-from tidelog.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
-from tidelog_node.log.deletion import condemn_directory, delete_directory, remove_directory
-from tidelog_node.log.files import storage_errors
-from tidelog_node.log.folder_names import STRAY_SUFFIX, aside_folder
+from tidelog_node.log.directory.deletion import condemn_directory, delete_directory, remove_directory
+from tidelog_node.log.directory.folder_names import STRAY_SUFFIX, aside_folder
+from tidelog_node.log.disk.files import storage_errors
 from tidelog_node.partitions.loading import EndedMove, FoundPartition, load_partitions
 
 __all__ = ["FoundPartition", "LogDirectories", "PartitionKey"]

@@ -7,8 +7,8 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from tidelog.config.endpoints import GRPC
-from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.config.endpoints import GRPC
+from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId
 from tidelog_quorum.metadata import MetadataImage
 
 logger = logging.getLogger(__name__)

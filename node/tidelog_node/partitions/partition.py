@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LeaderEpoch, TopicId
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import LeaderEpoch, TopicId
 from tidelog_node.log import AppendInfo, CheckedBatch, PartitionLog, TimestampAndOffset, TimestampSearch
-from tidelog_node.log.files import Buffer
-from tidelog_node.log.segment import Segment
+from tidelog_node.log.disk.files import Buffer
+from tidelog_node.log.segments.segment import Segment
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.decoding import DecodingThread
 from tidelog_node.partitions.effects import DiskWatch, PartitionEffects

@@ -10,7 +10,7 @@ import heapq
 import itertools
 from typing import Protocol
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.partitions.pending import Pending
 from tidelog_node.replication import LeaderState
 from tidelog_node.replication.fetch_session import TopicRef

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
-from tidelog.records import iter_headers
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.records import iter_headers
 from tidelog_node.log import PartitionLog
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 from tidelog_node.replication import EpochEnd, FetchLease, find_divergence
 
 

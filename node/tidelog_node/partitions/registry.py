@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId, LeaderEpoch
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.hosting import HostedReplicas, PartitionKey, commands, events
 from tidelog_node.log import LogDirectory, PartitionLog
-from tidelog_node.log.disk_errors import is_directory_failure, is_disk_failure
+from tidelog_node.log.disk.disk_errors import is_directory_failure, is_disk_failure
 from tidelog_node.partitions.checkpoints import Checkpoints
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.partitions.closing_logs import ClosingLogs

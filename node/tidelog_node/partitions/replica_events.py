@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.hosting import LastState, PartitionKey
 from tidelog_node.hosting.events import AppendRefused, RegistrationTaken, ReplicaRefused
 from tidelog_node.log import PartitionLog
-from tidelog_node.log.log_dirs import PartitionCheckpoint
+from tidelog_node.log.directory.log_directory import PartitionCheckpoint
 from tidelog_node.partitions.partition import Partition
 from tidelog_quorum.metadata import PartitionRegistration
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.log import LogDirectory, PartitionLog
-from tidelog_node.log.disk_errors import is_disk_failure
+from tidelog_node.log.disk.disk_errors import is_disk_failure
 from tidelog_node.partitions.loading import FoundPartition, close_offline
 from tidelog_node.partitions.log_directories import LogDirectories
 

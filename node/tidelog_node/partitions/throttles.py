@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.config import TopicConfig
-from tidelog.ids import BrokerId
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.ids import BrokerId
 from tidelog_node.partitions.clock import Clock
 from tidelog_node.replication.quota import ReplicationQuota, is_throttled
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import grpc.aio
 
-from tidelog.transport import error_from_rpc, open_channel
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.fetching.proto import request_to_proto, response_from_proto
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 
 
 @dataclass(frozen=True, slots=True)

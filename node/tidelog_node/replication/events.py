@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.replication.progress import FetchLease
 from tidelog_node.replication.truncation import EpochEnd
 

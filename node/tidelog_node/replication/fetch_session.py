@@ -26,8 +26,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.replication.progress import NEVER_MS, FetchLease
 
 NO_SESSION = 0

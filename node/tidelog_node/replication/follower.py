@@ -8,7 +8,7 @@ What was deleted on the leader was committed: the log's start follows, never bey
 
 from __future__ import annotations
 
-from tidelog.ids import BrokerId, LeaderEpoch
+from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.replication.commands import (
     AdvanceHighWatermark,
     AdvanceLogStart,

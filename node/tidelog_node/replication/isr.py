@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.ids import BrokerId, PartitionEpoch
+from tidelog_foundation.ids import BrokerId, PartitionEpoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar, assert_never
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.broker.report import Level, Report
 from tidelog_node.replication.commands import ProposeIsr
 from tidelog_node.replication.events import IsrChangeAccepted, IsrChangeRefused

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.replication.commands import AdvanceHighWatermark, Command, ProposeIsr
 from tidelog_node.replication.events import (
     FetchLeaseEnded,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.ids import UNKNOWN_OFFSET, BrokerEpoch
+from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch
 
 NO_BROKER_EPOCH = BrokerEpoch(-1)
 NEVER_MS = -(1 << 62)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import NO_BROKER, NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import NO_BROKER, NO_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.replication.commands import (
     AssignEpochStart,
     Command,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.ids import LeaderEpoch
+from tidelog_foundation.ids import LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidelog.config import any_of, at_least, between, not_empty, one_of, setting
-from tidelog.config.endpoints import (
+from tidelog_foundation.config import any_of, at_least, between, not_empty, one_of, setting
+from tidelog_foundation.config.endpoints import (
     DEFAULT_PROTOCOL_MAP,
     BrokerListeners,
     NamedListener,
@@ -31,7 +31,7 @@ class NodeConfig(KafkaListenerConfig):
     """What ``tidelog-node`` reads from its properties file, what can change while it runs included.
 
     Raises:
-        ValueError: values that do not fit each other; :func:`~tidelog.config.parse_config` makes it a ConfigError.
+        ValueError: values that do not fit each other; ``parse_config`` makes it a ConfigError.
     """
 
     node_id: int = setting(

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc.aio
 
-from tidelog.config.endpoints import format_address
-from tidelog.errors import ErrorCode, error_for
-from tidelog.transport import error_from_rpc, open_channel
-from tidelog.transport.status import trailing_value
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub
-from tidelog.waiting import ReportedWait
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.transport import error_from_rpc, open_channel
+from tidelog_foundation.transport.status import trailing_value
+from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import UNREACHABLE
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Set
 
-from tidelog.config import DynamicBrokerConfig, describe, parse_config
-from tidelog.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
-from tidelog.config.foreign import warn_of, with_effect
-from tidelog.errors import ConfigError
+from tidelog_foundation.config import DynamicBrokerConfig, describe, parse_config
+from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, override_broker_settings
+from tidelog_foundation.config.foreign import warn_of, with_effect
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata import MetadataImage, broker_settings
 from tidelog_quorum.metadata.topic_config import MIN_INSYNC_REPLICAS

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import abort_with
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.group_service_pb2_grpc import GroupServiceServicer
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import abort_with
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.handlers import group_members, group_offsets, groups

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_node.server.controller_client import ControllerClient
 
 logger = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from tidelog.config.endpoints import GRPC, NamedListener
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
-from tidelog.waiting import ReportedWait
+from tidelog_foundation.config.endpoints import GRPC, NamedListener
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import (
     CallFailed,
     Command,

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import abort_with
-from tidelog.transport.budget import ByteBudget
-from tidelog.transport.intake import Charge, Handler, Intake, parse
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
 from tidelog.v1.log_service_pb2_grpc import LogServiceServicer
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import abort_with
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Handler, Intake, parse
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId
-from tidelog.lasting_objects import LastingObjects, building_lasting_objects
-from tidelog.transport import error_from_rpc, raise_if_cancelled
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
+from tidelog_foundation.transport import error_from_rpc, raise_if_cancelled
 from tidelog_node.partitions import MetadataCache, PartitionRegistry
 from tidelog_node.server.controller_client import configured_addresses, voter_addresses
 from tidelog_quorum.metadata import (

@@ -16,16 +16,16 @@ from collections.abc import Coroutine
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from tidelog.config.endpoints import GRPC
-from tidelog.config.process import stop_signals, ungrouped
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId
-from tidelog.transport import server_options
-from tidelog.transport.binding import bind_port
-from tidelog.transport.budget import ByteBudget
-from tidelog.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog.v1 import admin_service_pb2, group_service_pb2
-from tidelog.waiting import ReportedWait
+from tidelog_foundation.config.endpoints import GRPC
+from tidelog_foundation.config.process import stop_signals, ungrouped
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.transport import server_options
+from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
+from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.coordination import GroupCoordinator
 from tidelog_node.groups.shard import GroupShard

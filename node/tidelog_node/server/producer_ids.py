@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerEpoch, BrokerId
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import logging
 import os
 from collections.abc import Iterable
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import REQUEST_ID_SIZE
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import REQUEST_ID_SIZE
 from tidelog_node.handlers import AdminController
 
 logger = logging.getLogger(__name__)

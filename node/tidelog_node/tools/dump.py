@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tidelog.errors import TidelogError
-from tidelog.records import HEADER_SIZE, LOG_APPEND_TIME, RecordBatchHeader, check_records, iter_records
-from tidelog_node.log.checkpoints import parse_checkpoint
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.records import HEADER_SIZE, LOG_APPEND_TIME, RecordBatchHeader, check_records, iter_records
+from tidelog_node.log.directory.checkpoint_files import parse_checkpoint
 from tidelog_node.log.producers import ProducerEntry, decode_snapshot, read_marker
-from tidelog_node.log.transaction_index import aborted_fault, decode_aborted
+from tidelog_node.log.segments.transaction_index import aborted_fault, decode_aborted
 from tidelog_node.tools.findings import Finding, Note, Problem, Row, Value
 from tidelog_node.tools.index_files import OffsetIndexFile, TimeIndexFile
 from tidelog_node.tools.log_files import FileKind, LogFile

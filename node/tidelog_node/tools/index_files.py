@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.tools.findings import Problem
 
 _OFFSET_ENTRY = struct.Struct(">ii")

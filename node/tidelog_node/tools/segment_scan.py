@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import HEADER_SIZE, RecordBatchHeader, parse_header
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import HEADER_SIZE, RecordBatchHeader, parse_header
 
 CHUNK_SIZE = 4 * 1024 * 1024
 _COVERED = 21

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog.errors import TidelogError
-from tidelog.records import check_records
-from tidelog_node.log.checkpoints import parse_checkpoint
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.records import check_records
+from tidelog_node.log.directory.checkpoint_files import parse_checkpoint
 from tidelog_node.log.producers import decode_snapshot, read_marker
-from tidelog_node.log.transaction_index import ENTRY_SIZE, AbortedTransaction, aborted_fault, decode_aborted
+from tidelog_node.log.segments.transaction_index import ENTRY_SIZE, AbortedTransaction, aborted_fault, decode_aborted
 from tidelog_node.tools.dump import DumpOptions, dump
 from tidelog_node.tools.findings import Note, Problem
 from tidelog_node.tools.index_files import OffsetIndexFile, TimeIndexFile

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.config import TopicConfig
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId, TopicId, topic_id_text
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId, TopicId, topic_id_text
 from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.partition_change import PartitionTarget, partition_change

@@ -20,9 +20,9 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerId, DirectoryId
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerId, DirectoryId
 from tidelog_quorum.controller.elections import held_by, held_in, leads_any, without_leader
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerRefused, BrokerSessions

@@ -6,9 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from functools import partial
 
-from tidelog.config import TopicConfig, at_least, not_empty, setting
-from tidelog.config.group import ConsumerGroupLimits
-from tidelog.config.settings import setting_of
+from tidelog_foundation.config import TopicConfig, at_least, not_empty, setting
+from tidelog_foundation.config.group import ConsumerGroupLimits
+from tidelog_foundation.config.settings import setting_of
 
 _limit = partial(setting_of, ConsumerGroupLimits)
 

@@ -23,23 +23,23 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
-from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
-from tidelog.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
-from tidelog.config.changes import changed_value
-from tidelog.config.foreign import check_foreign, check_foreign_count, foreign_info, is_foreign, with_effect
-from tidelog.config.group import (
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import metadata_record_pb2
+from tidelog_foundation.config import DynamicBrokerConfig, TopicConfig, describe, parse_config
+from tidelog_foundation.config.broker import READ_ONLY_BROKER_KEYS, override_broker_settings
+from tidelog_foundation.config.changes import changed_value
+from tidelog_foundation.config.foreign import check_foreign, check_foreign_count, foreign_info, is_foreign, with_effect
+from tidelog_foundation.config.group import (
     ConsumerGroupLimits,
     GroupConfig,
     check_group_id,
     check_group_key,
     check_group_settings,
 )
-from tidelog.config.settings import SettingInfo, unknown_key
-from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId
-from tidelog.topic_names import validate_topic_name
-from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1 import metadata_record_pb2
+from tidelog_foundation.config.settings import SettingInfo, unknown_key
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_quorum.controller.elections import changes_by_rules, ends_elr, rules_of
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.controller.settling import MAX_CHANGES

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.controller.topics import (

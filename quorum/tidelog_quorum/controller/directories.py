@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.config import TopicConfig
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LOST_DIRECTORY, DirectoryId, TopicId, topic_id_text
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import LOST_DIRECTORY, DirectoryId, TopicId, topic_id_text
 from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.elections import NOBODY, rules_of, settled
 from tidelog_quorum.controller.registration import ID_BYTES

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import NO_BROKER
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import NO_BROKER
 from tidelog_quorum.controller.partition_change import Election, partition_change
 from tidelog_quorum.controller.reassignment import TopicRules
 from tidelog_quorum.controller.result import Result, error_message

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from tidelog.config import TopicConfig
-from tidelog.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, TopicId
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, TopicId
 from tidelog_quorum.controller.partition_change import ElectionRules, PartitionTarget, partition_change
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage

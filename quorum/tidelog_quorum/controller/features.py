@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidelog.config import TopicConfig
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.controller.configs import with_rule_changes
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, SUPPORTED_FEATURES

@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidelog.ids import BrokerId, TopicId
+from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_quorum.controller.elect_leaders import preferred_election
 from tidelog_quorum.controller.reassignment import TopicRules
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from tidelog.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, TopicId
+from tidelog_foundation.ids import NO_BROKER, UNASSIGNED_DIRECTORY, BrokerId, DirectoryId, TopicId
 from tidelog_quorum.metadata.records import PartitionChangeRecord
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration
 

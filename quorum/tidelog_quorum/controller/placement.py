@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerId
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerId
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_quorum.controller.brokers import check_broker_epoch
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.metadata.image import MetadataImage

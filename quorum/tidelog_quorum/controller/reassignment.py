@@ -26,9 +26,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
 from tidelog_quorum.controller.partition_change import Election, ElectionRules, PartitionTarget, partition_change
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage

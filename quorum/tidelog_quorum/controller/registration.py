@@ -20,11 +20,11 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
-from tidelog.config.endpoints import GRPC
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, uuid_text
 from tidelog.v1 import admin_service_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.config.endpoints import GRPC
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, uuid_text
 from tidelog_quorum.controller.elections import NOBODY, held_by
 from tidelog_quorum.controller.result import Result
 from tidelog_quorum.controller.sessions import BrokerSessions

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tidelog.errors import TidelogError
 from tidelog.v1 import common_pb2
+from tidelog_foundation.errors import TidelogError
 from tidelog_quorum.metadata.records import MetadataRecord
 
 R = TypeVar("R", covariant=True)

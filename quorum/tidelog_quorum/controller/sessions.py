@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.ids import UNKNOWN_OFFSET, BrokerEpoch, BrokerId
+from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerEpoch, BrokerId
 from tidelog_quorum.metadata.registrations import BrokerRegistration
 
 

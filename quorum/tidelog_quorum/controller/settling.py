@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from tidelog.config import TopicConfig
-from tidelog.ids import BrokerId, TopicId
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_quorum.controller.elections import (
     NOBODY,
     Brokers,

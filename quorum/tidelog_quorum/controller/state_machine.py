@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-from tidelog.ids import BrokerId, TopicId
 from tidelog.v1 import admin_service_pb2, controller_service_pb2
+from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_quorum.controller import alter_partition, brokers, directories, features, registration, topics
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.controller.configs import incremental_alter_configs

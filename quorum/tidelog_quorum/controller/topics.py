@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from tidelog.config import TopicConfig
-from tidelog.config.changes import check_value_size
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import (
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.config.changes import check_value_size
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import (
     NO_BROKER,
     REQUEST_ID_SIZE,
     BrokerId,
@@ -17,8 +18,7 @@ from tidelog.ids import (
     is_topic_of_request,
     topic_id_of_request,
 )
-from tidelog.topic_names import collision_key, validate_topic_name
-from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.topic_names import collision_key, validate_topic_name
 from tidelog_quorum.controller.placement import ClusterLoad, Replicas, place_replicas
 from tidelog_quorum.controller.result import Result, error_message
 from tidelog_quorum.metadata.description import CLUSTER_METADATA_TOPIC

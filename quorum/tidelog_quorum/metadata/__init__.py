@@ -1,6 +1,6 @@
 """The metadata of a cluster: the records of its log, their codec, and the image they add up to."""
 
-from tidelog.config import TopicConfig
+from tidelog_foundation.config import TopicConfig
 from tidelog_quorum.metadata.batches import (
     MAX_BATCH_BYTES,
     cut_batch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.metadata.codec import decode_batch, to_message
 from tidelog_quorum.metadata.image import MetadataImage, MetadataImageBuilder
 from tidelog_quorum.metadata.records import MetadataRecord

@@ -7,10 +7,10 @@ from typing import assert_never, cast
 
 from google.protobuf.message import DecodeError
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog.v1 import common_pb2
 from tidelog.v1 import metadata_record_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

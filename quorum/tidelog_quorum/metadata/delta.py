@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidelog.ids import BrokerId, TopicId
+from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.records import ConfigResourceType
 from tidelog_quorum.metadata.registrations import BrokerRegistration, PartitionRegistration

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import NO_BROKER, BrokerId
-from tidelog.topic_names import validate_topic_name
 from tidelog.v1 import admin_service_pb2, common_pb2, log_service_pb2
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import NO_BROKER, BrokerId
+from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_quorum.metadata.codec import listener_message
 from tidelog_quorum.metadata.image import MetadataImage, TopicImage
 from tidelog_quorum.metadata.registrations import PartitionRegistration

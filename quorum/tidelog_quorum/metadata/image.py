@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar, assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId, topic_id_text
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, TopicId, topic_id_text
 from tidelog_quorum.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

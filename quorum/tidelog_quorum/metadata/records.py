@@ -10,8 +10,8 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.config.endpoints import format_address
-from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
 
 _FIRST_LEADER_EPOCH = LeaderEpoch(0)
 _FIRST_PARTITION_EPOCH = PartitionEpoch(0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tidelog.config.endpoints import GRPC
-from tidelog.ids import (
+from tidelog_foundation.config.endpoints import GRPC
+from tidelog_foundation.ids import (
     LOST_DIRECTORY,
     UNASSIGNED_DIRECTORY,
     BrokerEpoch,

@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tidelog.config import TopicConfig, config_key, parse_config
-from tidelog.config.broker import BROKER_SYNONYMS
-from tidelog.errors import ConfigError
+from tidelog_foundation.config import TopicConfig, config_key, parse_config
+from tidelog_foundation.config.broker import BROKER_SYNONYMS
+from tidelog_foundation.errors import ConfigError
 from tidelog_quorum.metadata.image import ConfigResource, MetadataImage
 from tidelog_quorum.metadata.records import ConfigResourceType
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import raft_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import (
     AppendRequest,
     AppendResponse,

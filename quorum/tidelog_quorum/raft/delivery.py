@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_quorum.raft.core import Entry, EntryKind
 from tidelog_quorum.raft.core.commands import Commit, ReadReady, RestoreSnapshot
 from tidelog_quorum.raft.core.messages import Snapshot

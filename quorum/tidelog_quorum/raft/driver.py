@@ -12,7 +12,7 @@ from typing import NoReturn, assert_never
 
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import (
     Command,
     Commit,

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.codec import MAX_ENTRY_BYTES
 from tidelog_quorum.raft.core import (
     AddVoterRequested,

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
-from tidelog.config.endpoints import format_address
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import CHANNEL_OPTIONS, error_from_rpc, raise_if_cancelled
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import CHANNEL_OPTIONS, error_from_rpc, raise_if_cancelled
 from tidelog_quorum.raft.codec import encode_message
 from tidelog_quorum.raft.core import AppendRequest, Message
 from tidelog_quorum.raft.core.messages import SnapshotRequest

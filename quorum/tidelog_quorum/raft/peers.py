@@ -22,9 +22,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import Message
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.links import PeerLink, Resolve

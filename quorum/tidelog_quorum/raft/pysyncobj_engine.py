@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from tidelog.config.endpoints import format_address
-from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import crc32c
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_quorum.raft.protocol import CommittedEntry
 
 _FRAME = struct.Struct(">BqiQ")

@@ -21,8 +21,8 @@ from typing import Any, Protocol, TypeVar
 from pysyncobj import SyncObj, SyncObjConf, SyncObjConsumer, replicated
 from pysyncobj.transport import TCPTransport
 
-from tidelog.config.endpoints import format_address
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, read_dump, write_dump

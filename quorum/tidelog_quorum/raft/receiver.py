@@ -11,10 +11,10 @@ from typing import cast
 import grpc
 import grpc.aio
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import abort_with
-from tidelog.transport.intake import Handler, parse
 from tidelog.v1 import raft_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import abort_with
+from tidelog_foundation.transport.intake import Handler, parse
 from tidelog_quorum.raft.codec import decode_message
 from tidelog_quorum.raft.core import Message
 from tidelog_quorum.raft.links import MAX_FRAME_BYTES

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tidelog.errors import TidelogError, error_for
+from tidelog_foundation.errors import TidelogError, error_for
 
 
 class PendingRequests:

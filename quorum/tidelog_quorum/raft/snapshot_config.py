@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.config import at_least, between, setting
+from tidelog_foundation.config import at_least, between, setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import crc32c
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.messages import Snapshot
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import Entry, HardState, Persist
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk
 from tidelog_quorum.raft.core.messages import Snapshot

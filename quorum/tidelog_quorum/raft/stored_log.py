@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rocksdict import AccessType, DBCompressionType, DBRecoveryMode, Options, Rdict, RdictIter
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core import Entry, HardState
 from tidelog_quorum.raft.core.messages import Snapshot
 from tidelog_quorum.raft.log_format import (

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import crc32c
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 _BLOCK_SIZE = 32 * 1024
 _SECTOR_SIZE = 512

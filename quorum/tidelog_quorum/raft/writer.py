@@ -13,7 +13,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.commands import StoreChunk
 from tidelog_quorum.raft.storage import RaftStorage, Write, Written
 from tidelog_quorum.raft.stored_log import StoredState

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.transport import abort_with
 from tidelog.v1 import admin_service_pb2, common_pb2
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceServicer
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.transport import abort_with
 from tidelog_quorum.controller.elect_leaders import election_slices
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.controller.reassignment import list_partition_reassignments

@@ -18,9 +18,9 @@ from contextlib import suppress
 from typing import Final, NoReturn, TypeAlias
 from urllib.parse import unquote
 
-from tidelog.config.endpoints import format_address
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_quorum.controller import BrokerRefused
 from tidelog_quorum.metadata import BrokerRegistration, Endpoint
 from tidelog_quorum.server.quorum_controller import QuorumController

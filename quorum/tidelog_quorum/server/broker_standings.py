@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tidelog.ids import BrokerId
+from tidelog_foundation.ids import BrokerId
 from tidelog_quorum.metadata import BrokerRegistration, MetadataImage
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.config import at_least, not_empty, one_of, setting
-from tidelog.config.endpoints import parse_addresses, parse_listener, parse_voters
-from tidelog.config.settings import setting_of
+from tidelog_foundation.config import at_least, not_empty, one_of, setting
+from tidelog_foundation.config.endpoints import parse_addresses, parse_listener, parse_voters
+from tidelog_foundation.config.settings import setting_of
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
@@ -22,7 +22,7 @@ class QuorumConfig(ControllerConfig):
     """What ``tidelog-quorum`` reads from its properties file, what the controller decides by included.
 
     Raises:
-        ValueError: values that do not fit each other; :func:`~tidelog.config.parse_config` makes it a ConfigError.
+        ValueError: values that do not fit each other; ``parse_config`` makes it a ConfigError.
     """
 
     node_id: int = setting(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc.aio
 
-from tidelog.errors import ConfigError
+from tidelog_foundation.errors import ConfigError
 from tidelog_quorum.raft import TidelogRaft
 from tidelog_quorum.raft.protocol import RaftEngine
 from tidelog_quorum.server.config import PYSYNCOBJ, QuorumConfig

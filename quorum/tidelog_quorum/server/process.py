@@ -13,16 +13,16 @@ from pathlib import Path
 import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
-from tidelog.config.endpoints import format_address
-from tidelog.config.process import stop_signals, ungrouped
-from tidelog.errors import ConfigError
-from tidelog.ids import TopicId
-from tidelog.transport import server_options
-from tidelog.transport.binding import bind_port
-from tidelog.transport.budget import ByteBudget
-from tidelog.transport.intake import MAX_CALLS, Charge, Intake
 from tidelog.v1 import admin_service_pb2, controller_service_pb2, quorum_service_pb2
-from tidelog.waiting import watch_waits
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.config.process import stop_signals, ungrouped
+from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.ids import TopicId
+from tidelog_foundation.transport import server_options
+from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import MAX_CALLS, Charge, Intake
+from tidelog_foundation.waiting import watch_waits
 from tidelog_quorum.controller import Controller
 from tidelog_quorum.raft.links import MAX_FRAME_BYTES
 from tidelog_quorum.raft.protocol import RaftEngine

@@ -18,8 +18,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import NoReturn, TypeVar
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.lasting_objects import LastingObjects, building_lasting_objects
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_quorum.controller import BrokerProgress, Controller, Result
 from tidelog_quorum.metadata import (
     MetadataImage,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.config.endpoints import format_address
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceServicer
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_quorum.controller import BrokerProgress
 from tidelog_quorum.raft.core.voters import Voter
 from tidelog_quorum.raft.protocol import QuorumDescription, RaftEngine, ReplicaDescription

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc.aio
 
-from tidelog.config.endpoints import format_address
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerEpoch, BrokerId
-from tidelog.transport import abort_with
 from tidelog.v1 import controller_service_pb2
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.transport import abort_with
 from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController

@@ -7,8 +7,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from tidelog.ids import uuid_text
 from tidelog.v1 import metadata_record_pb2 as pb
+from tidelog_foundation.ids import uuid_text
 
 _UUID_SIZE = 16
 _TYPE = "type"

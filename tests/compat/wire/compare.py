@@ -15,7 +15,7 @@ from typing import Any
 
 from compat.wire.side import UNKNOWN_ID, Side
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 
 ABSENT, THERE = "<absent>", "<there>"
 _MADE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[\w-]{22}$")

@@ -9,7 +9,7 @@ from typing import Any
 from sim.cluster.standing import Standing
 from sim.planting import Patch, PlantedBug
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.broker.lifecycle import Lifecycle
 from tidelog_node.replication.leader import LeaderState
 from tidelog_quorum.controller import alter_partition, registration

@@ -8,7 +8,7 @@ from sim.planting import Patch, PlantedBug
 
 from tidelog.producer.core.numbering import Numbering
 from tidelog.producer.core.partition_queue import PartitionQueue
-from tidelog_node.log.appending import Appender
+from tidelog_node.log.appender import Appender
 from tidelog_node.log.log import PartitionLog
 from tidelog_node.log.producers import ProducerStates
 from tidelog_node.partitions import partition as partition_module

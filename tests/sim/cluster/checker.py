@@ -18,9 +18,9 @@ from sim.cluster.metadata_checker import MetadataChecker
 from sim.cluster.serving import Key
 from sim.cluster.truth import Batch, Truth, View, batch_of, position_of
 
-from tidelog.ids import BrokerId
-from tidelog.records import iter_headers
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.records import iter_headers
 from tidelog_node.log import PartitionLog
 from tidelog_node.replication.fetch_session import FULL_EPOCH
 from tidelog_quorum.metadata import PartitionRegistration

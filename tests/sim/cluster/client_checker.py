@@ -8,8 +8,8 @@ from raft_properties import PropertyViolatedError, require
 from sim.cluster.serving import Key
 from sim.cluster.truth import Batch, Truth, batch_of, position_of
 
-from tidelog.errors import TidelogError
-from tidelog.records import iter_headers
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.records import iter_headers
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker

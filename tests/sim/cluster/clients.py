@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sim.cluster.serving import Key
 from sim.cluster.world import Process, World
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sim.cluster.world import mix
 
-from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_quorum.controller import BrokerRefused
 
 if TYPE_CHECKING:

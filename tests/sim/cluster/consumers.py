@@ -15,7 +15,6 @@ from sim.cluster.serving import Key
 from sim.cluster.world import World, rack_of
 
 from tidelog.cluster import EARLIEST_TIMESTAMP
-from tidelog.config import parse_config
 from tidelog.consumer.config import ConsumerConfig
 from tidelog.consumer.core import (
     AskMetadata,
@@ -40,8 +39,9 @@ from tidelog.consumer.core import (
     ValidationFailed,
 )
 from tidelog.consumer.node_sessions import NodeSessions
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker

@@ -7,7 +7,7 @@ from typing import Any
 from sim.cluster.controllers import NotController
 from sim.cluster.world import OnAnswer, Process
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 _ATTEMPT_MS = 250
 _PAUSE_MS = 20

@@ -15,8 +15,8 @@ from raft_simulation import Letter, SimulatedCluster, SimulatedNode
 from sim.cluster.connections import Connections
 from sim.cluster.world import OnAnswer, Process, World, mix
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicId
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.metadata import (
     FeatureLevelRecord,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from sim.cluster.sleeping import returned
 from sim.cluster.standing import CLUSTER
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerId, LeaderEpoch
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.fetching import FetchRequest
 from tidelog_node.fetching.proto import request_to_proto, response_from_proto
 from tidelog_node.partitions.fetcher import FetcherSettings, LeaderFetcher

@@ -9,8 +9,8 @@ from sim.cluster.sleeping import SimulatedSession, drive
 from sim.cluster.standing import CLUSTER
 from sim.cluster.world import OnAnswer, mix
 
-from tidelog.errors import TidelogError
-from tidelog.ids import TopicId
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import TopicId
 from tidelog_node.fetching.proto import request_from_proto, response_to_proto
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.handlers.fetch import begin_fetch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.broker.report import Report
 from tidelog_node.partitions.isr_changes import alter_partition_answer, alter_partition_request, inspected
 from tidelog_node.replication import isr_changes as core

@@ -19,9 +19,9 @@ from sim.cluster.controller_calls import ControllerCalls
 from sim.cluster.node import NodeProcess
 from sim.cluster.world import OnAnswer
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerId
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerId
 
 _NEVER_US = 1 << 60
 _STEP_US = 1_000

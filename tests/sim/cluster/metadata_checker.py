@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from raft_properties import require
 from sim.cluster.serving import Key
 
-from tidelog.ids import NO_BROKER
+from tidelog_foundation.ids import NO_BROKER
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     MetadataImage,

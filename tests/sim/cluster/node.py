@@ -22,9 +22,9 @@ from sim.cluster.serving import Key, Produce, delete_records, produce, unknown_p
 from sim.cluster.standing import CLUSTER, Standing
 from sim.cluster.world import OnAnswer, Process, World, rack_of
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.broker.lifecycle import ShutdownRequested
 from tidelog_node.hosting.events import LeaderFollowed, NobodyFollowed
 from tidelog_node.partitions.partition import Partition

@@ -31,7 +31,7 @@ from tidelog.producer.core import (
     Settle,
     TopicLearned,
 )
-from tidelog.records import parse_header, read_records
+from tidelog_foundation.records import parse_header, read_records
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker

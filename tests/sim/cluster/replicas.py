@@ -16,9 +16,9 @@ from sim.cluster.sleeping import returned
 from sim.cluster.standing import CLUSTER
 from sim.cluster.waiting import SimulatedWaiters
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicId
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import TopicId
 from tidelog_node.hosting import HostedReplicas, commands, events
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import LogDirectories

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog.config import TopicConfig
+from tidelog_foundation.config import TopicConfig
 from tidelog_quorum.raft.core import RaftConfig
 
 NODE, CONTROLLER, LEADER, ACTIVE = 0, 1, 2, 3

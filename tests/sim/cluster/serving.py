@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sim.cluster.world import OnAnswer
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sim.cluster.world import Process
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.handlers.fetch_sessions import OpenSession
 from tidelog_node.replication import FetchSession
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from raft_properties import require
 
-from tidelog.config.endpoints import GRPC, NamedListener
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerEpoch
+from tidelog_foundation.config.endpoints import GRPC, NamedListener
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerEpoch
 from tidelog_node.broker.lifecycle import (
     CallFailed,
     Command,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.records import RecordBatchHeader
 
 
 class Batch(NamedTuple):

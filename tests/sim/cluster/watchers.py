@@ -9,8 +9,8 @@ from sim.cluster.serving import Key
 from sim.cluster.world import World
 
 from tidelog.cluster import LATEST_TIMESTAMP
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker

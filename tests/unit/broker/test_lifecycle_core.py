@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerEpoch
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerEpoch
 from tidelog_node.broker.lifecycle import (
     CallFailed,
     Command,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tidelog.chaos.checker import check, outcome_of
-from tidelog.chaos.checker.components import shortest_circle, strong_components
-from tidelog.chaos.history import InvalidHistoryError, Op, OpType
-from tidelog.chaos.verdict import Verdict
-from tidelog.errors import ErrorCode
+from tidelog_chaos.checker import check, outcome_of
+from tidelog_chaos.checker.components import shortest_circle, strong_components
+from tidelog_chaos.history import InvalidHistoryError, Op, OpType
+from tidelog_chaos.verdict import Verdict
+from tidelog_foundation.errors import ErrorCode
 
 
 def history(*lines: tuple[Any, ...]) -> list[Op]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidelog.cli.commands import app
+from tidelog_cli.commands import app
 
 HISTORIES = Path(__file__).parent / "histories"
 

@@ -15,8 +15,8 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.chaos.checker import check
-from tidelog.chaos.history import Op, OpType
+from tidelog_chaos.checker import check
+from tidelog_chaos.history import Op, OpType
 
 KEYS = ("a", "b")
 Pair = tuple[int | None, int]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.chaos.checker import check
-from tidelog.chaos.history import GROUP, InvalidHistoryError, Op
-from tidelog.chaos.report.summary import group_lines
+from tidelog_chaos.checker import check
+from tidelog_chaos.history import GROUP, InvalidHistoryError, Op
+from tidelog_chaos.report.summary import group_lines
 
 
 def note(index: int, f: str, value: Any) -> Op:

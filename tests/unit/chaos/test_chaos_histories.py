@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.chaos.checker import check
-from tidelog.chaos.history import read_history
-from tidelog.chaos.verdict import DESCRIPTIONS, Verdict
+from tidelog_chaos.checker import check
+from tidelog_chaos.history import read_history
+from tidelog_chaos.verdict import DESCRIPTIONS, Verdict
 
 HISTORIES = Path(__file__).parent / "histories"
 EXPECTED: Mapping[str, Mapping[str, list[str]]] = json.loads((HISTORIES / "expected.json").read_text())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.chaos.history import NEMESIS, HistoryWriter, InvalidHistoryError, Op, read_history
+from tidelog_chaos.history import NEMESIS, HistoryWriter, InvalidHistoryError, Op, read_history
 
 
 def lines(*operations: dict[str, object]) -> list[str]:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_clients_model import KEYS, LogClients
 
-from tidelog.chaos.checker import check
-from tidelog.chaos.history import Op
+from tidelog_chaos.checker import check
+from tidelog_chaos.history import Op
 
 Plant = Callable[[LogClients, str], None]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.chaos import isolation
-from tidelog.chaos.drivers import Cut, Member, netns
-from tidelog.chaos.drivers.delay_line import DelayLine
-from tidelog.chaos.drivers.kubectl import Kubectl
-from tidelog.chaos.drivers.netns import NetnsDriver
+from tidelog_chaos import isolation
+from tidelog_chaos.drivers import Cut, Member, netns
+from tidelog_chaos.drivers.delay_line import DelayLine
+from tidelog_chaos.drivers.kubectl import Kubectl
+from tidelog_chaos.drivers.netns import NetnsDriver
 
 FIRST, SECOND = Member("node", 1), Member("node", 2)
 BOTH_WAYS: Cut = frozenset([(FIRST, SECOND), (SECOND, FIRST)])

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from log_batches import replicated_batch
 
-from tidelog.chaos.drivers.log_damage import damage_log, read_checkpoint
-from tidelog.chaos.replicas import committed_digests, compare
-from tidelog.chaos.skewed_clock import write_skew
+from tidelog_chaos.drivers.log_damage import damage_log, read_checkpoint
+from tidelog_chaos.replicas import committed_digests, compare
+from tidelog_chaos.skewed_clock import write_skew
 
 BATCHES = [replicated_batch(offset, 0, b"value-%d" % offset) for offset in range(6)]
 FIRST_SEGMENT, SECOND_SEGMENT = "00000000000000000000.log", "00000000000000000002.log"
@@ -95,7 +95,7 @@ def test_skewed_clock_moves_the_wall_clock_of_a_module_and_leaves_the_monotonic_
         "for line in sys.stdin:\n"
         "    print(time.time(), time.time_ns(), time.monotonic(), flush=True)\n"
     )
-    command = [sys.executable, "-m", "tidelog.chaos.skewed_clock", str(clock), "show_clocks", "an argument"]
+    command = [sys.executable, "-m", "tidelog_chaos.skewed_clock", str(clock), "show_clocks", "an argument"]
     with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -128,7 +128,7 @@ def test_skewed_clock_leaves_the_deadlines_of_calls_as_they_are(tmp_path: Path, 
         "except grpc.aio.AioRpcError as error:\n"
         "    print(error.code().name, time.monotonic() - began)\n"
     )
-    command = [sys.executable, "-m", "tidelog.chaos.skewed_clock", str(clock), "call_nobody"]
+    command = [sys.executable, "-m", "tidelog_chaos.skewed_clock", str(clock), "call_nobody"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
     name, seconds = done.stdout.split()
     assert name == "DEADLINE_EXCEEDED"

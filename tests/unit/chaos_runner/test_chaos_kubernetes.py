@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.chaos.drivers import CLIENTS, Delay, Member
-from tidelog.chaos.drivers.kubernetes import KubernetesDriver
-from tidelog.chaos.settings import KubernetesSettings, RunSettings, make_driver
-from tidelog.errors import ConfigError
+from tidelog_chaos.drivers import CLIENTS, Delay, Member
+from tidelog_chaos.drivers.kubernetes import KubernetesDriver
+from tidelog_chaos.settings import KubernetesSettings, RunSettings, make_driver
+from tidelog_foundation.errors import ConfigError
 
 NODE, OTHER, CONTROLLER = Member("node", 101), Member("node", 102), Member("controller", 1)
 SETTINGS = KubernetesSettings(namespace="log", selector="app=tidelog", context="test", image="tools:1")
@@ -247,7 +247,7 @@ def test_kubernetes_without_kubectl_is_refused_before_a_run(monkeypatch: pytest.
 
 
 def test_kubernetes_says_why_its_container_does_not_run(kubectl: FakeKubectl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.chaos.drivers.kubernetes._AGENT_START_S", 0.0)
+    monkeypatch.setattr("tidelog_chaos.drivers.kubernetes._AGENT_START_S", 0.0)
     made = KubernetesDriver("tidelog:9094", SETTINGS, 60)
     made.refusals(["delay"])
     kubectl.refuse(debug="pods is forbidden: violates PodSecurity")

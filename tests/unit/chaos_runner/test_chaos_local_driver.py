@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.chaos.drivers import Member
-from tidelog.chaos.drivers.local import LocalDriver
+from tidelog_chaos.drivers import Member
+from tidelog_chaos.drivers.local import LocalDriver
 
 NODE = Member("node", 1)
 

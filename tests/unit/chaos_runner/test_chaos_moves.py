@@ -11,9 +11,9 @@ import pytest
 
 from tidelog.admin import AdminClient, NewPartitionReassignment
 from tidelog.admin.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
-from tidelog.chaos.moves import Moves
-from tidelog.errors import ErrorCode, error_for
 from tidelog.message import TopicPartition
+from tidelog_chaos.moves import Moves
+from tidelog_foundation.errors import ErrorCode, error_for
 
 KEYS = ("t-0", "t-1", "t-2")
 AT_HOME = {key: [1, 2, 3] for key in KEYS}
@@ -106,8 +106,8 @@ def test_nothing_is_moved_while_nobody_answers() -> None:
 
 
 def test_partitions_are_given_back_also_when_answers_were_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.chaos.moves._RESTORE_S", 0.05)
-    monkeypatch.setattr("tidelog.chaos.moves._PAUSE_S", 0.01)
+    monkeypatch.setattr("tidelog_chaos.moves._RESTORE_S", 0.05)
+    monkeypatch.setattr("tidelog_chaos.moves._PAUSE_S", 0.01)
     cluster = Cluster(nodes=4)
     moves = moves_of(cluster)
     move = moves.begin("leader", DICE)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fake_driver import FakeDriver, FakeMover, FakeWatch
 
-from tidelog.chaos.drivers import Delay, Member
-from tidelog.chaos.faults import KINDS, Nemesis, PlannedFault, draw_plan
+from tidelog_chaos.drivers import Delay, Member
+from tidelog_chaos.faults import KINDS, Nemesis, PlannedFault, draw_plan
 
 FAST = {"_AHEAD_S": (0.0, 0.001), "_CATCH_UP_S": (0.0, 0.001), "_MAJORITY_S": (0.0, 0.001)}
 
@@ -16,7 +16,7 @@ FAST = {"_AHEAD_S": (0.0, 0.001), "_CATCH_UP_S": (0.0, 0.001), "_MAJORITY_S": (0
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in FAST.items():
-        monkeypatch.setattr(f"tidelog.chaos.faults.strikes.{name}", value)
+        monkeypatch.setattr(f"tidelog_chaos.faults.strikes.{name}", value)
 
 
 class Notes(list[tuple[str, Any]]):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog.chaos.workload.own_thread import OwnThread
+from tidelog_chaos.workload.own_thread import OwnThread
 
 
 @pytest.fixture

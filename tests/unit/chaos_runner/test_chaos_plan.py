@@ -5,8 +5,8 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.chaos.faults.plan import KINDS, draw_plan, parse_faults
-from tidelog.errors import ConfigError
+from tidelog_chaos.faults.plan import KINDS, draw_plan, parse_faults
+from tidelog_foundation.errors import ConfigError
 
 INTERVALS = st.tuples(st.floats(0.5, 20), st.floats(0, 20)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tidelog.chaos.drivers.unsupported import Unsupported
-from tidelog.chaos.runner import run_chaos
-from tidelog.chaos.settings import RunSettings, make_driver
-from tidelog.cli.chaos_run import parse_duration, parse_interval
-from tidelog.cli.commands import app
-from tidelog.errors import ConfigError
+from tidelog_chaos.drivers.unsupported import Unsupported
+from tidelog_chaos.runner import run_chaos
+from tidelog_chaos.settings import RunSettings, make_driver
+from tidelog_cli.chaos.run import parse_duration, parse_interval
+from tidelog_cli.commands import app
+from tidelog_foundation.errors import ConfigError
 
 
 def test_duration_is_read_with_its_unit() -> None:
@@ -112,7 +112,7 @@ def test_driver_refuses_faults_that_a_shared_loopback_cannot_have(tmp_path: Path
 def test_run_command_says_what_to_install_for_clients_that_are_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "tidelog.chaos.workload.confluent", raising=False)
+    monkeypatch.delitem(sys.modules, "tidelog_chaos.workload.confluent", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     result = CliRunner().invoke(app, ["chaos", "run", "--output", str(tmp_path / "run"), *CONFLUENT])
     assert result.exit_code == 1

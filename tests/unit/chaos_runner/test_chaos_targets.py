@@ -5,10 +5,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.chaos.drivers import CLIENTS, Member
-from tidelog.chaos.faults.plan import KINDS
-from tidelog.chaos.faults.targets import draw_cut, pick
-from tidelog.chaos.metrics import ClusterView
+from tidelog_chaos.drivers import CLIENTS, Member
+from tidelog_chaos.faults.plan import KINDS
+from tidelog_chaos.faults.targets import draw_cut, pick
+from tidelog_chaos.metrics import ClusterView
 
 CONTROLLERS = [Member("controller", i) for i in (1, 2, 3)]
 NODES = [Member("node", i) for i in (1, 2, 3)]

@@ -11,7 +11,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelog.errors import ErrorCode, KafkaException, error_for
 from tidelog.producer.core import (
     Accumulator,
     AccumulatorLimits,
@@ -25,7 +24,8 @@ from tidelog.producer.core import (
     TopicLearned,
     TopicRefused,
 )
-from tidelog.records import read_records
+from tidelog_foundation.errors import ErrorCode, KafkaException, error_for
+from tidelog_foundation.records import read_records
 
 LIMITS = AccumulatorLimits(
     linger_ms=5,

@@ -8,8 +8,8 @@ import pytest
 
 from tidelog import AdminClient, KafkaException, NewTopic
 from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, NewPartitions, ResourceType
-from tidelog.errors import ErrorCode
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
 
 
 @pytest.fixture

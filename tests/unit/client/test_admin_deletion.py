@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tidelog import OFFSET_END, AdminClient, KafkaException, Producer, TopicPartition
-from tidelog.errors import ErrorCode
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
 
 WHERE = TopicPartition("t", 0, OFFSET_END)
 

@@ -20,10 +20,10 @@ from tidelog.admin import (
     PartitionLag,
 )
 from tidelog.consumer.assignors.protocol import encode_assignment
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder
 
 
 @pytest.fixture

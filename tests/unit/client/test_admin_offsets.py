@@ -10,8 +10,8 @@ import pytest
 
 from tidelog import AdminClient, IsolationLevel, KafkaException, Producer, TopicPartition
 from tidelog.admin import ListOffsetsResultInfo, OffsetSpec
-from tidelog.errors import ErrorCode
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
 
 WHERE = TopicPartition("t", 0)
 NOT_HERE = {"set_sasl_credentials"}

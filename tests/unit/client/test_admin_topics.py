@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tidelog import AdminClient, KafkaException, NewTopic
-from tidelog.errors import ErrorCode
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from blockbuster import blockbuster_ctx
 from tidelog import OFFSET_BEGINNING, AdminClient, KafkaError, KafkaException, NewTopic, Producer, TopicPartition
 from tidelog import aio as tidelog_aio
 from tidelog.aio import Consumer
-from tidelog.errors import ErrorCode
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -14,8 +14,8 @@ from blockbuster import blockbuster_ctx
 
 from tidelog import AdminClient, KafkaError, KafkaException, Message
 from tidelog.aio import Producer
-from tidelog.errors import ErrorCode
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tidelog.cluster import ClusterMetadata
 from tidelog.cluster.addresses import parse_bootstrap_servers
 from tidelog.cluster.backoff import Backoff
-from tidelog.errors import ErrorCode, KafkaException
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog_foundation.errors import ErrorCode, KafkaException
 
 
 def answer(leader: int, epoch: int, topic_id: bytes = b"1" * 16, partitions: int = 1) -> pb.GetMetadataResponse:

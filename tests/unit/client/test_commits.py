@@ -20,7 +20,7 @@ from tidelog.consumer.core import (
     OffsetAndMetadata,
     SendCommit,
 )
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 A, B = ("t", 0), ("t", 1)
 ME = Member(3, "me")

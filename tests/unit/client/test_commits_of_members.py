@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.consumer.core import CommitDone, Commits, CommitSettings, Member, OffsetAndMetadata, SendCommit
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 A = ("t", 0)
 ME = Member(3, "me")

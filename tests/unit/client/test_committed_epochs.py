@@ -8,8 +8,8 @@ import pytest
 from scripted_groups import ScriptedGroups, error
 
 from tidelog import Consumer, KafkaException, TopicPartition
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 
 FOUND = pb.OffsetFetchPartitionResult(index=0, committed_offset=7)
 

@@ -18,7 +18,7 @@ from tidelog.consumer.core import (
     PositionSettings,
     Report,
 )
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 KEY = ("t", 0)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tidelog import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
-from tidelog.records import RecordBatchBuilder
 from tidelog.testing import FakeCluster
+from tidelog_foundation.records import RecordBatchBuilder
 
 
 def batch(prefix: bytes, count: int) -> bytes:

@@ -14,10 +14,10 @@ from scripted_groups import ScriptedGroups, error
 import tidelog.consumer.group
 from tidelog import Consumer, KafkaException, TopicPartition
 from tidelog.consumer.core import OffsetAndMetadata
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder
 from tidelog.testing import FakeCluster
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tidelog import Consumer
-from tidelog.config import parse_config
 from tidelog.consumer.config import ConsumerConfig, merge_settings
-from tidelog.errors import ConfigError
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.errors import ConfigError
 
 BASE = {"bootstrap.servers": "a:1", "group.id": "g"}
 DEFAULTS = {

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tidelog import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaException, TopicPartition
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder
 
 
 def batch(first: int, count: int) -> bytes:

@@ -13,9 +13,9 @@ import pytest
 from group_members import Member, until
 
 from tidelog import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder
 
 
 def batch(count: int) -> bytes:

@@ -9,8 +9,8 @@ import pytest
 
 from tidelog.consumer.core import Deliver
 from tidelog.consumer.reading import Reading
-from tidelog.errors import CorruptRecordError
-from tidelog.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch
 
 
 def batch(base_offset: int, count: int = 3, producer_id: int = -1, epoch: int = 2) -> bytes:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tidelog import Consumer, KafkaException, Message, TopicPartition
-from tidelog.records import RecordBatchBuilder
 from tidelog.testing import FakeCluster
+from tidelog_foundation.records import RecordBatchBuilder
 
 P = TopicPartition("t", 0)
 

@@ -11,12 +11,12 @@ import grpc
 import pytest
 
 from tidelog.cluster import ClusterClient, Coordinators
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.transport import run_sync, server_options
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1 import group_service_pb2_grpc, log_service_pb2_grpc
 from tidelog.v1 import log_service_pb2 as log
 from tidelog.v1.common_pb2 import Endpoint, Error
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.transport import run_sync, server_options
 
 
 class Node(group_service_pb2_grpc.GroupServiceServicer, log_service_pb2_grpc.LogServiceServicer):

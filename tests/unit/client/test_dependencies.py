@@ -70,7 +70,7 @@ def test_the_first_arrow_table_does_not_wait_for_pandas() -> None:
     code = """
 from tidelog.consumer.columns import decode_rows
 from tidelog.consumer.core import Deliver
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.records import RecordBatchBuilder
 builder = RecordBatchBuilder()
 builder.append(b"k", b"v", (), 1)
 rows = decode_rows(Deliver("t", 3, 1, 0, builder.build()), 0)
@@ -81,6 +81,6 @@ assert not {"pandas", "pyarrow.compute"} & set(sys.modules)
 
 
 def test_the_command_says_what_to_install() -> None:
-    ended = run("from tidelog.cli.main import main\nmain()", ("typer",))
+    ended = run("from tidelog_cli.main import main\nmain()", ("typer",))
     assert ended.returncode == 1
     assert ended.stderr.strip() == "tidelog: error: typer is not installed: pip install 'tidelog[cli]'"

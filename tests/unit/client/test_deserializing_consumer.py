@@ -9,8 +9,6 @@ import pytest
 
 from tidelog import OFFSET_BEGINNING, TopicPartition
 from tidelog.consumer import DeserializingConsumer
-from tidelog.errors import ConfigError, ErrorCode
-from tidelog.records import RecordBatchBuilder
 from tidelog.serialization import (
     ConsumeError,
     IntegerDeserializer,
@@ -22,6 +20,8 @@ from tidelog.serialization import (
     ValueDeserializationError,
 )
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ConfigError, ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder
 
 
 @pytest.fixture

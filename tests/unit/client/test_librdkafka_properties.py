@@ -16,12 +16,12 @@ import pytest
 
 from tidelog import AdminClient, Consumer, Producer
 from tidelog.cluster.config import ClientConfig
-from tidelog.config import config_keys
-from tidelog.config.librdkafka import PROPERTIES, Effect, select_settings
+from tidelog.cluster.librdkafka import PROPERTIES, Effect, select_settings
 from tidelog.consumer.config import CALLBACKS, ConsumerConfig
-from tidelog.errors import ConfigError
 from tidelog.producer.config import ProducerConfig
 from tidelog.producer.hooks import OBJECTS
+from tidelog_foundation.config import config_keys
+from tidelog_foundation.errors import ConfigError
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 CLIENTS = {"P": Producer, "C": Consumer, "A": AdminClient}

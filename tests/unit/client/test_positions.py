@@ -33,8 +33,8 @@ from tidelog.consumer.core import (
     ValidationSpec,
 )
 from tidelog.consumer.core.positions import LeaderOf
-from tidelog.errors import ErrorCode, error_for
-from tidelog.records import RecordBatchBuilder, assign_offsets, iter_headers
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import RecordBatchBuilder, assign_offsets, iter_headers
 
 SETTINGS = PositionSettings(queue_bytes=10_000, reset_timestamp_ms=-2, report_end=True)
 KEY = ("t", 0)

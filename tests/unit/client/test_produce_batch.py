@@ -14,10 +14,10 @@ import pyarrow
 import pytest
 
 from tidelog import KafkaException, Producer
-from tidelog.errors import ErrorCode
 from tidelog.producer import BatchDeliveryError, WrittenRows
 from tidelog.producer.core.hashes import murmur2_positive
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
 
 VALUES = [b"value %d" % n for n in range(200)]
 KEYS = [None if n % 5 == 0 else b"key %d" % (n % 13) for n in range(200)]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tidelog.producer.columns import slice_rows
 from tidelog.producer.core.hashes import KeyHash
-from tidelog.records.columns import BinaryColumn
-from tidelog.records.sources import content_at, content_source, rows_of
+from tidelog_foundation.records.columns import BinaryColumn
+from tidelog_foundation.records.sources import content_at, content_source, rows_of
 
 CONTENTS = st.lists(st.none() | st.binary(max_size=20), max_size=40)
 FORMS = {

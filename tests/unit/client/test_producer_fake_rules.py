@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from producer_headers import TRANSACTIONAL, header_of
 
-from tidelog.errors import TidelogError
 from tidelog.testing.fake.producers import AppendResult, Producers
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.log.producers import ProducerState
 
 NEAR_THE_END = 2**31 - 4

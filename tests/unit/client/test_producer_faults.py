@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tidelog import KafkaError, KafkaException, Message, Producer
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchHeader, iter_headers
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchHeader, iter_headers
 
 
 @pytest.fixture

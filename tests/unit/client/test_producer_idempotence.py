@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from producer_cluster import LIMITS, ProducerCluster
 
-from tidelog.errors import ErrorCode
 from tidelog.producer.core import Batch, partition_queue
 from tidelog.producer.core.numbering import Numbering, ProducerIdAndEpoch, ProducerNumber
 from tidelog.producer.core.partition_queue import PartitionQueue
 from tidelog.producer.core.splitting import halves
+from tidelog_foundation.errors import ErrorCode
 
 REFUSED = (None, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
 

@@ -12,7 +12,6 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import KafkaException
 from tidelog.producer.core import (
     COMPILED,
     Accumulator,
@@ -24,7 +23,8 @@ from tidelog.producer.core import (
     appender,
     splitting,
 )
-from tidelog.records import read_records
+from tidelog_foundation.errors import KafkaException
+from tidelog_foundation.records import read_records
 
 LIMITS = AccumulatorLimits(
     linger_ms=5,

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from tidelog import AdminClient, KafkaError, KafkaException, Message, NewTopic, Producer, SerializingProducer
-from tidelog.errors import ErrorCode
 from tidelog.producer.hooks import ProducerRecord
-from tidelog.records import iter_headers
 from tidelog.serialization import (
     IntegerSerializer,
     JSONSerializer,
@@ -24,6 +22,8 @@ from tidelog.serialization import (
     ValueSerializationError,
 )
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import iter_headers
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from producer_cluster import LIMITS as CLUSTER_LIMITS
 
 from tidelog import KafkaException, Producer
 from tidelog.cluster import Topic
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.producer.core import (
     Accumulator,
     BatchAcknowledged,
@@ -31,8 +30,9 @@ from tidelog.producer.core import (
     TopicRefused,
 )
 from tidelog.producer.sender import _topic_event
-from tidelog.records import parse_header, read_records
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import parse_header, read_records
 
 LIMITS = replace(CLUSTER_LIMITS, batch_num_messages=1_000, batch_size=1_000_000, idempotent=False)
 

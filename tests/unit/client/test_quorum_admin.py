@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidelog.admin import QuorumAdmin, QuorumReplicaState, SnapshotInfo
-from tidelog.cli import extensions
-from tidelog.cli.commands import app
-from tidelog.errors import ConfigError, ErrorCode, TidelogError
 from tidelog.testing.ports import free_ports
 from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceServicer, add_QuorumServiceServicer_to_server
+from tidelog_cli import extensions
+from tidelog_cli.commands import app
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
 
 DIRECTORY = bytes(range(16))
 
@@ -251,7 +251,7 @@ def test_command_finds_dump_in_the_quorums_part_and_says_what_to_install_without
         monkeypatch.setattr(extensions, "_entry_points", lambda group: EntryPoints(points).select(group=group))
         return CliRunner().invoke(app, ["quorum", "dump", "--help"] if points else ["quorum", "dump", "x"])
 
-    point = EntryPoint("dump", "tidelog_quorum.tools.dump_command:app", "tidelog.quorum.commands")
+    point = EntryPoint("dump", "tidelog_cli.tools.quorum_dump:app", "tidelog.quorum.commands")
     assert "FILE.checkpoint" in with_points(point).stdout
     absent = with_points()
     assert absent.stderr == "tidelog: error: tidelog_quorum is not installed: pip install 'tidelog[quorum]'\n"

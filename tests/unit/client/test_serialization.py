@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog import serialization as ours
-from tidelog.errors import ErrorCode, KafkaException
+from tidelog_foundation.errors import ErrorCode, KafkaException
 
 _PAIRS = [
     ("String", st.text(st.characters(exclude_categories=["Cs"]))),

@@ -8,7 +8,7 @@ PROGRAM = textwrap.dedent(
     """
     import asyncio, resource, socket
     import grpc
-    from tidelog.transport import server_options
+    from tidelog_foundation.transport import server_options
 
     HELLO = b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0"
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tidelog.consumer.core.subscription import Subscription
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 
 EXISTING = ("orders", "orders-eu", "old-orders", "payments")
 

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from tidelog.config import parse_config
-from tidelog.config.endpoints import (
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.config.endpoints import (
     DEFAULT_PROTOCOL_MAP,
     GRPC,
     PLAINTEXT,
@@ -17,7 +17,7 @@ from tidelog.config.endpoints import (
     parse_listeners,
     parse_protocol_map,
 )
-from tidelog.errors import ConfigError
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 
 MAP = "GRPC:GRPC,PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,OUTSIDE:PLAINTEXT,TOOLS:GRPC,SAFE:SASL_SSL"

@@ -6,17 +6,17 @@ import dataclasses
 
 import pytest
 
-from tidelog.config import DynamicBrokerConfig, TopicConfig, config_key, describe, format_value, parse_config
-from tidelog.config.broker import (
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.config import DynamicBrokerConfig, TopicConfig, config_key, describe, format_value, parse_config
+from tidelog_foundation.config.broker import (
     BROKER_SYNONYMS,
     DYNAMIC_BROKER_KEYS,
     READ_ONLY_BROKER_KEYS,
     override_broker_settings,
     same_meaning,
 )
-from tidelog.config.changes import changed_value
-from tidelog.errors import ConfigError
-from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.config.changes import changed_value
+from tidelog_foundation.errors import ConfigError
 
 INFOS = {info.key: info for info in describe(TopicConfig)}
 

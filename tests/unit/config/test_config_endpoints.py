@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.config.endpoints import format_address, parse_address, parse_listener, parse_voters
-from tidelog.errors import ConfigError
+from tidelog_foundation.config.endpoints import format_address, parse_address, parse_listener, parse_voters
+from tidelog_foundation.errors import ConfigError
 
 
 @pytest.mark.parametrize(

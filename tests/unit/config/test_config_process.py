@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.config.process import load_properties, ungrouped
-from tidelog.errors import ConfigError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.config.process import load_properties, ungrouped
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
 
 
 def test_load_properties_reads_javas_format_with_overrides_on_top(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_load_properties_names_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys
-from tidelog.config.process import run_process
-from tidelog.errors import ConfigError, ErrorCode, error_for
+from tidelog_foundation.config.process import run_process
+from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
 
 async def main(properties):
     if properties["do"] == "refuse":
@@ -109,7 +109,7 @@ def test_run_process_shows_a_defect_with_its_traceback(tmp_path: Path) -> None:
 SLOW_START = """
 import sys
 import time
-from tidelog.config.process import run_process
+from tidelog_foundation.config.process import run_process
 
 async def main(properties):
     print("starts", flush=True)
@@ -151,8 +151,8 @@ def test_ungrouped_lets_the_one_error_of_a_task_group_leave_alone() -> None:
 UNFINISHED = """
 import asyncio
 import sys
-from tidelog.config.process import run_process
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.config.process import run_process
+from tidelog_foundation.errors import ErrorCode, error_for
 
 async def rest():
     try:

@@ -2,8 +2,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from tidelog.config import DynamicBrokerConfig, TopicConfig, at_least, between, describe, one_of, parse_config, setting
-from tidelog.errors import ConfigError
+from tidelog_foundation.config import (
+    DynamicBrokerConfig,
+    TopicConfig,
+    at_least,
+    between,
+    describe,
+    one_of,
+    parse_config,
+    setting,
+)
+from tidelog_foundation.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

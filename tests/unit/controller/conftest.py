@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import TopicId
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.metadata import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.controller import BrokerProgress
 from tidelog_quorum.metadata import FeatureRange
 

@@ -10,11 +10,11 @@ from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelog.config import DynamicBrokerConfig, config_key, parse_config
-from tidelog.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS, override_broker_settings
-from tidelog.config.foreign import with_effect
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.config import DynamicBrokerConfig, config_key, parse_config
+from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS, override_broker_settings
+from tidelog_foundation.config.foreign import with_effect
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.controller import Result
 from tidelog_quorum.metadata import (

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog_quorum.controller.elections import doubtful
 from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, MetadataImage
 from tidelog_quorum.metadata.description import topic_metadata

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.controller import elect_leaders as elections
 from tidelog_quorum.controller import leader_balance
 from tidelog_quorum.controller.elect_leaders import elect_leaders, election_slices

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import CONFIG_RESOURCE_TYPE_BROKER
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import LOST_DIRECTORY
 from tidelog_quorum.controller import configs
 from tidelog_quorum.controller.elections import changes_by_rules
 from tidelog_quorum.metadata import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.controller.features import describe_features
 from tidelog_quorum.metadata import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import common_pb2
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.metadata import ListenerEndpoint
 
 

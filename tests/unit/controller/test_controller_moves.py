@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
+from tidelog_foundation.errors import ErrorCode
 
 Driver = Any
 NewDriver = Callable[..., Driver]

@@ -10,7 +10,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.ids import (
+from tidelog_foundation.ids import (
     LOST_DIRECTORY,
     NO_BROKER,
     UNASSIGNED_DIRECTORY,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.controller import Result
 from tidelog_quorum.metadata import PartitionChangeRecord
 

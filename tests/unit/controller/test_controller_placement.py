@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.controller.placement import ClusterLoad, place_replicas
 from tidelog_quorum.metadata import (
     Endpoint,

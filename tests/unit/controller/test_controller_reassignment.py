@@ -9,10 +9,10 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import UNASSIGNED_DIRECTORY
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import metadata_record_pb2
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import UNASSIGNED_DIRECTORY
 from tidelog_quorum.controller.partition_change import ElectionRules, PartitionTarget, partition_change
 from tidelog_quorum.controller.reassignment import (
     MAX_PARTITIONS_PER_REQUEST,

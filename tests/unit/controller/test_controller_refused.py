@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_quorum.controller import BrokerRefused
 
 LATER_MS = 100

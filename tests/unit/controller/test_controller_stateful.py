@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from seeds import reproducible, seeds
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, TopicId
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, TopicId
 from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig, Result
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.settling import Settling

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicId
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.config import parse_config
-from tidelog.config.process import load_properties
-from tidelog.errors import ConfigError
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.config.process import load_properties
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.server.config import QuorumConfig
 

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tidelog.config import at_least, describe, setting
+from tidelog_foundation.config import at_least, describe, setting
 
 REPOSITORY = Path(__file__).parents[3]
 

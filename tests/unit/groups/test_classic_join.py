@@ -16,7 +16,7 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.classic.joining import MAX_PENDING_JOINS
 from tidelog_node.groups.settings import GroupSettings
 

@@ -14,7 +14,7 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.records import GroupMetadataKey, GroupMetadataValue
 
 

@@ -13,8 +13,8 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.groups.limits import MAX_NAME_BYTES
 from tidelog_node.groups.settings import GroupSettings

@@ -21,8 +21,8 @@ from group_shards import (
     sync_request,
 )
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.memory_store import MemoryGroupStore
 from tidelog_node.groups.records import encode
 from tidelog_node.groups.settings import GroupSettings

@@ -27,8 +27,8 @@ from hosting_script import (
     brokers,
 )
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog_node.hosting.commands import (
     AddToFetcher,
     AssignDirectory,

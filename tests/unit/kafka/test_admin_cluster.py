@@ -5,9 +5,9 @@ import time
 import pytest
 from kafka_admin import AdminNode, name_of, versions_of
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as quorum_pb
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.kafka.protocol.messages.features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,

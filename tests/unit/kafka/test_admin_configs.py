@@ -4,7 +4,7 @@ import pytest
 from kafka_admin import AdminNode, name_of, versions_of
 from kafka_metadata import ImageNode, broker
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.kafka.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,

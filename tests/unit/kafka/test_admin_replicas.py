@@ -3,7 +3,7 @@
 import pytest
 from kafka_admin import AdminNode, name_of, versions_of
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.kafka.protocol.messages.replicas import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

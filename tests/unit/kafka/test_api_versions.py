@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.apis.registry import all_apis

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.records import read_records
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import read_records
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.fetch import FetchApi

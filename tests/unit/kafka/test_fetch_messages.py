@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KioError
 from kio.serial import entity_reader, entity_writer
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.fetching import CurrentLeader, FetchRequest, FetchResponse, FetchResult, FetchSpec, SessionStep
 from tidelog_node.kafka.protocol.messages.fetch_request import ENDS_WAIT_TAG, decode_request, encode_request
 from tidelog_node.kafka.protocol.messages.fetch_response import NodeEndpoint, decode_response, encode_response

@@ -4,7 +4,7 @@ import asyncio
 
 from kafka_groups import PARTITIONS, TOPIC_ID, kafka_groups
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,

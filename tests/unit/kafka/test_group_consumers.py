@@ -5,7 +5,7 @@ import uuid
 
 from kafka_groups import OTHER_TOPIC_ID, TOPIC_ID, kafka_groups
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.messages.group_consumers import (
     ConsumerGroupHeartbeatRequest,
     HeartbeatTopicPartitions,

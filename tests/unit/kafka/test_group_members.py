@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from kafka_groups import kafka_groups
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.messages.group_admin import DescribeGroupsRequest
 from tidelog_node.kafka.protocol.messages.group_members import (
     HeartbeatRequest,

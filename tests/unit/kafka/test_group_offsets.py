@@ -4,7 +4,7 @@ import asyncio
 
 from kafka_groups import OTHER_TOPIC_ID, TOPIC_ID, UNKNOWN_TOPIC_ID, kafka_groups
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest
 from tidelog_node.kafka.protocol.messages.group_consumers import (

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 from kafka_doors import Client, open_door, request, run, until
 
-from tidelog.config.endpoints import NamedListener
-from tidelog.errors import ConfigError
+from tidelog_foundation.config.endpoints import NamedListener
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.kafka.connection import Connection
 from tidelog_node.kafka.limits import ListenerLimits
 from tidelog_node.kafka.listener import KafkaListeners

@@ -9,8 +9,8 @@ import struct
 import pytest
 from kafka_doors import Client, open_door, request, run, until
 
-from tidelog.config.endpoints import NamedListener
-from tidelog.errors import ConfigError
+from tidelog_foundation.config.endpoints import NamedListener
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.kafka.limits import ListenerLimits
 from tidelog_node.kafka.listener import KafkaListeners
 from tidelog_node.kafka.protocol.api_keys import ApiKey

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from kafka_metadata import ImageNode, broker, fenced, partition, topic_id
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.messages.metadata import (
     NO_OPERATIONS,
     MetadataRequest,

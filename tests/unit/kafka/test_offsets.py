@@ -6,11 +6,11 @@ import dataclasses
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.records import RecordBatchBuilder
-from tidelog.transport.budget import ByteBudget
-from tidelog.transport.intake import Charge, Intake
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.registry import all_apis
 from tidelog_node.kafka.protocol.codec import decode, encode

@@ -15,8 +15,9 @@ import cramjam
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from tidelog.errors import ErrorCode
-from tidelog.records import (
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     RecordBatchBuilder,
@@ -26,7 +27,6 @@ from tidelog.records import (
     read_records,
     validate_batch,
 )
-from tidelog.v1 import log_service_pb2 as pb
 from tidelog_node import handlers
 from tidelog_node.groups.events import ClientIdentity
 from tidelog_node.kafka.apis.produce import ProduceApi

@@ -13,12 +13,12 @@ import grpc.aio
 import pytest
 
 from tests.support.kafka_doors import until
-from tidelog.config.endpoints import NamedListener
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import RecordBatchBuilder, assign_offsets, read_records
-from tidelog.transport import server_options
-from tidelog.transport.budget import ByteBudget
-from tidelog.transport.intake import Charge, Intake
+from tidelog_foundation.config.endpoints import NamedListener
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import RecordBatchBuilder, assign_offsets, read_records
+from tidelog_foundation.transport import server_options
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.kafka.apis.api_versions import ApiVersionsApi
 from tidelog_node.kafka.apis.fetch import FetchApi

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.fetching import FetchRequest, FetchSpec, SessionStep
 from tidelog_node.kafka.client.replica_transport import KafkaReplicaTransport
 from tidelog_node.kafka.protocol.api_keys import ApiKey

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tidelog.errors import TidelogError
-from tidelog.transport.budget import ByteBudget
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.transport.budget import ByteBudget
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.request_memory import REQUEST_BYTES, SMALL_BYTES, RequestBudgets, Reservation
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from memory_disk import failing
 
-from tidelog.errors import RefreshMetadataError
+from tidelog_foundation.errors import RefreshMetadataError
 from tidelog_node.log.epochs import LeaderEpochCache
 
 DIRECTORY = Path("/data/topic-0")

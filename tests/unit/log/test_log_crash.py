@@ -13,10 +13,10 @@ from log_batches import produced_batch, replicated_batch
 from log_model import LogState, ModelBatch, content, find_state, segment_bases
 from memory_disk import MemoryFiles, crash_at_every_step
 
-from tidelog.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog_node.log import LogConfig, LogDirectory, PartitionLog
-from tidelog_node.log.checkpoints import read_offsets, write_offsets
-from tidelog_node.log.segment import Segment
+from tidelog_node.log.directory.checkpoint_files import read_offsets, write_offsets
+from tidelog_node.log.segments.segment import Segment
 
 DIRECTORY = Path("/data/topic-0")
 CONFIG = LogConfig(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import ConfigError, ErrorCode, RefreshMetadataError, TidelogError
-from tidelog.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog_foundation.errors import ConfigError, ErrorCode, RefreshMetadataError, TidelogError
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog_node.log import LogConfig, LogDirectory
 
 PATH = Path("/data")

@@ -10,8 +10,8 @@ from log_batches import produced_batch, replicated_batch
 from log_model import content
 from memory_disk import failing, no_fault
 
-from tidelog.errors import RefreshMetadataError
-from tidelog.records import ControlType, control_batch
+from tidelog_foundation.errors import RefreshMetadataError
+from tidelog_foundation.records import ControlType, control_batch
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.epochs import EPOCH_CHECKPOINT
 

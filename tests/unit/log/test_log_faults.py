@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import ErrorCode, RefreshMetadataError
-from tidelog.records import iter_headers
+from tidelog_foundation.errors import ErrorCode, RefreshMetadataError
+from tidelog_foundation.records import iter_headers
 from tidelog_node.log import PartitionLog
 
 DIRECTORY = Path("/data/topic-0")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from memory_disk import MachineCrashed, MemoryFiles
 
-from tidelog.errors import TidelogError
-from tidelog.ids import BrokerId, TopicId
-from tidelog.records import assign_offsets
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import BrokerId, TopicId
+from tidelog_foundation.records import assign_offsets
 from tidelog_node.log import LogConfig, LogDirectory
 
 PATH = Path("/data")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from timestamp_searches import find_by_timestamp, find_max_timestamp
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import iter_headers, parse_header
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import iter_headers, parse_header
 from tidelog_node.log import LogConfig, PartitionLog
 
 DIRECTORY = Path("/data/topic-0")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from timestamp_searches import find_by_timestamp, find_max_timestamp
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import MAX_EXPANSION, RecordBatchBuilder, encode_batch, parse_header, validate_batch
-from tidelog.records.header import HEADER_SIZE
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import MAX_EXPANSION, RecordBatchBuilder, encode_batch, parse_header, validate_batch
+from tidelog_foundation.records.header import HEADER_SIZE
 from tidelog_node.log import LogConfig, PartitionLog, RefusedRecordsError
 
 NOW_MS = 1_000_000

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import LOG_APPEND_TIME, RecordBatchBuilder, parse_header, read_records, validate_batch
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import LOG_APPEND_TIME, RecordBatchBuilder, parse_header, read_records, validate_batch
 from tidelog_node.log import LogConfig, PartitionLog
 
 DIRECTORY = Path("/data/topic-0")

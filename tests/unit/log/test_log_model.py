@@ -18,11 +18,11 @@ from log_model import LogState, ModelBatch, content, next_sequence, retained_sta
 from seeds import seeds
 from timestamp_searches import find_by_timestamp, find_max_timestamp
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import ControlType, control_batch, iter_headers, validate_batch
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import ControlType, control_batch, iter_headers, validate_batch
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.producers import ProducerEntry
-from tidelog_node.log.segment import Segment
+from tidelog_node.log.segments.segment import Segment
 
 CONFIG = LogConfig(
     segment_bytes=300,

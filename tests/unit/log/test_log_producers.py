@@ -10,8 +10,8 @@ import pytest
 from log_batches import produced_batch, replicated_batch
 from memory_disk import failing, no_fault
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.producers import snapshot_offset
 

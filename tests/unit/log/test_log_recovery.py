@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from timestamp_searches import find_by_timestamp
 
-from tidelog.records import parse_header
+from tidelog_foundation.records import parse_header
 from tidelog_node.log import PartitionLog
-from tidelog_node.log.segment import segment_name
+from tidelog_node.log.segments.segment import segment_name
 
 DIRECTORY = Path("/data/topic-0")
 EPOCHS = DIRECTORY / "leader-epoch-checkpoint"

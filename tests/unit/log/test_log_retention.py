@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memory_disk import failing, no_fault
 from timestamp_searches import find_by_timestamp, find_max_timestamp
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.log import LogConfig, PartitionLog
 from tidelog_node.log.retention import Reason, RetentionPoint, SegmentExtent, find_expired
 

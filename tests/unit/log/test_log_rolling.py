@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_disk import failing
 
-from tidelog.config.topic import UNLIMITED
-from tidelog.errors import TidelogError
+from tidelog_foundation.config.topic import UNLIMITED
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.rolling import lifetime_ms, roll_jitter_ms, waited_ms
+from tidelog_node.log.segments.rolling import lifetime_ms, roll_jitter_ms, waited_ms
 
 DIRECTORY = Path("/data/topic-0")
 HOUR_MS = 3_600_000

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from memory_disk import MachineCrashed, MemoryFiles, failing, no_fault
 
-from tidelog.errors import TidelogError
-from tidelog.records import iter_headers, parse_header
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.records import iter_headers, parse_header
 from tidelog_node.log import LogConfig, PartitionLog
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.segments.segment import Segment
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 DIRECTORY = Path("/data/topic-0")
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, segment_index_bytes=1024, file_delete_delay_ms=0)

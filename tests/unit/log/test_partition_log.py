@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from timestamp_searches import find_by_timestamp, find_max_timestamp
 
-from tidelog.errors import CorruptRecordError, ErrorCode, RefreshMetadataError, TidelogError
-from tidelog.records import LOG_APPEND_TIME, iter_headers, parse_header, read_records, validate_batch
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, RefreshMetadataError, TidelogError
+from tidelog_foundation.records import LOG_APPEND_TIME, iter_headers, parse_header, read_records, validate_batch
 from tidelog_node.log import LogConfig, PartitionLog, TimestampAndOffset
 
 DIRECTORY = Path("/data/topic-0")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.lasting_objects import LastingObjects, building_lasting_objects
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_quorum.metadata import (
     FeatureLevelRecord,
     MetadataImage,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.errors import ConfigError
+from tidelog_foundation.errors import ConfigError
 from tidelog_quorum.metadata import (
     ConfigRecord,
     ConfigResourceType,

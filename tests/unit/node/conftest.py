@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.records import RecordBatchBuilder
 from tidelog.v1 import controller_service_pb2 as controller_pb
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext
 from tidelog_node.partitions import (

@@ -6,9 +6,9 @@ import time
 import pytest
 from disk_node import until
 
-from tidelog.config.endpoints import NamedListener
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.config.endpoints import NamedListener
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.server.lifecycle import BrokerLifecycle
 from tidelog_quorum.metadata import SUPPORTED_FEATURES

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.transport.budget import ByteBudget
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.transport.budget import ByteBudget
 
 
 async def settle():

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.partitions import catch_up
 from tidelog_node.partitions.clock import SystemClock
 

@@ -5,12 +5,12 @@ import socket
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import abort_with, server_options
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1 import quorum_service_pb2 as quorum_pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceServicer, add_QuorumServiceServicer_to_server
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import abort_with, server_options
 from tidelog_node.server import controller_client
 from tidelog_node.server.controller_client import ControllerClient
 

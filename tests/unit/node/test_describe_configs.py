@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from tidelog.config import TopicConfig, describe
-from tidelog.errors import ErrorCode
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1 import log_service_pb2 as log_pb
+from tidelog_foundation.config import TopicConfig, describe
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node import handlers
 from tidelog_node.server.config import NodeConfig
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.partitions import directory_assignments
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 

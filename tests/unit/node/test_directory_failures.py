@@ -10,8 +10,8 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch
 from memory_disk import MemoryFiles
 
-from tidelog.errors import ConfigError, ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, BrokerId
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
+from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId
 from tidelog_quorum.metadata import PartitionChangeRecord, RemoveTopicRecord
 
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tidelog.errors import ConfigError
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.partitions.housekeeping import _pause
 from tidelog_node.server.cleaner_job import CleanerJob, cleaner_settings
 from tidelog_node.server.dynamic_config import DynamicNodeConfig

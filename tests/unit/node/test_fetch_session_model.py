@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.memory_disk import MemoryFiles
 from tests.support.seeds import reproducible, seed_blocks
-from tidelog.cluster.fetch_session import FetchSessionHandler
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder, iter_headers
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.fetch_session import FetchSessionHandler
+from tidelog_foundation.records import RecordBatchBuilder, iter_headers
 from tidelog_node import handlers
 from tidelog_node.handlers.context import NodeContext
 from tidelog_node.log import LogConfig, PartitionLog

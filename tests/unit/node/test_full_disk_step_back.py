@@ -9,8 +9,8 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch, replicated_batch
 from memory_disk import MemoryFiles
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, BrokerId
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId
 from tidelog_node.log import LogConfig
 from tidelog_quorum.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord, RemoveTopicRecord
 

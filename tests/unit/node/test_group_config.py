@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from tidelog.config import parse_config
-from tidelog.errors import ConfigError
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.coordination import OffsetsTopicSettings
 from tidelog_node.groups.settings import GroupSettings, MigrationPolicy
 from tidelog_node.server.config import NodeConfig

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node.coordination import shard_loader
 from tidelog_node.coordination.shard_loader import LeadershipEndedError, ShardLoader
 from tidelog_node.coordination.view_layout import ShardName

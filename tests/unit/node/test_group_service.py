@@ -7,11 +7,11 @@ import itertools
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.transport import open_channel, server_options
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1 import log_service_pb2 as log_pb
 from tidelog.v1.group_service_pb2_grpc import GroupServiceStub, add_GroupServiceServicer_to_server
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.transport import open_channel, server_options
 from tidelog_node import handlers
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, OffsetsTopicSettings
 from tidelog_node.coordination.shard_loader import ShardLoader

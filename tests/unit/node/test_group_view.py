@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.coordination.view import GroupView, ViewFailedError
 from tidelog_node.coordination.view_layout import (
     FORMAT_KEY,

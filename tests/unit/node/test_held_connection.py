@@ -5,11 +5,11 @@ import contextlib
 
 import grpc.aio
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId
-from tidelog.transport import abort_with, server_options
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
+from tidelog_foundation.transport import abort_with, server_options
 from tidelog_node.server.controller_client import ControllerClient
 from tidelog_node.server.held_connection import HeldConnection
 

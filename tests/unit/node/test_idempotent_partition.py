@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tidelog.errors import ErrorCode
-from tidelog.records import RecordBatchBuilder, read_records
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import RecordBatchBuilder, read_records
 from tidelog_node import handlers
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog.transport.budget import ByteBudget
-from tidelog.transport.intake import Charge, Intake
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
 
 
 def test_turn_goes_past_a_call_that_is_cancelled_in_the_moment_that_it_is_freed() -> None:

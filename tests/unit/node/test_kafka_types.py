@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tidelog.config.settings import describe, format_value
+from tidelog_foundation.config.settings import describe, format_value
 from tidelog_node.server.config import NodeConfig
 
 KAFKA_TYPES = {

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.handlers import group_members
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node import handlers
 from tidelog_node.replication import ReplicaSelector
 from tidelog_quorum.metadata import Endpoint, RegisterBrokerRecord

@@ -1,7 +1,7 @@
 import asyncio
 import dataclasses
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 
 
 def test_node_names_the_new_leader_as_soon_as_its_replica_knows_it(cluster_of):

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from tidelog.errors import ConfigError
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.log import LogConfig
 from tidelog_node.partitions import LogDirectories
 

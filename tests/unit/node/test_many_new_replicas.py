@@ -15,9 +15,9 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch
 from memory_disk import MemoryFiles
 
-from tidelog.errors import TidelogError
-from tidelog.ids import LOST_DIRECTORY, BrokerId, TopicId
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId, TopicId
 from tidelog_node import handlers
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import Partition

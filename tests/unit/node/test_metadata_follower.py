@@ -10,10 +10,10 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.transport import open_channel, server_options
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.transport import open_channel, server_options
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.server.metadata_follower import MetadataFollower
 from tidelog_quorum.metadata import (

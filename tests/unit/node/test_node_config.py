@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 import tidelog_node.server
-from tidelog.config import TopicConfig, describe, parse_config
-from tidelog.config.broker import BROKER_SYNONYMS
-from tidelog.config.endpoints import GRPC, NamedListener
-from tidelog.errors import ConfigError
+from tidelog_foundation.config import TopicConfig, describe, parse_config
+from tidelog_foundation.config.broker import BROKER_SYNONYMS
+from tidelog_foundation.config.endpoints import GRPC, NamedListener
+from tidelog_foundation.errors import ConfigError
 from tidelog_node.server.config import NodeConfig
 
 REQUIRED = {

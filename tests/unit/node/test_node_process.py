@@ -9,14 +9,14 @@ from functools import partial
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport import abort_with, open_channel, server_options
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport import abort_with, open_channel, server_options
 from tidelog_node.broker.lifecycle import LifecycleTimings
 from tidelog_node.kafka.listener import KafkaListeners
-from tidelog_node.log.files import OperatingSystemFiles
+from tidelog_node.log.disk.files import OperatingSystemFiles
 from tidelog_node.partitions import LogDirectories
 from tidelog_node.server import process
 from tidelog_node.server.dynamic_config import DynamicNodeConfig

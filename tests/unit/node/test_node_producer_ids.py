@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.server import producer_ids
 from tidelog_node.server.producer_ids import ProducerIdManager
 

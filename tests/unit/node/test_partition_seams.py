@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.partitions import PartitionRegistry, time_slices
 from tidelog_node.replication import EpochEnd
 from tidelog_quorum.metadata import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord

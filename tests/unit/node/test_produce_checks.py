@@ -7,9 +7,9 @@ import random
 import cramjam
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.records import HEADER_SIZE, RecordBatchBuilder, encode_batch, parse_header, read_records
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder, encode_batch, parse_header, read_records
 from tidelog_node import handlers
 from tidelog_node.handlers import produce_checks
 

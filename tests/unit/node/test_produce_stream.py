@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import grpc.aio
 import pytest
 
-from tidelog.config.process import run_process
-from tidelog.errors import ErrorCode
-from tidelog.transport import error_from_rpc, open_channel, server_options
-from tidelog.transport.budget import ByteBudget
-from tidelog.transport.intake import Charge, Intake
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
+from tidelog_foundation.config.process import run_process
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
+from tidelog_foundation.transport.budget import ByteBudget
+from tidelog_foundation.transport.intake import Charge, Intake
 from tidelog_node import handlers
 from tidelog_node.server import listener
 from tidelog_node.server.listener import LogService, add_log_service

@@ -4,8 +4,15 @@ import asyncio
 
 import pytest
 
-from tidelog.records import ControlType, RecordBatchBuilder, assign_offsets, control_batch, iter_headers, read_records
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.records import (
+    ControlType,
+    RecordBatchBuilder,
+    assign_offsets,
+    control_batch,
+    iter_headers,
+    read_records,
+)
 from tidelog_node import handlers
 from tidelog_node.replication.events import RecordsAppended
 

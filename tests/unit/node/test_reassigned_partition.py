@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.records import read_records
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import read_records
 from tidelog_node import handlers
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, PartitionChangeRecord
 

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.records import RecordBatchBuilder, iter_headers, read_records
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import RecordBatchBuilder, iter_headers, read_records
 from tidelog_node import handlers
 from tidelog_node.partitions.housekeeping import (
     delete_expired_segments,

@@ -10,9 +10,9 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch, replicated_batch
 from memory_disk import MemoryFiles, crash_at_every_step
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerId
-from tidelog.records import iter_headers
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.records import iter_headers
 from tidelog_quorum.metadata import RemoveTopicRecord, TopicConfig
 
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=0)

@@ -9,10 +9,10 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch
 from memory_disk import MemoryFiles
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, TopicId
-from tidelog_node.log.disk_errors import Fault, fault_of, is_directory_failure
-from tidelog_node.log.files import storage_error
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import LOST_DIRECTORY, TopicId
+from tidelog_node.log.disk.disk_errors import Fault, fault_of, is_directory_failure
+from tidelog_node.log.disk.files import storage_error
 from tidelog_quorum.metadata import RemoveTopicRecord, TopicConfig
 
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=0)

@@ -10,8 +10,8 @@ from disk_node import TOPIC_ID, DiskNode, until
 from log_batches import produced_batch
 from memory_disk import MemoryFiles
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import LOST_DIRECTORY, BrokerId, TopicId
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import LOST_DIRECTORY, BrokerId, TopicId
 from tidelog_node.replication import EpochEnd
 from tidelog_quorum.metadata import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 

@@ -1,8 +1,8 @@
 import asyncio
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.records import read_records
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import read_records
 from tidelog_node import handlers
 from tidelog_node.partitions import isr_changes
 from tidelog_node.replication.isr_changes import IsrChangeSettings

@@ -5,9 +5,9 @@ import contextlib
 import dataclasses
 import logging
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node import handlers
 from tidelog_node.server.topic_creation import TopicCreation
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import common_pb2
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_quorum.metadata.features import SUPPORTED_FEATURES
 from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch, RaftListener
 

@@ -13,13 +13,13 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import TopicId
-from tidelog.transport import error_from_rpc, open_channel, server_options
-from tidelog.transport.binding import bind_port
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub, add_ControllerServiceServicer_to_server
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import TopicId
+from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
+from tidelog_foundation.transport.binding import bind_port
 from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.server.broker_connections import BrokerConnections, address_of_peer
 from tidelog_quorum.server.metadata_feed import MetadataFeed

@@ -10,14 +10,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId
-from tidelog.transport import error_from_rpc, open_channel, server_options
-from tidelog.transport.binding import bind_port
-from tidelog.transport.status import trailing_value
 from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
 from tidelog.v1.quorum_service_pb2_grpc import QuorumServiceStub, add_QuorumServiceServicer_to_server
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.transport import error_from_rpc, open_channel, server_options
+from tidelog_foundation.transport.binding import bind_port
+from tidelog_foundation.transport.status import trailing_value
 from tidelog_quorum.controller import BrokerProgress
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import LeaderAndEpoch, QuorumDescription, ReplicaDescription

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicId
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 from tidelog_quorum.server.quorum_controller import QuorumController

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import BrokerId, TopicId
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result, elect_leaders
 from tidelog_quorum.metadata import (
     Endpoint,

@@ -14,8 +14,8 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from tidelog.config import parse_config
-from tidelog.errors import ConfigError, ErrorCode
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.errors import ConfigError, ErrorCode
 from tidelog_quorum.controller import ControllerConfig
 from tidelog_quorum.raft import TidelogRaft
 from tidelog_quorum.raft.pysyncobj_engine import PySyncObjRaft

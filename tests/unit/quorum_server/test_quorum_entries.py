@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicId
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
 from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, MetadataRecord, decode_batch, encode_batch
 from tidelog_quorum.metadata.features import METADATA_VERSION

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from tidelog.transport import server_options
+from tidelog_foundation.transport import server_options
 from tidelog_quorum.controller import Controller
 from tidelog_quorum.controller.config import ControllerConfig
 from tidelog_quorum.metadata import PartitionChangeRecord, PartitionRecord, TopicRecord, encode_batch

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.server.process import _run_until
 
 

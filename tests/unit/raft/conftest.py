@@ -12,7 +12,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from tidelog.transport import server_options
+from tidelog_foundation.transport import server_options
 from tidelog_quorum.raft import CommittedEntry, LeaderAndEpoch, RaftConfig, TidelogRaft, Voter, VoterSet
 
 CLUSTER_ID = "raft-tests"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.raft.pysyncobj_log import Frame, FrameKind, LogState, check_identity, read_dump, write_dump
 

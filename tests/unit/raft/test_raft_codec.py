@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.codec import MAX_CHUNK_BYTES, MAX_ENTRY_BYTES, decode_message, encode_message
 from tidelog_quorum.raft.core import AppendRequest, AppendResponse, Entry, EntryKind, VoteRequest, VoteResponse
 from tidelog_quorum.raft.core.messages import (

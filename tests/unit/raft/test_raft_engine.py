@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import CommittedEntry, RaftConfig
 
 FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import RaftConfig, SnapshotConfig, Voter, VoterSet
 
 FAST = RaftConfig(election_timeout_ms=500, heartbeat_interval_ms=50, max_trailing_entries=5)

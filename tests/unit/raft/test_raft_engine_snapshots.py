@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import RaftConfig, SnapshotConfig
 from tidelog_quorum.raft.stored_log import read_stored_log
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import LeaderAndEpoch
 
 Engines = Callable[..., Any]

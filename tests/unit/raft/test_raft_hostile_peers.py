@@ -10,11 +10,11 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode
-from tidelog.transport import error_from_rpc, open_channel
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
 from tidelog.v1.raft_service_pb2_grpc import RaftServiceStub
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_quorum.raft import RaftConfig, receiver
 
 Engines = Callable[..., Any]

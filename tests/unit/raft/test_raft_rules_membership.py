@@ -19,7 +19,7 @@ from raft_voter import (
     voters_entry,
 )
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_quorum.raft.core import (
     AddVoterRequested,
     AppendRequest,

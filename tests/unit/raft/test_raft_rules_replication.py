@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from raft_voter import TestedVoter, append, data
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_quorum.raft.core import (
     AppendRequest,
     AppendResponse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from raft_voter import TestedVoter, append, voter_set
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_quorum.raft.core import (
     AppendRequest,
     Candidate,

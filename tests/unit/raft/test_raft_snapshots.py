@@ -15,7 +15,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.core.messages import Snapshot
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.snapshots import (

@@ -14,7 +14,7 @@ import crc32c
 import pytest
 from rocksdict import Options, Rdict
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.storage import RaftStorage, open_storage
 from tidelog_quorum.raft.stored_log import StoredState, read_stored_log

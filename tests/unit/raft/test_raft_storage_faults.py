@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small_disk import SmallDisk, why_not
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.storage import RaftStorage, open_storage
 from tidelog_quorum.raft.stored_log import StoredState

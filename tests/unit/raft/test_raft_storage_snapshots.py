@@ -11,7 +11,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import storage as storage_module
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.core.commands import CompactLog, InstallSnapshot, StoreChunk

@@ -13,7 +13,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft.wal import check_wal
 
 BLOCK, PAGE = 32 * 1024, 4 * 1024

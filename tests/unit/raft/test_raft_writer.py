@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_quorum.raft import Voter, VoterSet, writer
 from tidelog_quorum.raft.core import HardState
 from tidelog_quorum.raft.core.commands import StoreChunk

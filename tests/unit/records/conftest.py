@@ -14,10 +14,10 @@ _USERS = ("arrow", "builder", "control", "reader", "scan", "search", "validation
 @pytest.fixture(scope="module", params=["_pure", "_fast"], ids=["pure", "compiled"])
 def engine(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     try:
-        chosen = importlib.import_module(f"tidelog.records.{request.param}")
+        chosen = importlib.import_module(f"tidelog_foundation.records.{request.param}")
     except ImportError as error:
-        pytest.skip(f"the compiled engine is not built (python hatch_build.py client/tidelog/records/*.pyx): {error}")
+        pytest.skip(f"the compiled engine is not built (hatch_build.py): {error}")
     with pytest.MonkeyPatch.context() as patch:
         for name in _USERS:
-            patch.setattr(importlib.import_module(f"tidelog.records.{name}"), "engine", chosen)
+            patch.setattr(importlib.import_module(f"tidelog_foundation.records.{name}"), "engine", chosen)
         yield chosen

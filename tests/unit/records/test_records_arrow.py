@@ -14,8 +14,8 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import CODECS, RecordBatchBuilder, assign_offsets, iter_headers, read_records, to_arrow
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import CODECS, RecordBatchBuilder, assign_offsets, iter_headers, read_records, to_arrow
 
 contents = st.one_of(st.none(), st.binary(max_size=60))
 records = st.lists(

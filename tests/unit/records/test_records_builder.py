@@ -10,15 +10,15 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import (
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import (
     HEADER_SIZE,
     RecordBatchBuilder,
     parse_header,
     read_records,
     record_size_upper_bound,
 )
-from tidelog.records import _pure as pure
+from tidelog_foundation.records import _pure as pure
 
 MAX_INT64 = 2**63 - 1
 contents = st.one_of(st.none(), st.binary(max_size=100))

@@ -13,11 +13,11 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import HEADER_SIZE, RecordBatchBuilder, read_records
-from tidelog.records import _pure as pure
-from tidelog.records.columns import BinaryColumn
-from tidelog.records.sources import content_source
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder, read_records
+from tidelog_foundation.records import _pure as pure
+from tidelog_foundation.records.columns import BinaryColumn
+from tidelog_foundation.records.sources import content_source
 
 MAX_INT64 = 2**63 - 1
 contents = st.one_of(st.none(), st.binary(max_size=200))

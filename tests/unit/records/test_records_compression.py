@@ -19,9 +19,9 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ConfigError, CorruptRecordError
-from tidelog.records import CODECS, RecordBatchBuilder, compression, read_records
-from tidelog.records.compression import OversizedRecordsError, check_level, compress, decompress
+from tidelog_foundation.errors import ConfigError, CorruptRecordError
+from tidelog_foundation.records import CODECS, RecordBatchBuilder, compression, read_records
+from tidelog_foundation.records.compression import OversizedRecordsError, check_level, compress, decompress
 
 DATA = b"".join(b"record %d of many; " % i for i in range(20_000))
 COMPRESSING = CODECS[1:]

@@ -10,8 +10,8 @@ from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER
 from aiokafka.record.control_record import ControlRecord as ForeignControlRecord
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import (
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import (
     HEADER_SIZE,
     ControlRecord,
     ControlType,

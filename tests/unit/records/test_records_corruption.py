@@ -13,8 +13,8 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import (
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import (
     CODECS,
     HEADER_SIZE,
     RecordBatchBuilder,
@@ -25,8 +25,8 @@ from tidelog.records import (
     validate_batch,
     validate_produced,
 )
-from tidelog.records import _pure as pure
-from tidelog.records.header import RecordBatchHeader
+from tidelog_foundation.records import _pure as pure
+from tidelog_foundation.records.header import RecordBatchHeader
 
 
 def batch_of(codec: str) -> bytes:

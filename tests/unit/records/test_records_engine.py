@@ -10,13 +10,13 @@ from types import ModuleType
 
 import pytest
 
-from tidelog.records import _faults
+from tidelog_foundation.records import _faults
 
 
 @pytest.mark.parametrize(("setting", "expected"), [("1", "False"), ("", None)])
 def test_engine_is_the_pure_one_when_the_environment_asks(setting: str, expected: str | None) -> None:
     environment = {**os.environ, "TIDELOG_PURE_PYTHON": setting}
-    code = "import sys, tidelog.records as r; print(r.COMPILED); assert 'pyarrow' not in sys.modules"
+    code = "import sys, tidelog_foundation.records as r; print(r.COMPILED); assert 'pyarrow' not in sys.modules"
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == (expected or str(_compiled_is_built()))
 
@@ -62,7 +62,7 @@ def test_faults_have_one_text_each() -> None:
 
 def _compiled_is_built() -> bool:
     try:
-        from tidelog.records import _fast
+        from tidelog_foundation.records import _fast
     except ImportError:
         return False
     return _fast is not None

@@ -11,8 +11,8 @@ import pytest
 from batch_mutations import Mutator, corpus
 from seeds import reproducible, seed_blocks
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import (
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import (
     CODECS,
     RecordBatchHeader,
     _pure,
@@ -31,7 +31,7 @@ from tidelog.records import (
     to_arrow,
     validate_batch,
 )
-from tidelog.records.validation import record_section
+from tidelog_foundation.records.validation import record_section
 
 _LIMIT = 1024 * 1024
 _MUTANTS_PER_SEED = 25

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import (
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import (
     CREATE_TIME,
     HEADER_SIZE,
     LOG_APPEND_TIME,

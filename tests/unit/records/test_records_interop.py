@@ -22,7 +22,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.records import (
+from tidelog_foundation.records import (
     CODECS,
     HEADER_SIZE,
     RecordBatchBuilder,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ConfigError, CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import (
+from tidelog_foundation.errors import ConfigError, CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import (
     CODECS,
     HEADER_SIZE,
     ControlType,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from seeds import reproducible, seed_blocks
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import (
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import (
     HEADER_SIZE,
     BatchScan,
     RecordBatchBuilder,

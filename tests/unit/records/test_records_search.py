@@ -11,8 +11,8 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import (
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import (
     HEADER_SIZE,
     RecordBatchBuilder,
     iter_records,
@@ -21,8 +21,8 @@ from tidelog.records import (
     read_records,
     reader,
 )
-from tidelog.records import _pure as pure
-from tidelog.records.header import RecordBatchHeader, encode_batch
+from tidelog_foundation.records import _pure as pure
+from tidelog_foundation.records.header import RecordBatchHeader, encode_batch
 
 
 def _outcome(function: Any, *arguments: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import (
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import (
     CODECS,
     HEADER_SIZE,
     OversizedRecordsError,

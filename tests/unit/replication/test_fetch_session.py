@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.replication import FetchSession, FetchSessionCache, FetchSpec
 from tidelog_node.replication.fetch_session import EVICTION_MS, MAX_EPOCH, MAX_SESSION_PARTITIONS, next_epoch
 

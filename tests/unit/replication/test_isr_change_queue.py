@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from tidelog_node.broker.report import Report
 from tidelog_node.replication.commands import ProposeIsr
 from tidelog_node.replication.events import IsrChangeAccepted, IsrChangeRefused

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.replication import PartitionState
 from tidelog_node.replication.commands import AdvanceHighWatermark, LeadershipLost, ProposeIsr, StartFetching
 from tidelog_node.replication.events import (

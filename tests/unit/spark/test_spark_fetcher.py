@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import RecordBatchBuilder
-from tidelog.spark import fetcher
-from tidelog.spark.fetcher import fetch_range
-from tidelog.spark.offsets import OffsetRange
-from tidelog.spark.options import SourceOptions
 from tidelog.testing import FakeCluster
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_spark import fetcher
+from tidelog_spark.fetcher import fetch_range
+from tidelog_spark.offsets import OffsetRange
+from tidelog_spark.options import SourceOptions
 
 
 @pytest.fixture

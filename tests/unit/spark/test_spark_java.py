@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import ConfigError
-from tidelog.spark import java
+from tidelog_foundation.errors import ConfigError
+from tidelog_spark import java
 
 
 def make_java(home: Path, version: str) -> Path:

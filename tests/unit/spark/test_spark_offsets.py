@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.spark.offsets import (
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_spark.offsets import (
     EARLIEST,
     LATEST,
     OffsetRange,

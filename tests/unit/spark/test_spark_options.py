@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.errors import ConfigError
-from tidelog.spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
-from tidelog.spark.options import SourceOptions, batch_plan, parse_options, stream_plan
+from tidelog_foundation.errors import ConfigError
+from tidelog_spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
+from tidelog_spark.options import SourceOptions, batch_plan, parse_options, stream_plan
 
 MINIMAL = {"bootstrap.servers": "127.0.0.1:9092", "subscribe": "t"}
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from tidelog.records import RecordBatchBuilder
-from tidelog.spark.options import parse_options, stream_plan
-from tidelog.spark.schema import spark_schema
-from tidelog.spark.stream_reader import OffsetTree, TidelogStreamReader
 from tidelog.testing import FakeCluster
+from tidelog_foundation.records import RecordBatchBuilder
+from tidelog_spark.options import parse_options, stream_plan
+from tidelog_spark.schema import spark_schema
+from tidelog_spark.stream_reader import OffsetTree, TidelogStreamReader
 
 PARTITIONS = 2
 Place = tuple[int, int]

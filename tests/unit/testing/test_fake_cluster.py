@@ -9,15 +9,15 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import RecordBatchBuilder, read_records, validate_batch
 from tidelog.testing import FakeCluster
-from tidelog.transport.channels import CHANNEL_OPTIONS
 from tidelog.v1 import admin_service_pb2 as admin
 from tidelog.v1 import log_service_pb2 as pb
 from tidelog.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidelog.v1.log_service_pb2_grpc import LogServiceStub
 from tidelog.v1.metadata_record_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import RecordBatchBuilder, read_records, validate_batch
+from tidelog_foundation.transport.channels import CHANNEL_OPTIONS
 
 
 class Node:

@@ -9,7 +9,7 @@ import pytest
 from tools_partition import write_partition
 from typer.testing import CliRunner, Result
 
-from tidelog.cli.commands import app
+from tidelog_cli.commands import app
 
 
 @pytest.fixture

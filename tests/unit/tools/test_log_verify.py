@@ -13,9 +13,9 @@ import pytest
 from tools_partition import NOW_MS, data_batch, marker_batch, write_partition, write_segment
 from typer.testing import Result
 
-from tidelog.records import ControlType, parse_header
+from tidelog_foundation.records import ControlType, parse_header
 from tidelog_node.log.producers import ProducerEntry, encode_snapshot
-from tidelog_node.log.transaction_index import AbortedTransaction, encode_aborted
+from tidelog_node.log.segments.transaction_index import AbortedTransaction, encode_aborted
 from tidelog_node.tools.segment_scan import CHUNK_SIZE, SegmentScan
 
 Tidelog = Callable[..., Result]

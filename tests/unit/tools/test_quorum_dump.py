@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog_cli.tools.quorum_dump import app
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog_quorum.metadata import (
     Endpoint,
     ListenerEndpoint,
@@ -24,7 +25,6 @@ from tidelog_quorum.metadata import (
 from tidelog_quorum.raft.core import Entry, EntryKind, HardState, Persist
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.storage import open_storage
-from tidelog_quorum.tools.dump_command import app
 
 TOPIC_ID = TopicId(bytes(range(16)))
 VOTERS = VoterSet([Voter(1, "a", 1, b"d" * 16), Voter(2, "b", 2)])

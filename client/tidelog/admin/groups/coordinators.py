@@ -11,7 +11,7 @@ from tidelog.admin.operations import Outcomes
 from tidelog.cluster import Connection, Coordinators
 from tidelog.cluster.backoff import Backoff
 from tidelog.cluster.coordinator import MOVED
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 
 T = TypeVar("T")
 

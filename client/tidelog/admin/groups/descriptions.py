@@ -20,9 +20,9 @@ from tidelog.admin.operations import Outcomes
 from tidelog.admin.topics import Node
 from tidelog.cluster import ClusterClient, Connection, Coordinators
 from tidelog.consumer.assignors.protocol import PROTOCOL_TYPE, decode_assignment
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 async def describe_groups(

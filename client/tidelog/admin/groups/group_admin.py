@@ -21,8 +21,8 @@ from tidelog.admin.groups.offsets import GroupOffsets
 from tidelog.admin.groups.removal import delete_groups, remove_members
 from tidelog.admin.offsets import IsolationLevel
 from tidelog.admin.operations import Future, Operations, Outcomes
-from tidelog.errors import TidelogError
 from tidelog.message import TopicPartition
+from tidelog_foundation.errors import TidelogError
 
 
 class GroupAdmin(Operations):

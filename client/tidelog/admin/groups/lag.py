@@ -22,8 +22,8 @@ from tidelog.cluster import (
     OffsetAndTimestamp,
     TopicPartitionKey,
 )
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.message import TopicPartition
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 async def group_lags(

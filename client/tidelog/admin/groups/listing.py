@@ -14,9 +14,9 @@ from tidelog.admin.groups.model import (
 )
 from tidelog.cluster import ClusterClient, Connection
 from tidelog.consumer.assignors.protocol import PROTOCOL_TYPE
-from tidelog.errors import TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
-from tidelog.waiting import ReportedWait
+from tidelog_foundation.errors import TidelogError, error_for
+from tidelog_foundation.waiting import ReportedWait
 
 _ATTEMPT_MS = 5_000
 """A node may take so long; then it is asked again."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tidelog.admin.metadata import BrokerMetadata
 from tidelog.cluster import Broker, ClusterClient
-from tidelog.errors import KafkaError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import KafkaError
 
 
 @dataclass(slots=True)

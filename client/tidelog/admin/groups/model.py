@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from tidelog.admin.resources import AclOperation
 from tidelog.admin.topics import Node
-from tidelog.errors import TidelogError
 from tidelog.message import TopicPartition
+from tidelog_foundation.errors import TidelogError
 
 
 class ConsumerGroupState(enum.Enum):

@@ -10,10 +10,10 @@ from tidelog.admin.groups.coordinators import ask_coordinators
 from tidelog.admin.groups.model import ConsumerGroupTopicPartitions
 from tidelog.admin.operations import Outcomes
 from tidelog.cluster import ClusterClient, Connection, Coordinators
-from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.message import OFFSET_INVALID, TopicPartition
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
 """A coordinator may take so long; then it is found anew: it may be paused, and replaced."""

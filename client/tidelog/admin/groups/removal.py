@@ -9,9 +9,9 @@ from tidelog.admin.groups.descriptions import describe_groups
 from tidelog.admin.groups.model import MemberToRemove
 from tidelog.admin.operations import Outcomes
 from tidelog.cluster import ClusterClient, Connection, Coordinators
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
 """A coordinator may take so long; then it is found anew: it may be paused, and replaced."""

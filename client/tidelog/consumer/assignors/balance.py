@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
 from tidelog.consumer.assignors.protocol import Key
 from tidelog.consumer.assignors.range import racks_of, subscribers_by_topic
-from tidelog.rack_placement import Seat, counts_racks, place
+from tidelog_foundation.rack_placement import Seat, counts_racks, place
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 PROTOCOL_TYPE = "consumer"
 HIGHEST_VERSION = 3

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
 from tidelog.consumer.assignors.protocol import Key
-from tidelog.rack_placement import counts_racks
+from tidelog_foundation.rack_placement import counts_racks
 
 
 class RangeAssignor:

@@ -7,7 +7,7 @@ from tidelog.consumer.assignors.cooperative_sticky import CooperativeStickyAssig
 from tidelog.consumer.assignors.range import RangeAssignor
 from tidelog.consumer.assignors.roundrobin import RoundRobinAssignor
 from tidelog.consumer.assignors.sticky import StickyAssignor
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 _ALL: tuple[Assignor, ...] = (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
 ASSIGNORS = {assignor.name: assignor for assignor in _ALL}

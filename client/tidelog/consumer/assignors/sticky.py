@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from tidelog.consumer.assignors.assignor import Assignment, Member, Topic
 from tidelog.consumer.assignors.balance import assign_sticky
 from tidelog.consumer.assignors.protocol import Key, Reader, encode_partitions
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 
 
 class StickyAssignor:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
 
 Key = tuple[str, int]
 _PASSED = frozenset((ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH))

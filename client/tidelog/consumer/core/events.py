@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 
 AbortedTransactions = tuple[tuple[int, int], ...]
 """(producer id, first offset) of transactions among the records whose records are not to be returned, by offset."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.consumer.core.events import Validated
 from tidelog.consumer.core.partition import PartitionState
-from tidelog.errors import OUTAGES, ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
 
 REPORTED = OUTAGES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """Retried, but the application is told when they begin: it may be waiting for what never comes."""

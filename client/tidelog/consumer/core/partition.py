@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.consumer.core.events import FetchSpec, ValidationSpec
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 CanRead = Callable[[str, int, int], bool]
 """Whether a node can be read from in a partition leader's place: it is known, and its replica not offline."""

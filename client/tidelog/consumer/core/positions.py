@@ -57,8 +57,8 @@ from tidelog.consumer.core.faults import REPORTED, end_reached, may_pass, trunca
 from tidelog.consumer.core.node_polls import NodePolls
 from tidelog.consumer.core.partition import CanRead, PartitionState
 from tidelog.consumer.core.settings import PositionSettings
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.records import iter_headers
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import iter_headers
 
 Key = tuple[str, int]
 Start = tuple[Key, int | None, int | None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.topic_names import validate_topic_name
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.topic_names import validate_topic_name
 
 _PATTERN = "^"
 """What begins with it is a regular expression, which a name is searched for, as in librdkafka."""

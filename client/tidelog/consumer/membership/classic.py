@@ -30,7 +30,7 @@ from tidelog.consumer.membership.handover import Handover
 from tidelog.consumer.membership.liveness import PollTimer, poll_exceeded
 from tidelog.consumer.membership.session import GroupSession, Phase
 from tidelog.consumer.membership.settings import MembershipSettings
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 
 class ClassicMembership:

@@ -34,9 +34,9 @@ from tidelog.consumer.membership.events import (
 from tidelog.consumer.membership.liveness import PollTimer, poll_exceeded
 from tidelog.consumer.membership.reconciliation import Reconciliation
 from tidelog.consumer.membership.settings import MembershipSettings
-from tidelog.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.v1 import common_pb2
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
 
 _NO_MEMBER = MembershipChanged(-1, "")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
 
 Key = tuple[str, int]
 MembershipRequest = (

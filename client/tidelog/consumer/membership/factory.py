@@ -9,7 +9,7 @@ from tidelog.consumer.membership.classic import ClassicMembership
 from tidelog.consumer.membership.consumer import ConsumerMembership
 from tidelog.consumer.membership.events import Command, Event, Key
 from tidelog.consumer.membership.settings import MembershipSettings
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 
 
 class Membership(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tidelog.consumer.assignors import Assignor, Member, Subscription, decode_subscription, encode_assignment
 from tidelog.consumer.membership.events import KnownTopic
-from tidelog.errors import TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
 
 
 class Leadership:

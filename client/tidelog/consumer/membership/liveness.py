@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 class PollTimer:

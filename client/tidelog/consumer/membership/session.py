@@ -26,9 +26,9 @@ from tidelog.consumer.membership.events import (
 from tidelog.consumer.membership.leadership import Leadership
 from tidelog.consumer.membership.liveness import Heartbeats
 from tidelog.consumer.membership.settings import MembershipSettings
-from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.v1 import common_pb2
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
 JOIN_TIMEOUT_LAPSE_MS = 5_000
 """How much longer than the rebalance timeout JoinGroup may take (Kafka's ``JOIN_GROUP_TIMEOUT_LAPSE``)."""

@@ -6,12 +6,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from tidelog.producer.core._hashes cimport hash_key
-from tidelog.records._bytes cimport tidelog_copy
-from tidelog.records._fast_encoder cimport NULL_CONTENT, Source, content_of
+from tidelog_foundation.records._bytes cimport tidelog_copy
+from tidelog_foundation.records._fast_encoder cimport NULL_CONTENT, Source, content_of
 
 from array import array
 
-from tidelog.records.columns import BinaryColumn
+from tidelog_foundation.records.columns import BinaryColumn
 
 
 def largest(values, keys):

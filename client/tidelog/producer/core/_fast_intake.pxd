@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tidelog.records._fast_encoder cimport RecordEncoder
+from tidelog_foundation.records._fast_encoder cimport RecordEncoder
 
 
 cdef class Delivery:

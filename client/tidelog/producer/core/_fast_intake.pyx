@@ -15,9 +15,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 cimport cython
 
 from tidelog.producer.core._hashes cimport hash_key
-from tidelog.records._fast_encoder cimport RecordEncoder
+from tidelog_foundation.records._fast_encoder cimport RecordEncoder
 
-from tidelog.records.header import HEADER_SIZE
+from tidelog_foundation.records.header import HEADER_SIZE
 
 RECORD_OVERHEAD = 36
 cdef Py_ssize_t _OVERHEAD = RECORD_OVERHEAD

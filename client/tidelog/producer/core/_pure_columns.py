@@ -1,6 +1,6 @@
 """Rows of whole columns spread over partitions, and the definition of the compiled twin: see the functions.
 
-Contents are what :func:`tidelog.records.sources.content_source` returns; ``array`` stands for buffers of int32 (``i``)
+Contents are what ``records.sources.content_source`` returns; ``array`` stands for buffers of int32 (``i``)
 and int64 (``q``).
 """
 
@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tidelog.producer.core.hashes import KeyHash
-from tidelog.records.columns import BinaryColumn
-from tidelog.records.sources import ContentSource, content_at
+from tidelog_foundation.records.columns import BinaryColumn
+from tidelog_foundation.records.sources import ContentSource, content_at
 
 if TYPE_CHECKING:
     Numbers = array[int] | memoryview[int]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidelog.producer.core.hashes import KeyHash
-from tidelog.records import HEADER_SIZE, RecordBatchBuilder
+from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder
 
 RECORD_OVERHEAD = 36
 """No record adds more than this to its key, value and headers in a batch (five varints, two of 64 bits)."""

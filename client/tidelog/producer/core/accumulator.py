@@ -32,7 +32,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import assert_never
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.producer.core.appender import Appender
 from tidelog.producer.core.batch import Batch, DeliveryCallback, HeldRecord, Outcome, Rows
 from tidelog.producer.core.events import (
@@ -59,7 +58,8 @@ from tidelog.producer.core.partition_queue import PartitionQueue
 from tidelog.producer.core.partitioner import TopicPartitioner
 from tidelog.producer.core.settling import settle_batch, settle_held
 from tidelog.producer.core.timing import Timing
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import RecordBatchBuilder
 
 
 class Accumulator:

@@ -13,7 +13,7 @@ from tidelog.producer.core.limits import RECORD_OVERHEAD, AccumulatorLimits
 from tidelog.producer.core.partition_queue import PartitionQueue
 from tidelog.producer.core.partitioner import TopicPartitioner
 from tidelog.producer.core.splitting import HEADER_OVERHEAD
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.records import RecordBatchBuilder
 
 
 class Appender:

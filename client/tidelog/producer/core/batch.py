@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tidelog.errors import TidelogError
 from tidelog.producer.core.engine import BatchContents, Delivery
 from tidelog.producer.core.numbering import NO_NUMBER, ProducerNumber
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.records import RecordBatchBuilder
 
 DeliveryCallback = Callable[[Any, Any], object]
 """``on_delivery(err, msg)``."""

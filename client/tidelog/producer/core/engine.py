@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.records import COMPILED as RECORDS_COMPILED
+from tidelog_foundation.records import COMPILED as RECORDS_COMPILED
 
 if TYPE_CHECKING:
     from tidelog.producer.core import _pure_columns as columns

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import TidelogError
 from tidelog.producer.core.batch import Batch, Rows
 from tidelog.producer.core.engine import Delivery
 from tidelog.producer.core.numbering import ProducerNumber
+from tidelog_foundation.errors import TidelogError
 
 
 @dataclass(frozen=True, slots=True)

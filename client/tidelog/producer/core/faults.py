@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, KafkaError, TidelogError, error_for
 from tidelog.producer.core.batch import Batch
 from tidelog.producer.core.limits import AccumulatorLimits
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
 
 def fatal_error(code: ErrorCode, message: str) -> TidelogError:

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.producer.core.batch import HeldRecord
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 class HeldRecords:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.producer.core.partitioner import CustomPartitioner
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import RecordBatchBuilder
 
 RECORD_OVERHEAD = 36
 """No record adds more than this to its key, value and headers in a batch (five varints, two of 64 bits)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tidelog_foundation.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 MAX_EPOCH = 2**15 - 1
 SEQUENCES = 2**31

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.producer.core.batch import Batch, Outcome
 from tidelog.producer.core.numbering import NO_NUMBER, Numbering, ProducerIdAndEpoch
 from tidelog.producer.core.refusals import OUT_OF_SEQUENCE
 from tidelog.producer.core.splitting import halves
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 
 class PartitionQueue:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.producer.core.engine import TopicLanes
 from tidelog.producer.core.hashes import KeyHash
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 CustomPartitioner = Callable[[str, bytes | None, int], int]
 """``(topic, key, number of partitions) -> partition``."""

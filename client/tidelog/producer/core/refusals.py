@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 
 REFUSALS = frozenset(
     (

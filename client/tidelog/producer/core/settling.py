@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.errors import TidelogError
 from tidelog.producer.core.batch import Batch, HeldRecord
 from tidelog.producer.core.events import Settle
 from tidelog.producer.core.faults import possibly_stored
+from tidelog_foundation.errors import TidelogError
 
 
 def settle_batch(batch: Batch) -> Settle:

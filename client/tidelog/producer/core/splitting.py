@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from tidelog.producer.core.batch import Batch
 from tidelog.producer.core.engine import BatchContents, Delivery
-from tidelog.records import Record, read_records, record_size_upper_bound
+from tidelog_foundation.records import Record, read_records, record_size_upper_bound
 
 HEADER_OVERHEAD = 10
 """What a header counts for beside its name and its content."""

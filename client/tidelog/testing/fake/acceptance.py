@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.config import TopicConfig
-from tidelog.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION
-from tidelog.errors import ErrorCode, error_for
-from tidelog.records import (
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.config.topic import LOG_APPEND_TIME, PRODUCER_COMPRESSION
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import (
     HEADER_SIZE,
     MAX_EXPANSION,
     OversizedRecordsError,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import grpc
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import REQUEST_ID_SIZE
 from tidelog.testing.fake.configs import alter_configs, describe_configs
 from tidelog.testing.fake.faults import Fault, Gate, error_message
 from tidelog.testing.fake.log_service import NodeInfo, topic_metadata
 from tidelog.testing.fake.placement import alter_partition_reassignments, elect_leaders
 from tidelog.testing.fake.topics import NODE_ID, TopicTable
 from tidelog.v1 import admin_service_pb2, admin_service_pb2_grpc, common_pb2, log_service_pb2
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import REQUEST_ID_SIZE
 
 
 class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):

@@ -9,16 +9,16 @@ from typing import Self
 
 import grpc
 
-from tidelog.errors import ErrorCode
-from tidelog.records import Record
 from tidelog.testing.fake.admin_service import AdminServicer
 from tidelog.testing.fake.faults import Fault, Gate
 from tidelog.testing.fake.group_service import GroupServicer
 from tidelog.testing.fake.groups import FakeGroups
 from tidelog.testing.fake.log_service import LogServicer, NodeInfo
 from tidelog.testing.fake.topics import TopicTable
-from tidelog.transport import server_options
 from tidelog.v1 import admin_service_pb2_grpc, group_service_pb2_grpc, log_service_pb2_grpc
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.records import Record
+from tidelog_foundation.transport import server_options
 
 _HOST = "127.0.0.1"
 _MAX_CALLS = 64

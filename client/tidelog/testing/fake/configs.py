@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tidelog.config import DynamicBrokerConfig, TopicConfig, describe, format_value, parse_config
-from tidelog.config.broker import BROKER_SYNONYMS
-from tidelog.config.changes import changed_value
-from tidelog.config.group import (
+from tidelog.testing.fake.faults import Fault, error_message
+from tidelog.testing.fake.topics import FakeTopic, TopicTable
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog.v1 import metadata_record_pb2
+from tidelog_foundation.config import DynamicBrokerConfig, TopicConfig, describe, format_value, parse_config
+from tidelog_foundation.config.broker import BROKER_SYNONYMS
+from tidelog_foundation.config.changes import changed_value
+from tidelog_foundation.config.group import (
     COORDINATOR_PREFIX,
     ConsumerGroupLimits,
     GroupConfig,
@@ -16,12 +20,8 @@ from tidelog.config.group import (
     check_group_key,
     check_group_settings,
 )
-from tidelog.config.settings import SettingInfo, unknown_key
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.testing.fake.faults import Fault, error_message
-from tidelog.testing.fake.topics import FakeTopic, TopicTable
-from tidelog.v1 import admin_service_pb2 as pb
-from tidelog.v1 import metadata_record_pb2
+from tidelog_foundation.config.settings import SettingInfo, unknown_key
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _INFOS = {info.key: info for info in describe(TopicConfig)}
 _GROUP_INFOS = {info.key: info for info in describe(GroupConfig)}

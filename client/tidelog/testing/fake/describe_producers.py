@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.errors import TidelogError
 from tidelog.testing.fake.faults import Fault, error_message
 from tidelog.testing.fake.topics import TopicTable
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import TidelogError
 
 
 def describe_producers(

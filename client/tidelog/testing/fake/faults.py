@@ -10,9 +10,9 @@ from typing import NoReturn, TypeVar
 
 import grpc
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.transport.status import ERROR_CODE_KEY
 from tidelog.v1 import common_pb2
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.transport.status import ERROR_CODE_KEY
 
 R = TypeVar("R")
 

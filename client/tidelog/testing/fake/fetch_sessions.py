@@ -6,9 +6,9 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tidelog.cluster.fetch_session import FINAL_EPOCH, FULL_EPOCH, MAX_EPOCH
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.fetch_session import FINAL_EPOCH, FULL_EPOCH, MAX_EPOCH
 
 _SLOTS = 1_000
 _Key = tuple[str, int]

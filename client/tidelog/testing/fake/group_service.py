@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 import grpc
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.testing.fake.faults import Fault, Gate, error_message
 from tidelog.testing.fake.groups import FakeGroups
 from tidelog.testing.fake.log_service import NodeInfo
 from tidelog.testing.fake.topics import NODE_ID, TopicTable
 from tidelog.v1 import common_pb2, group_service_pb2_grpc
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 
 R = TypeVar("R")
 

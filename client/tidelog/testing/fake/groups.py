@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.testing.fake.topics import TopicTable
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ENTRY_POINTS = "tidelog.testing"
 _NAME = "groups"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.testing.fake.faults import error_message
 from tidelog.testing.fake.topics import TopicTable
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 LOG_DIR = "/fake"
 

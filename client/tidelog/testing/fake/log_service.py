@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import UNKNOWN_OFFSET
 from tidelog.testing.fake.describe_producers import describe_producers
 from tidelog.testing.fake.faults import Fault, Gate, error_message
 from tidelog.testing.fake.fetch_sessions import FakeSessions
@@ -18,6 +16,8 @@ from tidelog.testing.fake.log_dirs import alter_replica_log_dirs, describe_log_d
 from tidelog.testing.fake.partition import NOT_FOUND, FakePartition, FoundOffset
 from tidelog.testing.fake.topics import NODE_ID, FakeTopic, TopicTable
 from tidelog.v1 import log_service_pb2, log_service_pb2_grpc
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import UNKNOWN_OFFSET
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 

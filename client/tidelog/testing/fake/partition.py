@@ -9,14 +9,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog.config import TopicConfig
-from tidelog.config.topic import LOG_APPEND_TIME
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import UNKNOWN_OFFSET
-from tidelog.records import Record, assign_offsets, iter_records, parse_header
 from tidelog.testing.fake.acceptance import accept_produced
 from tidelog.testing.fake.producers import AppendResult, Producers
 from tidelog.v1 import log_service_pb2
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.config.topic import LOG_APPEND_TIME
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import UNKNOWN_OFFSET
+from tidelog_foundation.records import Record, assign_offsets, iter_records, parse_header
 
 
 @dataclass(frozen=True, slots=True)

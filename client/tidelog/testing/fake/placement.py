@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.testing.fake.faults import error_message
 from tidelog.testing.fake.topics import NODE_ID, TopicTable
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 def elect_leaders(table: TopicTable, request: pb.ElectLeadersRequest) -> pb.ElectLeadersResponse:

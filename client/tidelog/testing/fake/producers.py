@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.records import NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatchHeader
 from tidelog.v1 import log_service_pb2
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatchHeader
 
 _REMEMBERED_BATCHES = 5
 _SEQUENCES = 2**31

@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.config import TopicConfig, parse_config
-from tidelog.errors import ErrorCode, error_for
-from tidelog.ids import TopicId, is_topic_of_request, topic_id_of_request
 from tidelog.testing.fake.partition import FakePartition
 from tidelog.testing.fake.producers import AppendResult
-from tidelog.topic_names import collision_key, validate_topic_name
 from tidelog.v1.admin_service_pb2 import NewPartitions
+from tidelog_foundation.config import TopicConfig, parse_config
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.ids import TopicId, is_topic_of_request, topic_id_of_request
+from tidelog_foundation.topic_names import collision_key, validate_topic_name
 
 NODE_ID = 1
 

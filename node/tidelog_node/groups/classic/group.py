@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.classic.subscriptions import subscribed_topics
 from tidelog_node.groups.classic.timers import Timers
 from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE

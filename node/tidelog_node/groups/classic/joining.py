@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.answers import NO_GENERATION, refusal
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.rebalance import joined, rebalance, refuse_join, reset_session

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.answers import error_message
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicState
 from tidelog_node.groups.classic.rebalance import rebalance_without, remove_member, reset_session

@@ -7,8 +7,8 @@ for static members, who may come back. Then a generation begins and the leader a
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.answers import NO_GENERATION, refusal
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.persistence import group_record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.answers import NO_GENERATION, error_message, write_error
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.persistence import group_record

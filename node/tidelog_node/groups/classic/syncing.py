@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.answers import write_error
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 from tidelog_node.groups.classic.persistence import group_record

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.consumer import classic_members
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.description import describe_group, member_topics

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.draft import Draft
 from tidelog_node.groups.consumer.member import JOINING_EPOCH, LEAVE_GROUP_STATIC_EPOCH, ConsumerGroupMember

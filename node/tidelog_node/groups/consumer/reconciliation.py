@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.groups.consumer.assignors import Assignment, TopicPartition
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, MemberState
 

@@ -12,7 +12,7 @@ import string
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 MAX_LENGTH = 1_000
 MAX_NESTING = 50

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from operator import itemgetter
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
 from tidelog.v1.common_pb2 import Error
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.answers import NO_OFFSET, error_message, refusal
 from tidelog_node.groups.events import AllOffsets, TopicInfo
 from tidelog_node.groups.offsets.committed import CommittedOffsets, OffsetChange, TopicPartition

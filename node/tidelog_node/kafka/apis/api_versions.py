@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from tidelog.config.endpoints import format_address
-from tidelog.errors import ErrorCode
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.messages.api_versions import (

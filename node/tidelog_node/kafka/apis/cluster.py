@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.topic_names import validate_topic_name
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages.metadata import (

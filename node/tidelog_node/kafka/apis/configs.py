@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import ConfigResourceType
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node import handlers
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.protocol.messages.configs import (

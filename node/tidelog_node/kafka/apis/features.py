@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.features import (
     FeatureUpdateKey,

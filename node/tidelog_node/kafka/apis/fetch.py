@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from typing import Any, Final
 
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.handlers import begin_fetch
 from tidelog_node.handlers.fetch import LONG_BYTES

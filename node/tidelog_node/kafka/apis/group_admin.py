@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.handlers import groups
 from tidelog_node.kafka.protocol.messages.group_admin import (
     DeletableGroupResult,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.handlers import group_members
 from tidelog_node.kafka.protocol.messages.group_consumers import (
     ConsumerGroupHeartbeatRequest,

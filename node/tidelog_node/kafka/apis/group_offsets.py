@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from tidelog.errors import ErrorCode
-from tidelog.ids import TopicId
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import TopicId
 from tidelog_node.handlers import group_offsets
 from tidelog_node.kafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,

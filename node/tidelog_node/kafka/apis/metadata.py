@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Iterable, Iterator
 from itertools import islice
 from typing import ClassVar, Final
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicId
-from tidelog.topic_names import validate_topic_name
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import TopicId
+from tidelog_foundation.topic_names import validate_topic_name
 from tidelog_node.kafka.apis.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog_node.kafka.cluster_view import ClusterView
 from tidelog_node.kafka.encoded_topics import EncodedTopics

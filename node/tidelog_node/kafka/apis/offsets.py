@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.offsets import (
     DeleteRecordsPartitionResult,

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId
-from tidelog.records import HEADER_SIZE
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
+from tidelog_foundation.records import HEADER_SIZE
 from tidelog_node import handlers
 from tidelog_node.handlers import NodeContext, PartitionOutcome, TopicOutcome
 from tidelog_node.kafka.protocol.api_keys import ApiKey

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.producers import (
     DescribeProducersRequest,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId
 from tidelog.v1 import admin_service_pb2 as admin_pb
 from tidelog.v1 import common_pb2
 from tidelog.v1 import quorum_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.quorum import (
     AddRaftVoterRequest,

@@ -5,9 +5,9 @@ An error of the call stands at its top and, where there are results, in each of 
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
 from tidelog.v1 import admin_service_pb2 as pb
 from tidelog.v1.metadata_record_pb2 import BrokerIds
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.replicas import (
     AlterPartitionReassignmentsRequest,

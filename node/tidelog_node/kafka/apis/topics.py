@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Mapping
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import REQUEST_ID_SIZE
 from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import REQUEST_ID_SIZE
 from tidelog_node import handlers
 from tidelog_node.kafka.protocol.messages.topics import (
     CreatableTopic,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, cast
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.kafka.protocol.api_keys import ApiKey
 from tidelog_node.kafka.protocol.codec import decode, encode
 from tidelog_node.kafka.protocol.headers import read_response_header, response_has_tags, write_request_header

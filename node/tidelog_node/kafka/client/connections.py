@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.config.endpoints import parse_address
+from tidelog_foundation.config.endpoints import parse_address
 from tidelog_node.kafka.client.connection import PeerConnection
 
 _KEPT: Final = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.errors import ErrorCode, error_for
+from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_node.fetching import FetchRequest, FetchResponse
 from tidelog_node.kafka.client.connections import PeerConnections
 from tidelog_node.kafka.protocol.api_keys import ApiKey

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import RecordBatchHeader
 
 
 def malformed(header: RecordBatchHeader, index: int, position: int, size: int) -> CorruptRecordError:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from tidelog.records import NO_TIMESTAMP, RecordBatchHeader
+from tidelog_foundation.records import NO_TIMESTAMP, RecordBatchHeader
 from tidelog_node.log.cleaner._faults import buffer_too_small, malformed, table_full
 
 ENTRY_SIZE = 24

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.records import NO_TIMESTAMP, RecordBatchHeader, parse_header, validate_batch
-from tidelog.records.compression import check_level, compress, decompress
-from tidelog.records.control import read_control
-from tidelog.records.header import (
+from tidelog_foundation.records import NO_TIMESTAMP, RecordBatchHeader, parse_header, validate_batch
+from tidelog_foundation.records.compression import check_level, compress, decompress
+from tidelog_foundation.records.control import read_control
+from tidelog_foundation.records.header import (
     COMPRESSION_MASK,
     DELETE_HORIZON_MASK,
     LOG_APPEND_TIME,
@@ -25,7 +25,7 @@ from tidelog.records.header import (
     Buffer,
     encode_batch,
 )
-from tidelog.records.validation import record_section
+from tidelog_foundation.records.validation import record_section
 from tidelog_node.log.cleaner._engine import engine
 from tidelog_node.log.cleaner.transactions import CleanedTransactions
 from tidelog_node.log.producers import ProducerEntry

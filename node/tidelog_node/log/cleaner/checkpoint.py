@@ -10,8 +10,8 @@ import threading
 from collections.abc import Container, Iterable
 from pathlib import Path
 
-from tidelog_node.log.checkpoints import TopicPartitionKey, read_offsets, write_offsets
-from tidelog_node.log.files import Files
+from tidelog_node.log.directory.checkpoint_files import TopicPartitionKey, read_offsets, write_offsets
+from tidelog_node.log.disk.files import Files
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 

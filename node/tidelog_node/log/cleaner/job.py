@@ -10,8 +10,8 @@ from tidelog_node.log.cleaner._engine import engine
 from tidelog_node.log.cleaner.statistics import CleaningStatistics
 from tidelog_node.log.config import LogConfig
 from tidelog_node.log.producers import ProducerEntry
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.segments.segment import Segment
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 _ROOMY_LOAD = 0.5
 """How full a map gets at most when memory allows: a search then takes one or two steps."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tidelog.records import RecordBatchHeader, validate_batch
-from tidelog.records.compression import decompress
-from tidelog.records.control import read_control
-from tidelog.records.validation import record_section
+from tidelog_foundation.records import RecordBatchHeader, validate_batch
+from tidelog_foundation.records.compression import decompress
+from tidelog_foundation.records.control import read_control
+from tidelog_foundation.records.validation import record_section
 from tidelog_node.log.cleaner._engine import engine
 from tidelog_node.log.cleaner.batch_filter import BatchFilter
 from tidelog_node.log.cleaner.grouping import SegmentSize, group_segments
@@ -25,9 +25,9 @@ from tidelog_node.log.cleaner.source import BatchSource, CleaningAborted
 from tidelog_node.log.cleaner.statistics import CleaningStatistics
 from tidelog_node.log.cleaner.throttle import Throttle
 from tidelog_node.log.cleaner.transactions import CleanedTransactions
-from tidelog_node.log.files import Files, storage_error
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.segment_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from tidelog_node.log.disk.files import Files, storage_error
+from tidelog_node.log.segments.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from tidelog_node.log.segments.segment import Segment
 
 ReplaceSegments = Callable[[Segment, Sequence[SourceSegment]], bool]
 """Puts a cleaned segment in place of its sources, on the log's thread, and returns when it is done.

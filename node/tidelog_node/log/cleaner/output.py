@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
-from tidelog.errors import ErrorCode, error_for
-from tidelog.records import RecordBatchHeader
-from tidelog.records.header import Buffer
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_foundation.records import RecordBatchHeader
+from tidelog_foundation.records.header import Buffer
 from tidelog_node.log.cleaner.job import LogToClean
 from tidelog_node.log.cleaner.throttle import Throttle
-from tidelog_node.log.files import Files
-from tidelog_node.log.segment import Segment
-from tidelog_node.log.segment_files import CLEANED_SUFFIX
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.disk.files import Files
+from tidelog_node.log.segments.file_names import CLEANED_SUFFIX
+from tidelog_node.log.segments.segment import Segment
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 _MAX_SEGMENT_BYTES = 2**31 - 1
 

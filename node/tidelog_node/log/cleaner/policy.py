@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidelog.config.topic import TopicConfig
+from tidelog_foundation.config.topic import TopicConfig
 
 K = TypeVar("K")
 

@@ -11,10 +11,10 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import HEADER_SIZE, LOG_OVERHEAD
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import HEADER_SIZE, LOG_OVERHEAD
 from tidelog_node.log.cleaner.throttle import Throttle
-from tidelog_node.log.files import Files
+from tidelog_node.log.disk.files import Files
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8

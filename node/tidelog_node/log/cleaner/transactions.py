@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from tidelog.records import RecordBatchHeader
-from tidelog.records.control import ControlRecord, ControlType
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_foundation.records import RecordBatchHeader
+from tidelog_foundation.records.control import ControlRecord, ControlType
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.records import ControlType, read_control
+from tidelog_foundation.records import ControlType, read_control
 from tidelog_node.log.producers.state import EndTransactionMarker
 
 

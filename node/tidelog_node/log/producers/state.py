@@ -25,8 +25,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatchHeader
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatchHeader
 
 RETAINED_BATCHES = 5
 MAX_SEQUENCE = 2**31 - 1

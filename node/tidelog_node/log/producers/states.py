@@ -36,8 +36,8 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from tidelog.records import RecordBatchHeader
-from tidelog_node.log.files import (
+from tidelog_foundation.records import RecordBatchHeader
+from tidelog_node.log.disk.files import (
     TEMPORARY_SUFFIX,
     Files,
     read_file,

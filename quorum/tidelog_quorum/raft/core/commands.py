@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_quorum.raft.core.messages import Entry, HardState, Message, Snapshot
 from tidelog_quorum.raft.core.voters import VoterSet
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_quorum.raft.core.commands import VoterChangeAccepted
 from tidelog_quorum.raft.core.events import AddVoterRequested, RemoveVoterRequested, UpdateVoterRequested
 from tidelog_quorum.raft.core.leadership import Leadership

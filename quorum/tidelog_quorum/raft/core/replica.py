@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.raft.core.commands import Command, ReadFailed, RequestRefused, Send
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.durability import Durability

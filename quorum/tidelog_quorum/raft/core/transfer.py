@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_quorum.raft.core.commands import TransferDone
 from tidelog_quorum.raft.core.events import TransferRequested
 from tidelog_quorum.raft.core.leadership import Leadership

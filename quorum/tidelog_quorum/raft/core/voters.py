@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from tidelog.errors import ErrorCode, error_for
 from tidelog.v1 import common_pb2
 from tidelog.v1 import raft_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, error_for
 
 
 @dataclass(frozen=True, slots=True)

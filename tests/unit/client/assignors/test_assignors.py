@@ -17,7 +17,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from tidelog.consumer.assignors import Assignment, Key, Member, Subscription, assignor_named
 from tidelog.consumer.membership.events import KnownTopic
-from tidelog.errors import TidelogError
+from tidelog_foundation.errors import TidelogError
 
 NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 STICKY = ("sticky", "cooperative-sticky")

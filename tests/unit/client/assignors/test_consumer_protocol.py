@@ -20,7 +20,7 @@ from tidelog.consumer.assignors import (
     encode_subscription,
 )
 from tidelog.consumer.assignors.sticky import previous_of
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 
 names = st.text(min_size=1, max_size=8)
 keys = st.frozensets(st.tuples(names, st.integers(0, 2**31 - 1)), max_size=12)

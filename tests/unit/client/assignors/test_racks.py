@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.consumer.assignors import Assignment, Member, Subscription, assignor_named
 from tidelog.consumer.membership.events import KnownTopic
-from tidelog.rack_placement import Seat, counts_racks, place
+from tidelog_foundation.rack_placement import Seat, counts_racks, place
 
 RACKS = ("a", "b", "c")
 racks_of_partitions = st.lists(st.frozensets(st.sampled_from(RACKS), min_size=1, max_size=2), min_size=1, max_size=7)

@@ -24,8 +24,8 @@ from tidelog.consumer.membership.events import (
     Revoke,
     Unsubscribed,
 )
-from tidelog.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
 
 
 def stable(*partitions: int, protocol: str = "range", **settings: object) -> MemberScript:

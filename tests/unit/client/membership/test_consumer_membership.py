@@ -19,8 +19,8 @@ from tidelog.consumer.membership.events import (
     TopicsLearned,
     Unsubscribed,
 )
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 
 T = topic(9, "t")
 U = topic(9, "u")

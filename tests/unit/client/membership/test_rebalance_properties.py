@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from seeds import environment_number
 
 from tidelog.consumer.membership.events import Key
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 
 EXAMPLES = environment_number("TIDELOG_SIM_SEEDS") or examples(12)
 TOPICS = ("a", "b", "c")

@@ -7,8 +7,8 @@ from types import MappingProxyType
 import pytest
 from consumer_groups import CLIENT, GroupHarness, join_request, partitions_in, parts, refused, topic
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.member import MemberState
 from tidelog_node.groups.records import (

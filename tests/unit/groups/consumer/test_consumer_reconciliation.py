@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from consumer_groups import parts
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.consumer.assignors import Assignment, TopicPartition
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, MemberState
 from tidelog_node.groups.consumer.reconciliation import reconcile

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from consumer_groups import GroupHarness, join_request, owned_topics, parts, refused, topic
 
-from tidelog.errors import ErrorCode
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.consumer import ConsumerGroup
 from tidelog_node.groups.settings import GroupSettings
 

@@ -24,8 +24,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.consumer.assignors import Assignment
 from tidelog_node.groups.consumer.state import GroupState
 from tidelog_node.groups.events import GroupRecord, TopicInfo

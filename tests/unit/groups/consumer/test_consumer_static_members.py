@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from consumer_groups import REBALANCE_TIMEOUT_MS, GroupHarness, partitions_in, parts, refused, topic
 
-from tidelog.errors import ErrorCode
+from tidelog_foundation.errors import ErrorCode
 from tidelog_node.groups.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,

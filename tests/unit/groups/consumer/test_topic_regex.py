@@ -10,7 +10,7 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_node.groups.consumer.regex_syntax import MAX_LENGTH, MAX_NESTING
 from tidelog_node.groups.consumer.topic_regex import TopicRegex
 

@@ -8,13 +8,13 @@ from types import ModuleType
 import pytest
 from cleaner_batches import NOW_MS, Pair, data_batch, marker_batch, producer_entry, records_of
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import LOG_APPEND_TIME, parse_header
-from tidelog.records.control import ControlType, read_control
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import LOG_APPEND_TIME, parse_header
+from tidelog_foundation.records.control import ControlType, read_control
 from tidelog_node.log.cleaner.batch_filter import BatchFilter
 from tidelog_node.log.cleaner.transactions import CleanedTransactions
 from tidelog_node.log.producers import ProducerEntry
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 DAY_MS = 86_400_000
 A, B, C = b"a", b"b", b"c"

@@ -13,8 +13,8 @@ from cleaned_log import CONFIG, RETENTION_MS, CleanedLog
 from memory_disk import MachineCrashed, MemoryFiles, no_fault
 from seeds import reproducible, seeds
 
-from tidelog.errors import TidelogError
-from tidelog.records.control import ControlType
+from tidelog_foundation.errors import TidelogError
+from tidelog_foundation.records.control import ControlType
 
 _STRIDE = 4
 """A run of one seed tries every fourth operation; four seeds try all."""

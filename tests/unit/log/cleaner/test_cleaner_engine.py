@@ -12,8 +12,8 @@ from cleaner_batches import NOW_MS, data_batch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records import HEADER_SIZE, RecordBatchBuilder, RecordBatchHeader, parse_header
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder, RecordBatchHeader, parse_header
 from tidelog_node.log.cleaner import _pure as pure
 
 ENTRY = 24

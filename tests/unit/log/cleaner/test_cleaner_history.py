@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from seeds import environment_number
 
-from tidelog.records import CODECS
-from tidelog.records.control import ControlType
+from tidelog_foundation.records import CODECS
+from tidelog_foundation.records.control import ControlType
 
 Step = tuple[Any, ...]
 

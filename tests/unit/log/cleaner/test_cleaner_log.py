@@ -6,10 +6,10 @@ import pytest
 from cleaned_log import DIRECTORY, KEY, RETENTION_MS, CleanedLog, make_cleaner, with_segments_of
 from memory_disk import MemoryFiles
 
-from tidelog.errors import CorruptRecordError, ErrorCode, TidelogError
-from tidelog.records.control import ControlType
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError
+from tidelog_foundation.records.control import ControlType
 from tidelog_node.log.cleaner import CleaningAborted
-from tidelog_node.log.transaction_index import AbortedTransaction
+from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 pytestmark = pytest.mark.usefixtures("engine")
 

@@ -10,7 +10,7 @@ import pytest
 from cleaner_batches import data_batch
 from memory_disk import MemoryFiles
 
-from tidelog.errors import CorruptRecordError, TidelogError
+from tidelog_foundation.errors import CorruptRecordError, TidelogError
 from tidelog_node.log.cleaner import CleanerCheckpoint, CleanerMemory, CleaningAborted, CleaningStatistics, Throttle
 from tidelog_node.log.cleaner.source import BatchSource
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.config.topic import TopicConfig
+from tidelog_foundation.config.topic import TopicConfig
 from tidelog_node.log.cleaner import Cleanable, LogState, SealedSegment, cleanable_range, filthiest
 from tidelog_node.log.cleaner.grouping import SegmentSize, group_segments
 

@@ -15,8 +15,8 @@ import pytest
 from disk_node import DiskNode, until
 from memory_disk import MemoryFiles, no_fault
 
-from tidelog.ids import LeaderEpoch
-from tidelog.records import RecordBatchBuilder, read_records
+from tidelog_foundation.ids import LeaderEpoch
+from tidelog_foundation.records import RecordBatchBuilder, read_records
 from tidelog_node.partitions import SystemClock
 from tidelog_node.partitions.cleaning import CleanerSettings, clean_logs
 from tidelog_node.partitions.partition import Partition

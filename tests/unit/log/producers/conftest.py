@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from producer_headers import CONTROL, TRANSACTIONAL, header_of
 
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.records import RecordBatchHeader
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from tidelog.errors import CorruptRecordError
-from tidelog.records import RecordBatchBuilder
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import RecordBatchBuilder
 from tidelog_node.log.producers import EndTransactionMarker, read_marker
 
 ABORT_KEY, COMMIT_KEY, LEADER_CHANGE_KEY = (bytes.fromhex("0000000" + kind) for kind in "012")

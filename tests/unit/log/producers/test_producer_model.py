@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from memory_disk import MemoryFiles
 from producer_headers import CONTROL, TRANSACTIONAL, header_of
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.producers import Duplicate, EndTransactionMarker, ProducerStates, snapshot_path
 
 DIRECTORY = Path("/data/flights-0")

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.producers import (
     CompletedTransaction,
     Duplicate,

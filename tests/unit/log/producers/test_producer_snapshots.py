@@ -11,8 +11,8 @@ import pytest
 from crc32c import crc32c
 from memory_disk import MemoryFiles, crash_at_every_step, failing
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.records import RecordBatchHeader
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.records import RecordBatchHeader
 from tidelog_node.log.producers import (
     BatchMetadata,
     Duplicate,

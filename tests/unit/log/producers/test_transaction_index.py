@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_disk import MemoryFiles, failing
 
-from tidelog_node.log.transaction_index import AbortedTransaction, TransactionIndex
+from tidelog_node.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 PATH = Path("/data/flights-0/00000000000000000100.txnindex")
 FIRST = AbortedTransaction(1, 100, 110, 105)

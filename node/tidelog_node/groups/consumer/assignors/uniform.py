@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from tidelog.rack_placement import Seat, counts_racks, place
+from tidelog_foundation.rack_placement import Seat, counts_racks, place
 from tidelog_node.groups.consumer.assignors.heterogeneous import HeterogeneousAssignment
 from tidelog_node.groups.consumer.assignors.spec import (
     NO_RACKS,

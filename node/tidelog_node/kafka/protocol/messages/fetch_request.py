@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 
-from tidelog.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog_node.fetching import FetchRequest, FetchSpec, PartitionKey, SessionStep, TopicRef
 from tidelog_node.kafka.protocol.messages.fetch_parts import (
     FLEXIBLE,

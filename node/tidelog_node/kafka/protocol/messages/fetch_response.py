@@ -9,8 +9,8 @@ from collections.abc import Generator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError, error_for
-from tidelog.ids import BrokerId, LeaderEpoch
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_foundation.ids import BrokerId, LeaderEpoch
 from tidelog_node.fetching import CurrentLeader, FetchResponse, FetchResult
 from tidelog_node.kafka.protocol.messages.fetch_parts import (
     FLEXIBLE,

@@ -1,5 +1,0 @@
-"""Clusters under faults: :class:`FaultDriver` is what a run needs of one; each other module is a way to have one."""
-
-from tidelog.chaos.drivers.driver import CLIENTS, Cut, Delay, End, FaultDriver, Member
-
-__all__ = ["CLIENTS", "Cut", "Delay", "End", "FaultDriver", "Member"]

@@ -1,6 +1,0 @@
-"""Which faults there are, when they come, and how the nemesis brings them over a cluster."""
-
-from tidelog.chaos.faults.nemesis import Nemesis
-from tidelog.chaos.faults.plan import KINDS, PlannedFault, draw_plan, parse_faults
-
-__all__ = ["KINDS", "Nemesis", "PlannedFault", "draw_plan", "parse_faults"]

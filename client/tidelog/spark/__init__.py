@@ -1,9 +1,0 @@
-"""Spark reads Tidelog: ``format("tidelog")``, and a local session that finds its Java by itself.
-
-Needs ``pip install tidelog[spark]`` and Java 17 or newer.
-"""
-
-from tidelog.spark.session import spark_session
-from tidelog.spark.source import TidelogDataSource
-
-__all__ = ["TidelogDataSource", "spark_session"]

@@ -1,0 +1,184 @@
+"""How transactions depend on each other, as a graph of those that may lie on a circle.
+
+- ww: from the writer of a value to the writer of the next one in the key's order;
+- wr: from the writer of a value to every transaction that polled it;
+- realtime: from an ``ok`` transaction to all that were invoked after it had completed and did not fail, as in Elle.
+
+Each transaction has a time at which it took effect, at the latest: when it completed, before the first poll of what it
+sent, before the next value of the key. Most edges go forward in that time. A circle goes back at least once, and lies
+within what the edges that go back span together; a healthy history has few such stretches, and only transactions in
+them become vertices. Realtime edges run over a chain with a vertex per completion, so that there are not too many.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Final, Literal, NamedTuple
+
+from tidelog_chaos.checker.components import shortest_circle, strong_components
+from tidelog_chaos.checker.transactions import FAIL, OK, TXN, UNKNOWN, Transactions
+from tidelog_chaos.checker.versions import VersionOrders
+
+Kind = Literal["ww", "wr", "realtime"]
+WW: Final[Kind] = "ww"
+WR: Final[Kind] = "wr"
+REALTIME: Final[Kind] = "realtime"
+
+_SHIFT = 20
+_FIRST_EDGES = 24
+"""From how many edges of a component the shortest circle is looked for."""
+
+
+class Step(NamedTuple):
+    """An edge of a circle; of ww the values are the earlier and the later one, of wr both are the one that was read."""
+
+    kind: Kind
+    source: int
+    target: int
+    value: int
+    next_value: int
+
+
+class Times:
+    """When each transaction took effect at the latest, in ascending numbers without a unit."""
+
+    def __init__(self, transactions: Transactions, versions: VersionOrders) -> None:
+        self._transactions = transactions
+        writers = transactions.writers
+        self.of = array("q", (min(position, 2**40) << _SHIFT for position in transactions.positions))
+        for reader, value, _ in transactions.reads():
+            if (writer := writers[value]) not in (UNKNOWN, reader):
+                self.of[writer] = min(self.of[writer], (transactions.positions[reader] << _SHIFT) - 1)
+        for log in versions.logs:
+            for place in range(len(log.order) - 2, -1, -1):
+                writer, following = writers[log.order[place]], writers[log.order[place + 1]]
+                if UNKNOWN not in (writer, following) and writer != following:
+                    self.of[writer] = min(self.of[writer], self.of[following] - 1)
+
+    def stretches(self, edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the spans of the edges that go back, those that touch put together, both ends included."""
+        spans = [(self.of[target], self.of[source]) for source, target in edges if self.of[target] <= self.of[source]]
+        for transaction, position in enumerate(self._transactions.invoke_positions):
+            if self.of[transaction] < position << _SHIFT:
+                spans.append((self.of[transaction], position << _SHIFT))
+        merged: list[tuple[int, int]] = []
+        for first, last in sorted(spans):
+            if merged and first <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+            else:
+                merged.append((first, last))
+        return merged
+
+
+class Dependencies:
+    """The graph of some kinds of edges, and realtime ones; :attr:`components` are those that have circles."""
+
+    def __init__(
+        self, transactions: Transactions, versions: VersionOrders, times: Times, kinds: Collection[Kind]
+    ) -> None:
+        self._transactions = transactions
+        self._versions = versions
+        self._kinds = kinds
+        self._vertices = self._inside(times, times.stretches((step.source, step.target) for step in self._steps()))
+        self._number = {transaction: number for number, transaction in enumerate(self._vertices)}
+        self._edges: list[list[tuple[int, int]]] = [[] for _ in self._vertices]
+        self._labels: dict[tuple[int, int], Step] = {}
+        self.components: list[list[int]] = []
+        """Vertices of each; a transaction's is below :attr:`count`."""
+        self.count = len(self._vertices)
+        if self._vertices:
+            self._add_steps()
+            self._add_realtime()
+            self.components = strong_components(self._edges)
+
+    def transactions_of(self, component: Collection[int]) -> list[int]:
+        """Return the transactions of a component."""
+        return [self._vertices[vertex] for vertex in component if vertex < self.count]
+
+    def has(self, component: Collection[int], kind: Kind) -> bool:
+        """Return whether an edge of a kind is part of a component, and so of a circle."""
+        return any(True for _ in self._edges_of(component, kind))
+
+    def circle(self, component: Collection[int], kind: Kind) -> list[Step]:
+        """Return a short circle of a component with an edge of a kind that it has."""
+        inside = set(component)
+        way = shortest_circle(self._edges, inside, islice(self._edges_of(component, kind), _FIRST_EDGES))
+        stops = [vertex for vertex in way if vertex < self.count]
+        between = zip(stops, [*stops[1:], stops[0]], strict=True)
+        return [self._step(way, source, target) for source, target in between]
+
+    def _step(self, way: list[int], source: int, target: int) -> Step:
+        follows = way[(way.index(source) + 1) % len(way)]
+        if follows == target and (source, target) in self._labels:
+            return self._labels[source, target]
+        return Step(REALTIME, self._vertices[source], self._vertices[target], UNKNOWN, UNKNOWN)
+
+    def _edges_of(self, component: Collection[int], kind: Kind) -> Iterator[tuple[int, int]]:
+        inside = set(component)
+        for source in sorted(component):
+            for target, _ in self._edges[source]:
+                if target in inside:
+                    label = self._labels.get((source, target))
+                    if label is not None and label.kind == kind:
+                        yield source, target
+
+    def _inside(self, times: Times, stretches: list[tuple[int, int]]) -> list[int]:
+        if not stretches:
+            return []
+        starts = [first for first, _ in stretches]
+        vertices = []
+        for transaction, function in enumerate(self._transactions.functions):
+            place = bisect_right(starts, times.of[transaction]) - 1
+            if function <= TXN and place >= 0 and times.of[transaction] <= stretches[place][1]:
+                vertices.append(transaction)
+        return vertices
+
+    def _steps(self) -> Iterator[Step]:
+        if WR in self._kinds:
+            yield from self._wr_steps()
+        if WW in self._kinds:
+            yield from self._ww_steps()
+
+    def _wr_steps(self) -> Iterator[Step]:
+        writers = self._transactions.writers
+        last = (UNKNOWN, UNKNOWN)
+        for reader, value, _ in self._transactions.reads():
+            writer = writers[value]
+            if writer not in (UNKNOWN, reader) and (writer, reader) != last:
+                last = (writer, reader)
+                yield Step(WR, writer, reader, value, value)
+
+    def _ww_steps(self) -> Iterator[Step]:
+        writers = self._transactions.writers
+        for log in self._versions.logs:
+            for place in range(1, len(log.order)):
+                value, following = log.order[place - 1], log.order[place]
+                source, target = writers[value], writers[following]
+                if UNKNOWN not in (source, target) and source != target:
+                    yield Step(WW, source, target, value, following)
+
+    def _add_steps(self) -> None:
+        for step in self._steps():
+            source, target = self._number.get(step.source), self._number.get(step.target)
+            if source is not None and target is not None and (source, target) not in self._labels:
+                self._labels[source, target] = step
+                self._edges[source].append((target, 1))
+
+    def _add_realtime(self) -> None:
+        columns = self._transactions
+        done = sorted(
+            (columns.positions[transaction], vertex)
+            for vertex, transaction in enumerate(self._vertices)
+            if columns.types[transaction] == OK
+        )
+        positions = [position for position, _ in done]
+        for place, (_, vertex) in enumerate(done):
+            self._edges[vertex].append((self.count + place, 1))
+            self._edges.append([(self.count + place + 1, 0)] if place + 1 < len(done) else [])
+        for vertex, transaction in enumerate(self._vertices):
+            before = bisect_left(positions, columns.invoke_positions[transaction]) - 1
+            if before >= 0 and columns.types[transaction] != FAIL:
+                self._edges[self.count + before].append((vertex, 0))

@@ -1,0 +1,139 @@
+"""Acknowledged values that nobody got: lost-write and unseen.
+
+A value is a lost-write when some reader got further: the bound of a key is the highest index at which a value that an
+``ok`` poll read was first seen; every value whose last index is not above the bound must have been read by an ``ok``
+poll, if its writer is known to have taken effect (``committed``). So an ``info`` send that nobody saw is not lost, and
+neither is a value whose offset nobody knows: that one is unseen.
+
+A value is unseen when an ``ok`` send wrote it and no ``ok`` poll returned it by the end of the history; also when
+nobody looked any more, as in Jepsen, whose histories end with polls of everything. A note says how many that is: values
+of which no ``ok`` poll of their key began after the send was over. Which keys a poll looks at is what its process has
+been assigned; it is any key for a process that subscribes, or that never said.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from functools import partial
+
+from tidelog_chaos.checker.transactions import ASSIGN, CRASH, FAIL, OK, SUBSCRIBE, UNKNOWN, Transactions
+from tidelog_chaos.checker.versions import VersionOrders
+from tidelog_chaos.checker.visibility import Visibility
+from tidelog_chaos.verdict import Case, Findings
+
+_NEVER = -1
+
+
+def find_lost(transactions: Transactions, visibility: Visibility, versions: VersionOrders, findings: Findings) -> None:
+    """Add lost-write and unseen."""
+    for key in range(len(transactions.keys)):
+        bound = _bound(key, transactions, visibility, versions)
+        for value in _passed_over(key, bound, transactions, visibility, versions):
+            findings.add("lost-write", partial(_lost_case, value, bound, transactions, visibility, versions))
+    _find_unseen(transactions, visibility, findings)
+
+
+def _bound(key: int, transactions: Transactions, visibility: Visibility, versions: VersionOrders) -> tuple[int, int]:
+    """Return the highest first index of a value that was read, and that value."""
+    best = (UNKNOWN, UNKNOWN)
+    log = versions.logs[key]
+    for index in range(len(log.order) - 1, -1, -1):
+        if index <= best[0]:
+            break
+        for value in log.at(index):
+            if visibility.first_reader[value] != UNKNOWN:
+                best = max(best, (versions.first_index[value], value))
+    return best
+
+
+def _passed_over(
+    key: int, bound: tuple[int, int], transactions: Transactions, visibility: Visibility, versions: VersionOrders
+) -> Iterator[int]:
+    log = versions.logs[key]
+    for index in range(bound[0] + 1):
+        for value in log.at(index):
+            if versions.last_index[value] != index or visibility.first_reader[value] != UNKNOWN:
+                continue
+            if visibility.is_committed_value(transactions, value):
+                yield value
+
+
+def _lost_case(
+    value: int,
+    bound: tuple[int, int],
+    transactions: Transactions,
+    visibility: Visibility,
+    versions: VersionOrders,
+) -> Case:
+    key, name = transactions.name(value)
+    log = versions.logs[transactions.key_of_value[value]]
+    offset, reached = log.offsets[versions.last_index[value]], log.offsets[bound[0]]
+    writer, reader = transactions.writers[value], visibility.first_reader[bound[1]]
+    return {
+        "text": f"{key}: value {name} at offset {offset} was never polled, though offset {reached} was",
+        "key": key,
+        "value": name,
+        "offset": offset,
+        "index": versions.first_index[value],
+        "max_read_index": bound[0],
+        "ops": [transactions.as_operation(writer, [value]), transactions.as_operation(reader, [bound[1]])],
+    }
+
+
+def _find_unseen(transactions: Transactions, visibility: Visibility, findings: Findings) -> None:
+    unseen = {
+        value: transaction
+        for transaction, value, _ in transactions.sends()
+        if transactions.types[transaction] == OK and visibility.first_reader[value] == UNKNOWN
+    }
+    if not unseen:
+        return
+    looked = _Looks(transactions).last
+    missed = 0
+    for value, transaction in unseen.items():
+        missed += looked[transactions.key_of_value[value]] <= transactions.positions[transaction]
+        findings.add("unseen", partial(_unseen_case, transaction, value, transactions))
+    if missed:
+        findings.notes.append(
+            f"{missed:,} unseen {'value was' if missed == 1 else 'values were'} not looked for: no poll of the "
+            "key began after the send. A final read of all keys from the beginning would tell whether they are there."
+        )
+
+
+def _unseen_case(transaction: int, value: int, transactions: Transactions) -> Case:
+    key, name = transactions.name(value)
+    return {
+        "text": f"{key}: value {name} was acknowledged and never polled",
+        "key": key,
+        "value": name,
+        "ops": [transactions.as_operation(transaction, [value])],
+    }
+
+
+class _Looks:
+    """When each key was last looked at: the position at which the last ``ok`` poll of it began.
+
+    A process's polls are put down to its keys when its assignment ends, so that many keys cost nothing per poll.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self.last = array("q", [_NEVER]) * len(transactions.keys)
+        assigned: dict[int, frozenset[int] | None] = {}
+        polled: dict[int, int] = {}
+        for number, function in enumerate(transactions.functions):
+            process = transactions.processes[number]
+            if function == CRASH or (function in (ASSIGN, SUBSCRIBE) and transactions.types[number] != FAIL):
+                self._put_down(assigned.get(process), polled.pop(process, _NEVER))
+                assigned[process] = transactions.assigned[number] if function == ASSIGN else None
+            elif transactions.polls[number] and transactions.types[number] == OK:
+                began = transactions.invoke_positions[number]
+                polled[process] = transactions.positions[number] if began == UNKNOWN else began
+        for process, position in polled.items():
+            self._put_down(assigned.get(process), position)
+
+    def _put_down(self, keys: frozenset[int] | None, position: int) -> None:
+        if position == _NEVER:
+            return
+        for key in range(len(self.last)) if keys is None else keys:
+            self.last[key] = max(self.last[key], position)

@@ -1,0 +1,242 @@
+"""A cluster in Kubernetes, through ``kubectl``: pods deleted, processes stopped, packets dropped and delayed.
+
+Pods are killed by deleting them without grace, and come back by their StatefulSet. The network is changed by an
+ephemeral container in the pod, which shares its network namespace and has the capability for it: ``iptables`` drops
+what comes from those that a pod is cut off from, ``tc`` delays what it sends. Processes are stopped by a signal from
+inside, which works where pods share their process namespace: as process 1 of a container a server cannot be stopped.
+
+Whatever is done in a pod is undone there by a timer of its own, should the runner not come to do it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidelog_chaos.drivers.driver import CLIENTS, Cut, Delay, End, Member
+from tidelog_chaos.drivers.kubectl import Kubectl, Pod
+from tidelog_chaos.drivers.unsupported import Unsupported
+
+if TYPE_CHECKING:
+    from tidelog_chaos.settings import KubernetesSettings
+
+_NETWORK_FAULTS = frozenset({"partition", "delay"})
+_SIGNAL_FAULTS = frozenset({"pause", "slow"})
+_NEVER = {
+    "disk-full": "a volume may share its disk with others",
+    "disk-corrupt": "the files of a pod that is down cannot be reached",
+    "clock": "containers have the clock of their machine",
+}
+_AGENT_START_S = 60.0
+_GRACE_S = 600
+_UNDO_S = 60
+"""After so long a fault in a pod ends by itself."""
+_CHAIN = "TIDELOG-CHAOS"
+_CLIENT_PORTS = (9092, 9094)
+"""Of clients of Kafka, and of Tidelog's own."""
+_ROOT = {"securityContext": {"runAsUser": 0, "runAsNonRoot": False, "capabilities": {"add": ["NET_ADMIN"]}}}
+# The brackets keep the pattern from matching the shell that looks for it.
+_SERVERS = (
+    'pids=""; for p in /proc/[0-9]*; do case "$(tr "\\0" " " < $p/cmdline 2>/dev/null)" in '
+    '*tidelog[-_]node*|*tidelog[-_]quorum*) pids="$pids ${p#/proc/}";; esac; done; '
+)
+_SLOW_MARK = "/tmp/tidelog-chaos-slow"
+
+
+class KubernetesDriver(Unsupported):
+    """The pods that a selector finds in a namespace; the cluster is there and stays."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: KubernetesSettings,
+        duration_s: float,
+        kafka_bootstrap_servers: str = "",
+    ) -> None:
+        super().__init__(bootstrap_servers, kafka_bootstrap_servers)
+        self._settings = settings
+        self._kubectl = Kubectl(settings.namespace, settings.context)
+        self._agent = f"tidelog-chaos-{uuid.uuid4().hex[:6]}"
+        self._agent_s = int(duration_s) + _GRACE_S
+        self._members: list[Member] = []
+        self._uses_network = False
+        self._serial = itertools.count(1)
+        self._cut: Cut = frozenset()
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The pods, by what they run."""
+        return self._members
+
+    def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
+        """Refuse what Kubernetes cannot do, or not with these pods and these rights."""
+        asked = list(faults)
+        self._uses_network = bool(_NETWORK_FAULTS.intersection(asked))
+        refused = {fault: _NEVER[fault] for fault in asked if fault in _NEVER}
+        try:
+            pods = self._pods()
+        except RuntimeError as error:
+            return dict.fromkeys(asked or ["none"], str(error))
+        if not pods:
+            reason = f"no pod in {self._settings.namespace} has {self._settings.selector}"
+            return dict.fromkeys(asked or ["none"], reason)
+        if self._uses_network and not self._may_debug():
+            reason = "this user may not patch pods/ephemeralcontainers, through which the network is changed"
+            refused |= dict.fromkeys(_NETWORK_FAULTS.intersection(asked), reason)
+        if not all(pod.shares_processes for pod in pods.values()):
+            reason = "a server is process 1 of its container: set shareProcessNamespace: true in the pods"
+            refused |= dict.fromkeys(_SIGNAL_FAULTS.intersection(asked), reason)
+        return refused
+
+    def start(self) -> None:
+        """Find the pods; where the network will be changed, start what changes it."""
+        pods = self._pods()
+        self._members = list(pods)
+        if self._uses_network:
+            for pod in pods.values():
+                self._with_agent(pod)
+
+    def close(self) -> None:
+        """Heal the network and end the ephemeral containers; they cannot be removed from a pod's description."""
+        for pod in self._pods().values():
+            if self._agent in pod.running:
+                self._kubectl.execute(pod, self._agent, "kill 1")
+
+    def is_running(self, member: Member) -> bool:
+        """Return whether the pod runs."""
+        pod = self._pods().get(member)
+        return pod is not None and pod.phase == "Running"
+
+    def kill(self, member: Member) -> None:
+        """Delete the pod without grace; its StatefulSet makes the next."""
+        name = self._pod(member).name
+        self._kubectl.run("delete", "pod", name, "--force", "--grace-period=0", "--wait=false")
+
+    def stop(self, member: Member) -> None:
+        """Delete the pod with its grace period; its StatefulSet makes the next."""
+        self._kubectl.run("delete", "pod", self._pod(member).name, "--wait=false")
+
+    def pause(self, member: Member) -> None:
+        """SIGSTOP from inside."""
+        undo = f"(sleep {_UNDO_S}; kill -CONT $pids) >/dev/null 2>&1 &"
+        self._in_server(member, f"{_SERVERS}kill -STOP $pids; {undo}")
+
+    def resume(self, member: Member) -> None:
+        """SIGCONT from inside."""
+        self._undo_in_server(member, f"{_SERVERS}kill -CONT $pids")
+
+    def slow(self, member: Member, share: float) -> None:
+        """SIGSTOP and SIGCONT from inside, ten times a second."""
+        stopped, running = f"{0.1 * (1 - share):.3f}", f"{0.1 * share:.3f}"
+        cycle = f"kill -STOP $pids; sleep {stopped}; kill -CONT $pids; sleep {running}; n=$((n+1))"
+        loop = f"(n=0; while [ -e {_SLOW_MARK} ] && [ $n -lt {_UNDO_S * 10} ]; do {cycle}; done) >/dev/null 2>&1 &"
+        self._in_server(member, f"{_SERVERS}touch {_SLOW_MARK}; {loop}")
+
+    def unslow(self, member: Member) -> None:
+        """End the cycle."""
+        self._undo_in_server(member, f"{_SERVERS}rm -f {_SLOW_MARK}; sleep 0.2; kill -CONT $pids")
+
+    def cut(self, cut: Cut) -> None:
+        """Drop in each pod what comes from those it is cut off from."""
+        if cut == self._cut:
+            return
+        pods = self._pods()
+        targets = {target for _, target in cut | self._cut if isinstance(target, Member)}
+        # Until all is done: what is done is undone, also where the next command fails.
+        self._cut |= cut
+        for target in sorted(targets & pods.keys()):
+            sources = sorted((source for source, to in cut if to == target), key=str)
+            if sources or self._agent in pods[target].running:
+                self._in_agent(pods[target], _drop_script(sources, pods, next(self._serial)))
+        self._cut = cut
+
+    def delay(self, member: Member, delay: Delay) -> None:
+        """Let netem delay and lose what the pod sends."""
+        netem = f"netem delay {delay.ms:.0f}ms {delay.jitter_ms:.0f}ms loss {delay.loss * 100:.2f}%"
+        undo = f"(sleep {_UNDO_S}; tc qdisc del dev eth0 root) >/dev/null 2>&1 &"
+        self._in_agent(self._pod(member), f"tc qdisc replace dev eth0 root {netem}; {undo}")
+
+    def undelay(self, member: Member) -> None:
+        """End it."""
+        pod = self._pods().get(member)
+        if pod is not None and self._agent in pod.running:
+            self._in_agent(pod, "tc qdisc del dev eth0 root 2>/dev/null || true")
+
+    def _pods(self) -> dict[Member, Pod]:
+        return self._kubectl.pods(self._settings.selector)
+
+    def _pod(self, member: Member) -> Pod:
+        pods = self._pods()
+        if member not in pods:
+            raise RuntimeError(f"{member} has no pod now")
+        return pods[member]
+
+    def _may_debug(self) -> bool:
+        try:
+            return "yes" in self._kubectl.run("auth", "can-i", "patch", "pods", "--subresource=ephemeralcontainers")
+        except RuntimeError:
+            return False
+
+    def _in_server(self, member: Member, script: str) -> None:
+        pod = self._pod(member)
+        self._kubectl.execute(pod, pod.container, script)
+
+    def _undo_in_server(self, member: Member, script: str) -> None:
+        """Run a script where the pod is still there; one that is gone has taken the fault with it."""
+        if self.is_running(member):
+            self._in_server(member, script)
+
+    def _in_agent(self, pod: Pod, script: str) -> None:
+        self._kubectl.execute(self._with_agent(pod), self._agent, script)
+
+    def _with_agent(self, pod: Pod) -> Pod:
+        """Start the ephemeral container in a pod that does not have it, as after it was deleted, and wait for it."""
+        if self._agent not in pod.running:
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as custom:
+                custom.write(json.dumps(_ROOT))
+                custom.flush()
+                self._kubectl.run(
+                    *("debug", pod.name, f"--image={self._settings.image}", f"--container={self._agent}"),
+                    *("--profile=netadmin", f"--custom={custom.name}", "--attach=false", "--quiet"),
+                    *("--", "sh", "-c", _agent_script(self._agent_s)),
+                )
+        deadline_s = time.monotonic() + _AGENT_START_S
+        while self._agent not in pod.running:
+            pod = self._pod(pod.member)
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"the container {self._agent} of {pod.name} does not run: {self._settings.image}?")
+            time.sleep(0.2)
+        return pod
+
+
+def _agent_script(seconds: int) -> str:
+    """Return what the ephemeral container runs: nothing, and the healing of the pod's network when it ends."""
+    heal = f"tc qdisc del dev eth0 root 2>/dev/null; {_each_family(f'-F {_CHAIN} 2>/dev/null')}"
+    chain = _each_family(f"-N {_CHAIN} 2>/dev/null") + "; " + _each_family(f"-I INPUT -j {_CHAIN} 2>/dev/null")
+    return f"heal() {{ {heal}; exit 0; }}; trap heal TERM; {chain}; sleep {seconds} & wait; heal"
+
+
+def _drop_script(sources: Sequence[End], pods: Mapping[Member, Pod], serial: int) -> str:
+    """Return the script that lets a pod drop what comes from these, and from nobody else."""
+    flush = _each_family(f"-F {_CHAIN}")
+    ips = [pods[source].ip for source in sources if isinstance(source, Member) and source in pods]
+    rules = [_rule(ip, f"-s {ip} -j DROP") for ip in ips]
+    if CLIENTS in sources:
+        rules += [_rule(pod.ip, f"-s {pod.ip} -j RETURN") for pod in pods.values()]
+        rules += [_each_family(f"-A {_CHAIN} -p tcp --dport {port} -j DROP") for port in _CLIENT_PORTS]
+    mark = "/tmp/tidelog-chaos-cut"
+    undo = f'(sleep {_UNDO_S}; [ "$(cat {mark})" = {serial} ] && {{ {flush}; }}) >/dev/null 2>&1 &'
+    return "; ".join([f"echo {serial} > {mark}", flush, *rules, undo])
+
+
+def _rule(ip: str, rule: str) -> str:
+    return f"{'ip6tables' if ':' in ip else 'iptables'} -A {_CHAIN} {rule}"
+
+
+def _each_family(rule: str) -> str:
+    return f"iptables {rule}; ip6tables {rule}"

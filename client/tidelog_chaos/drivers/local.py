@@ -1,0 +1,202 @@
+"""Processes of this machine on loopback: killed, stopped, slowed down, with small disks and clocks of their own.
+
+Pauses and the processes themselves end with the runner, since a guardian kills the whole group then; the small disks
+are mounted in the run's own namespace (:mod:`tidelog_chaos.isolation`).
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tidelog.testing.local import LocalCluster, divide_settings
+from tidelog.testing.process import Place, ProcessHandle
+from tidelog_chaos.drivers.disks import SmallDisk
+from tidelog_chaos.drivers.driver import Member
+from tidelog_chaos.drivers.duty_cycle import DutyCycle
+from tidelog_chaos.drivers.log_damage import damage_log
+from tidelog_chaos.drivers.unsupported import Unsupported
+from tidelog_chaos.isolation import is_isolated, why_not
+from tidelog_chaos.skewed_clock import write_skew
+
+_STOP_S = 30.0
+_ENDS_OF_A_STOP = (0, -signal.SIGTERM)
+"""The second one where it came before the process had run a line: later there is always somebody who handles it."""
+_NETWORK = "all processes share this machine's loopback: use --driver netns"
+
+
+class LocalDriver(Unsupported):
+    """A :class:`~tidelog.testing.LocalCluster` in ``data_dir`` whose processes can be hurt.
+
+    With ``disk-full`` among the ``faults`` each node has a disk of ``disk_mib`` MiB in memory, with ``clock`` each
+    process a clock of its own. A setting of ``config`` that no process knows is refused at once, by ConfigError.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        controllers: int,
+        nodes: int,
+        config: Mapping[str, object],
+        faults: Sequence[str],
+        disk_mib: int = 512,
+    ) -> None:
+        super().__init__()
+        divide_settings(config)
+        self._data_dir = data_dir
+        self._cluster = LocalCluster(controllers, nodes, data_dir, config, place=self._place)
+        self._members = [Member("controller", i + 1) for i in range(controllers)]
+        self._members += [Member("node", i + 1) for i in range(nodes)]
+        self._faults = faults
+        self._disk_mib = disk_mib
+        self._disks: dict[Member, SmallDisk] = {}
+        self._slowed: dict[Member, DutyCycle] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes."""
+        return self._cluster.bootstrap_servers
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """The addresses of all nodes' Kafka listeners."""
+        return self._cluster.kafka_bootstrap_servers
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """All processes."""
+        return self._members
+
+    def refusals(self, faults: Iterable[str]) -> Mapping[str, str]:
+        """Refuse what loopback, this machine or its user cannot do."""
+        reasons = {fault: self._refusal(fault) for fault in faults}
+        return {fault: reason for fault, reason in reasons.items() if reason}
+
+    def start(self) -> None:
+        """Start every process and wait until it is ready."""
+        for member in self._members:
+            directory = self._directory(member)
+            directory.mkdir(parents=True, exist_ok=True)
+            if "clock" in self._faults:
+                write_skew(self._clock_file(member), 0)
+            if "disk-full" in self._faults and member.kind == "node":
+                self._disks[member] = SmallDisk(directory / "data", self._disk_mib)
+                self._disks[member].mount()
+        self._cluster.start()
+        self._cluster.wait_ready(60)
+
+    def close(self) -> None:
+        """End every process at once; what the nodes wrote on disks in memory is kept in their folders."""
+        for member in list(self._slowed):
+            self.unslow(member)
+        for process in self._processes():
+            process.kill()
+        self._cluster.close()
+        while self._disks:
+            self._disks.popitem()[1].unmount()
+
+    def is_running(self, member: Member) -> bool:
+        """Return whether the process exists."""
+        return self._process(member).is_running
+
+    def kill(self, member: Member) -> None:
+        """SIGKILL."""
+        self._process(member).kill()
+
+    def stop(self, member: Member) -> None:
+        """SIGTERM; RuntimeError when that is no clean end."""
+        process = self._process(member)
+        code = process.stop(_STOP_S)
+        if code not in _ENDS_OF_A_STOP:
+            raise RuntimeError(f"{member} ended with {code} when it was told to stop: {process.log_tail()}")
+
+    def revive(self, member: Member) -> None:
+        """Start the process again."""
+        self._process(member).start()
+
+    def pause(self, member: Member) -> None:
+        """SIGSTOP."""
+        self._process(member).pause()
+
+    def resume(self, member: Member) -> None:
+        """SIGCONT."""
+        self._process(member).resume()
+
+    def slow(self, member: Member, share: float) -> None:
+        """SIGSTOP and SIGCONT, ten times a second."""
+        self.unslow(member)
+        self._slowed[member] = DutyCycle(self._process(member), share)
+
+    def unslow(self, member: Member) -> None:
+        """End it."""
+        cycle = self._slowed.pop(member, None)
+        if cycle is not None:
+            cycle.end()
+
+    def fill_disk(self, member: Member) -> None:
+        """Let a file of somebody else take all space."""
+        self._disks[member].fill()
+
+    def free_disk(self, member: Member) -> None:
+        """Remove that file."""
+        if member in self._disks:
+            self._disks[member].make_room()
+
+    def damage(self, member: Member, kind: str, dice: random.Random) -> str | None:
+        """Truncate a log or all of them, or flip a bit in one, behind what was flushed."""
+        return damage_log(self._directory(member) / "data", kind, dice)
+
+    def skew(self, member: Member, ms: int) -> None:
+        """Change the process's wall clock."""
+        if "clock" in self._faults:
+            write_skew(self._clock_file(member), ms)
+
+    def failures(self) -> Mapping[Member, str]:
+        """Return how processes ended by themselves, and what they said."""
+        found = {member: self._process(member).failure for member in self._members}
+        return {member: failure for member, failure in found.items() if failure is not None}
+
+    def stop_nodes(self) -> bool:
+        """SIGTERM to all nodes; returns whether all ended as they should."""
+        nodes = [process for process in self._processes() if process.name.startswith("node")]
+        for node in nodes:
+            node.terminate()
+        codes = [node.wait_or_kill(_STOP_S) for node in nodes]
+        return all(code in _ENDS_OF_A_STOP for code in codes)
+
+    def replica_folders(self, partition: str) -> Mapping[str, Path]:
+        """Return where each node has the partition."""
+        folders = {str(m): self._directory(m) / "data" / partition for m in self._members if m.kind == "node"}
+        return {name: folder for name, folder in folders.items() if folder.is_dir()}
+
+    def _refusal(self, fault: str) -> str | None:
+        match fault:
+            case "partition" | "delay":
+                return _NETWORK
+            case "disk-full" if not is_isolated():
+                reason = why_not(network=False)
+                return reason and f"a small disk needs a file system of its own: {reason}"
+            case _:
+                return None
+
+    def _place(self, kind: str, node_id: int) -> Place:
+        return Place(launcher=self._launcher(kind, node_id))
+
+    def _launcher(self, kind: str, node_id: int) -> tuple[str, ...]:
+        if "clock" not in self._faults:
+            return ("-m",)
+        return ("-m", "tidelog_chaos.skewed_clock", str(self._data_dir / f"{kind}-{node_id}" / "clock"))
+
+    def _clock_file(self, member: Member) -> Path:
+        return self._directory(member) / "clock"
+
+    def _directory(self, member: Member) -> Path:
+        return self._data_dir / f"{member.kind}-{member.id}"
+
+    def _process(self, member: Member) -> ProcessHandle:
+        return (self._cluster.controllers if member.kind == "controller" else self._cluster.nodes)[member.id]
+
+    def _processes(self) -> list[ProcessHandle]:
+        return [*self._cluster.controllers.values(), *self._cluster.nodes.values()]

@@ -1,0 +1,6 @@
+"""Which faults there are, when they come, and how the nemesis brings them over a cluster."""
+
+from tidelog_chaos.faults.nemesis import Nemesis
+from tidelog_chaos.faults.plan import KINDS, PlannedFault, draw_plan, parse_faults
+
+__all__ = ["KINDS", "Nemesis", "PlannedFault", "draw_plan", "parse_faults"]

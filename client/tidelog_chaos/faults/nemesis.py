@@ -1,0 +1,138 @@
+"""Brings the faults of a plan over a cluster, and takes each away again when its time is over.
+
+One thread owns the driver from the start of the plan to :meth:`Nemesis.heal`. What each fault does is in
+:mod:`.strikes`; one that finds nobody is noted as skipped. Partitions that were moved are given back at the end of all,
+when whoever was down is there again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidelog_chaos.drivers.driver import FaultDriver, Member
+from tidelog_chaos.faults.plan import PlannedFault
+from tidelog_chaos.faults.strikes import ActiveFault, ClusterWatch, ReplicaMover, Strikes
+
+
+class Nemesis:
+    """Runs a plan in a thread of its own; the note of each begin and end goes to ``note``."""
+
+    def __init__(
+        self,
+        driver: FaultDriver,
+        plan: Sequence[PlannedFault],
+        watch: ClusterWatch,
+        mover: ReplicaMover,
+        note: Callable[[str, Any], object],
+    ) -> None:
+        self._driver = driver
+        self._plan = plan
+        self._mover = mover
+        self._note = note
+        self._active: list[ActiveFault] = []
+        self._strikes = Strikes(driver, watch, mover, self._active)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nemesis", daemon=True)
+        self.error: BaseException | None = None
+        self.failures: list[str] = []
+        """What the driver failed to bring about or to end, which says more about the run than about the cluster."""
+
+    @property
+    def damaged(self) -> set[Member]:
+        """Members whose disks were full or damaged: they may say so and end."""
+        return self._strikes.damaged
+
+    @property
+    def active(self) -> list[str]:
+        """What lasts now, in words."""
+        return [fault.description for fault in list(self._active)]
+
+    def start(self) -> None:
+        """Begin the plan's time."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no more faults, and end those that last; raises what went wrong in the thread."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.heal()
+        if self.error is not None:
+            raise self.error
+
+    def heal(self) -> None:
+        """End every fault and bring back whoever is down; what fails keeps nothing else from being healed."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._move_back)
+            for member in self._driver.members:
+                stack.callback(self._bring_back, member)
+            stack.callback(self._driver.cut, frozenset())
+            for fault in reversed(self._active):
+                stack.callback(self._end, fault)
+
+    def _move_back(self) -> None:
+        try:
+            self._mover.restore()
+        except RuntimeError as error:
+            self.failures.append(str(error))
+
+    def _bring_back(self, member: Member) -> None:
+        if not self._driver.is_running(member):
+            self._driver.revive(member)
+
+    def _run(self) -> None:
+        started_s = time.monotonic()
+        serial = itertools.count()
+        agenda = [(fault.at_s, next(serial), fault) for fault in self._plan]
+        heapq.heapify(agenda)
+        ends: list[tuple[float, int, ActiveFault]] = []
+        try:
+            while agenda or ends:
+                at_s = min(queue[0][0] for queue in (agenda, ends) if queue)
+                if self._stopping.wait(max(0.0, started_s + at_s - time.monotonic())):
+                    return
+                if ends and ends[0][0] <= at_s:
+                    self._end_in_time(heapq.heappop(ends)[2])
+                    continue
+                planned = heapq.heappop(agenda)[2]
+                begun = self._begin(planned)
+                if begun is not None:
+                    heapq.heappush(ends, (time.monotonic() - started_s + planned.hold_s, next(serial), begun))
+        except Exception as error:  # noqa: BLE001  # the outermost loop of the thread: stop() raises it
+            self.error = error
+
+    def _begin(self, planned: PlannedFault) -> ActiveFault | None:
+        try:
+            fault = self._strikes.begin(planned)
+        except RuntimeError as error:
+            self.failures.append(f"{planned.fault} ({planned.kind}) could not be done: {error}")
+            self._note(f"skip-{planned.fault}", {"kind": planned.kind, "error": str(error)})
+            return None
+        if fault is None:
+            self._note(f"skip-{planned.fault}", {"kind": planned.kind})
+            return None
+        self._active.append(fault)
+        self._note(f"start-{planned.fault}", self._value(fault))
+        return fault
+
+    def _end_in_time(self, fault: ActiveFault) -> None:
+        try:
+            self._end(fault)
+        except RuntimeError as error:
+            # It counts as lasting, so that heal() tries again.
+            self.failures.append(f"{fault.description} could not be ended in time: {error}")
+
+    def _end(self, fault: ActiveFault) -> None:
+        fault.undo()
+        self._active.remove(fault)
+        self._note(f"stop-{fault.planned.fault}", self._value(fault))
+
+    def _value(self, fault: ActiveFault) -> dict[str, Any]:
+        members = [str(member) for member in sorted(fault.members)]
+        return {"kind": fault.planned.kind, "members": members, "what": fault.description}

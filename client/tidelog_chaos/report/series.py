@@ -1,0 +1,111 @@
+"""Throughput and latency over time, counted from the history."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog_chaos.checker.transactions import NEVER, TYPES, Transactions
+from tidelog_chaos.report.availability import distribution
+
+MOST_STEPS: Final = 900
+"""How many steps a series has at most, whatever the length of the history."""
+_NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600)
+
+Latency = tuple[float, float, float]
+"""Median, 99th percentile and maximum, in milliseconds."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What completed within one step of a series."""
+
+    ok: int = 0
+    info: int = 0
+    fail: int = 0
+    """Values that were sent, by the outcome of their send."""
+    read: int = 0
+    """Values that ``ok`` polls returned."""
+    latency: Latency | None = None
+    """Of acknowledged sends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Steps of equal length from the begin of the history on."""
+
+    step_s: int
+    steps: Sequence[Step] = field(default_factory=list)
+
+    @property
+    def end_s(self) -> int:
+        """When the last step ends."""
+        return self.step_s * len(self.steps)
+
+    @property
+    def acknowledged_per_s(self) -> float:
+        """The mean rate of acknowledged values from the first to the last step that has one."""
+        busy = [place for place, step in enumerate(self.steps) if step.ok]
+        if not busy:
+            return 0.0
+        return sum(step.ok for step in self.steps) / ((busy[-1] - busy[0] + 1) * self.step_s)
+
+
+def make_series(transactions: Transactions) -> Series:
+    """Return the series of a history; sends that never completed are in none of its steps."""
+    end_s = max(transactions.times_ns, default=0) / 1e9
+    step_s = next((nice for nice in _NICE_S if end_s / nice <= MOST_STEPS), int(end_s / MOST_STEPS) + 1)
+    steps = [Step() for _ in range(int(end_s / step_s) + 1)]
+    latencies: list[array[float]] = [array("d") for _ in steps]
+    for number in range(len(transactions)):
+        if transactions.positions[number] == NEVER:
+            continue
+        place = int(transactions.times_ns[number] / 1e9 / step_s)
+        sends, reads = _count(transactions, number)
+        kind = TYPES[transactions.types[number]]
+        setattr(steps[place], kind, getattr(steps[place], kind) + sends)
+        if kind == "ok":
+            steps[place].read += reads
+            if sends:
+                latencies[place].append(_latency_ms(transactions, number))
+    for step, of_step in zip(steps, latencies, strict=True):
+        step.latency = distribution(of_step)
+    return Series(step_s, steps)
+
+
+def latency_of(transactions: Transactions, faults: Sequence[tuple[int, int]]) -> Mapping[str, Latency | None]:
+    """Return the latency of acknowledged sends: of ``all``, of those within faults, and of the others (``calm``)."""
+    within, calm = array("d"), array("d")
+    spans = _merged(faults)
+    ends = [end for _, end in spans]
+    for number in range(len(transactions)):
+        sends, _ = _count(transactions, number)
+        if not sends or TYPES[transactions.types[number]] != "ok":
+            continue
+        place = bisect_left(ends, transactions.invoke_times_ns[number])
+        is_within = place < len(spans) and spans[place][0] <= transactions.times_ns[number]
+        (within if is_within else calm).append(_latency_ms(transactions, number))
+    return {"all": distribution(within + calm), "faults": distribution(within), "calm": distribution(calm)}
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _count(transactions: Transactions, number: int) -> tuple[int, int]:
+    entries = transactions.entries(number)
+    sends = sum(transactions.micro_operations[entry] < 0 for entry in entries)
+    return sends, len(entries) - sends
+
+
+def _latency_ms(transactions: Transactions, number: int) -> float:
+    return (transactions.times_ns[number] - transactions.invoke_times_ns[number]) / 1e6

@@ -1,0 +1,102 @@
+"""Asks the cluster once a second who leads, and whether all replicas are in sync."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from tidelog.admin import AdminClient
+from tidelog.admin.metadata import ClusterMetadata
+from tidelog_chaos.metrics import ClusterView
+from tidelog_chaos.workload import OFFSETS_TOPIC
+from tidelog_chaos.workload.keys import key_of
+from tidelog_foundation.errors import TidelogError
+
+_INTERVAL_S = 1.0
+_TIMEOUT_S = 3.0
+_LOOK_S = 0.2
+_INTERNAL = frozenset({OFFSETS_TOPIC})
+
+
+class Watch:
+    """Keeps :attr:`view` up to date from a thread of its own; ``keys`` and ``topics`` say what matters now."""
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        keys: Callable[[], Sequence[str]],
+        topics: Callable[[], Sequence[str]],
+        replication_factor: int,
+    ) -> None:
+        self._admin = admin
+        self._keys = keys
+        self._topics = topics
+        self._factor = replication_factor
+        self._view = ClusterView()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    @property
+    def view(self) -> ClusterView:
+        """Who led when the cluster answered last."""
+        return self._view
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def wait_whole(self, timeout_s: float) -> str | None:
+        """Wait until every partition has a leader and all replicas in sync; returns what is missing, else None."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            missing = self._missing()
+            if missing is None or time.monotonic() > deadline_s:
+                return missing
+            time.sleep(_LOOK_S)
+
+    def _missing(self) -> str | None:
+        known = self._ask()
+        if known is None:
+            return "no node answers"
+        for topic in self._topics():
+            if topic not in known.topics or not known.topics[topic].partitions:
+                return f"nobody knows the topic {topic}"
+            for number, partition in known.topics[topic].partitions.items():
+                if partition.leader < 0:
+                    return f"{key_of(topic, number)} has no leader"
+                # How many replicas internal topics have is the cluster's affair.
+                factor = len(partition.replicas) if topic in _INTERNAL else self._factor
+                if len(partition.replicas) != factor:
+                    return f"{key_of(topic, number)} has {len(partition.replicas)} replicas: {partition.replicas}"
+                if len(partition.isrs) < factor:
+                    return f"{key_of(topic, number)} has the ISR {partition.isrs} of {partition.replicas}"
+        return None
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_INTERVAL_S):
+            known = self._ask()
+            if known is not None:
+                controller = known.controller_id if known.controller_id >= 0 else None
+                self._view = ClusterView(dict(_leaders(known, self._keys())), controller)
+
+    def _ask(self) -> ClusterMetadata | None:
+        try:
+            return self._admin.list_topics(timeout=_TIMEOUT_S)
+        except TidelogError:
+            return None
+
+
+def _leaders(known: ClusterMetadata, keys: Sequence[str]) -> Iterator[tuple[str, int | None]]:
+    wanted = set(keys)
+    for topic, metadata in known.topics.items():
+        for number, partition in metadata.partitions.items():
+            key = key_of(topic, number)
+            if key in wanted:
+                yield key, partition.leader if partition.leader >= 0 else None

@@ -1,0 +1,20 @@
+"""What clients do during a run: the workloads of Jepsen's tests of Kafka, with assigned partitions and with a group."""
+
+from tidelog_chaos.workload.library import LIBRARIES, Library, load_library
+from tidelog_chaos.workload.observer import OFFSETS_TOPIC
+from tidelog_chaos.workload.queue import QueueWorkload
+from tidelog_chaos.workload.settings import WorkloadSettings, check_clients
+from tidelog_chaos.workload.subscribe import SubscribeWorkload
+from tidelog_chaos.workload.workload import Workload
+
+__all__ = [
+    "LIBRARIES",
+    "OFFSETS_TOPIC",
+    "Library",
+    "QueueWorkload",
+    "SubscribeWorkload",
+    "Workload",
+    "WorkloadSettings",
+    "check_clients",
+    "load_library",
+]

@@ -1,0 +1,335 @@
+"""confluent-kafka's clients (librdkafka) as those of a run: over Kafka's protocol, at the nodes' Kafka listeners.
+
+The one place that knows how they differ from Tidelog's:
+
+- their errors, messages and partitions are other classes: errors are translated by their number;
+- what goes wrong on their own side, and has no number of ours, is _FAIL with the name in its sentence;
+- a consumer cannot assign without a ``group.id``: one that is in no group gets one that nobody joins;
+- ``request.timeout.ms`` of a consumer is ``socket.timeout.ms``;
+- a consumer that is dropped without ``close()`` neither leaves its group nor commits, and so do we abandon it;
+- the generation is in the bytes that a transactional producer is given;
+- a commit, and with it all that waits for it, may never end once brokers have been gone from the metadata (librdkafka's
+  issues 3740 and 5511): whoever waits too long is told so by a fatal error, and the consumer is left behind;
+- a commit is sent again behind later ones, so that what is committed may go back for a moment;
+- where records time out it bumps its producer epoch, and sends in the new one again what may be stored in the old one
+  (librdkafka's issue 4953);
+- a delivery report has the error of the last attempt, whatever became of those before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeVar
+
+import confluent_kafka
+
+from tidelog.message import Message, TopicPartition
+from tidelog_chaos.workload.library import Committed, Delivered, Rebalanced
+from tidelog_chaos.workload.outcomes import SendOutcome, send_outcome_of_last_attempt
+from tidelog_chaos.workload.own_thread import OwnThread
+from tidelog_foundation.errors import ConfigError, ErrorCode, KafkaError, TidelogError, error_for
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_NO_GROUP: Final = {"group.id": "tidelog-chaos-no-group", "enable.auto.commit": False}
+_NOWHERE: Final = logging.getLogger(f"{__name__}.librdkafka")
+_NOWHERE.addHandler(logging.NullHandler())
+_NOWHERE.propagate = False
+_METADATA: Final = b"CGMDv2:"
+"""What the bytes of a member's metadata begin with, before the generation (rd_kafka_consumer_group_metadata_write)."""
+_GENERATION: Final = struct.Struct("=i")
+_HANGS_S: Final = 60.0
+"""After so long a call does not end any more: with all attempts its requests have less time."""
+
+
+class ConfluentProducer:
+    """A producer of one thread."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        with _translated():
+            self._producer = confluent_kafka.Producer({**_silence(config), **config})
+
+    def produce(self, topic: str, value: str, *, partition: int, on_delivery: Delivered) -> None:
+        """Take a record."""
+
+        def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+            on_delivery(translate_error(error), _message(message))
+
+        with _translated():
+            self._producer.produce(topic, value, partition=partition, on_delivery=delivered)
+
+    def poll(self, timeout: float) -> int:
+        """Call callbacks."""
+        return self._producer.poll(timeout)
+
+    def flush(self, timeout: float) -> int:
+        """Wait for what is under way."""
+        return self._producer.flush(timeout)
+
+    def purge(self) -> None:
+        """Give up what is under way."""
+        self._producer.purge()
+
+    def close(self, timeout: float) -> None:
+        """Flush; a producer ends when nobody has it any more."""
+        self._producer.flush(timeout)
+        del self._producer
+
+
+class ConfluentConsumer:
+    """A consumer of one thread; after a fatal error there is nothing left but to :meth:`abandon` it."""
+
+    def __init__(self, config: Mapping[str, Any], on_commit: Committed | None) -> None:
+        given = _consumer_config(config)
+        if on_commit is not None:
+            given["on_commit"] = self._reporting(on_commit)
+        self._is_left_behind = False
+        self._thread = OwnThread("librdkafka", _HANGS_S)
+        with _translated():
+            self._consumer = confluent_kafka.Consumer(given)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def generation(self) -> int:
+        """The generation or the member epoch, -1 as no member."""
+        metadata = bytes(self._consumer.consumer_group_metadata())
+        assert metadata.startswith(_METADATA), metadata
+        return int(_GENERATION.unpack_from(metadata, len(_METADATA))[0])
+
+    def subscribe(self, topics: list[str], on_assign: Rebalanced, on_revoke: Rebalanced, on_lost: Rebalanced) -> None:
+        """Share these topics with the group."""
+        with _translated():
+            self._consumer.subscribe(
+                topics,
+                on_assign=self._calling(on_assign),
+                on_revoke=self._calling(on_revoke),
+                on_lost=self._calling(on_lost),
+            )
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions too."""
+        with _translated():
+            self._consumer.incremental_assign(_theirs(partitions))
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions no longer."""
+        with _translated():
+            self._consumer.incremental_unassign(_theirs(partitions))
+
+    def consume(self, num_messages: int, timeout: float) -> list[Message]:
+        """Return what came; _TIMED_OUT, fatal, when a callback's commit does not end."""
+        consumer = self._consumer
+        with _translated():
+            return [_message(m) for m in self._done("consume", lambda: consumer.consume(num_messages, timeout=timeout))]
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return the offset behind what was consumed last of each."""
+        with _translated():
+            return _ours(self._consumer.position(_theirs(partitions)))
+
+    def commit(self, *, asynchronous: Literal[False]) -> list[TopicPartition]:
+        """Commit what was consumed, and wait; _TIMED_OUT, fatal, when that does not end."""
+        consumer = self._consumer
+        with _translated():
+            return _committed(None, self._done("commit", lambda: consumer.commit(asynchronous=asynchronous)))
+
+    def close(self) -> None:
+        """Commit, where it does so by itself, and leave the group; what does not end is left behind."""
+        if self._is_left_behind:
+            return
+        with _translated(), _logging_timeouts():
+            self._done("close", self._consumer.close)
+            self._thread.end()
+
+    def abandon(self) -> None:
+        """Let it end as one that nobody has any more (RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE)."""
+        owners = [self._consumer]
+        del self._consumer
+        if not self._is_left_behind:
+            with _logging_timeouts():
+                self._done("end", owners.clear)
+                self._thread.end()
+
+    def _done(self, what: str, call: Callable[[], T]) -> T:
+        """Return what a call returns that may not end; raises _TIMED_OUT, fatal, when it does not."""
+        try:
+            return self._thread.run(call)
+        except TimeoutError:
+            self._is_left_behind = True
+            text = f"librdkafka was asked to {what} and has not done it in {_HANGS_S:.0f} s"
+            raise TidelogError(KafkaError(ErrorCode._TIMED_OUT, text, fatal=True)) from None
+
+    def _calling(self, callback: Rebalanced) -> Callable[[Any, list[confluent_kafka.TopicPartition]], None]:
+        def rebalanced(_: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
+            if not self._is_left_behind:
+                callback(self, _ours(partitions))
+
+        return rebalanced
+
+    def _reporting(
+        self, on_commit: Committed
+    ) -> Callable[[confluent_kafka.KafkaError | None, list[confluent_kafka.TopicPartition]], None]:
+        def reported(
+            error: confluent_kafka.KafkaError | None, partitions: list[confluent_kafka.TopicPartition]
+        ) -> None:
+            if not self._is_left_behind:
+                found = translate_error(error)
+                on_commit(found, _committed(found, partitions))
+
+        return reported
+
+
+class ConfluentLibrary:
+    """confluent-kafka's clients."""
+
+    @property
+    def is_kafkas(self) -> bool:
+        """They speak Kafka's protocol."""
+        return True
+
+    @property
+    def producer_defaults(self) -> Mapping[str, Any]:
+        """Records wait for longer than a fault lasts; see what is said of those that time out."""
+        return {"message.timeout.ms": 120_000}
+
+    @property
+    def reorders_commits(self) -> bool:
+        """What a coordinator that loads, or is gone, has refused is retried when the next commit may be under way."""
+        return True
+
+    def versions(self) -> Mapping[str, str]:
+        """Return those of the package and of the library that it has."""
+        return {"confluent-kafka": version("confluent-kafka"), "librdkafka": confluent_kafka.libversion()[0]}
+
+    def check_producer(self, config: Mapping[str, Any]) -> None:
+        """Make a producer that knows no server."""
+        if "transactional.id" in config:
+            raise ConfigError('"transactional.id" is not supported: a run sends nothing in transactions')
+        with _refused():
+            ConfluentProducer(config).close(0)
+
+    def check_consumer(self, config: Mapping[str, Any]) -> None:
+        """Make a consumer that knows no server."""
+        with _refused():
+            ConfluentConsumer(config, None).abandon()
+
+    def producer(self, config: Mapping[str, Any]) -> ConfluentProducer:
+        """Return a new producer."""
+        return ConfluentProducer(config)
+
+    def consumer(self, config: Mapping[str, Any], on_commit: Committed | None = None) -> ConfluentConsumer:
+        """Return a new consumer."""
+        return ConfluentConsumer(config, on_commit)
+
+    def outcome(self, code: ErrorCode) -> SendOutcome:
+        """What librdkafka calls possibly persisted it reports with any error, and confluent-kafka does not tell."""
+        return send_outcome_of_last_attempt(code)
+
+
+@contextlib.contextmanager
+def _logging_timeouts() -> Iterator[None]:
+    try:
+        yield
+    except TidelogError as error:
+        if error.code is not ErrorCode._TIMED_OUT:
+            raise
+        logger.warning("A consumer is left behind: %s", error.message)
+
+
+def _silence(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what keeps librdkafka from logging to the standard error, unless ``debug`` asks for that.
+
+    Of each connection that breaks it would log a line, while faults are the rule; errors are told as well.
+    """
+    return {} if "debug" in config else {"log_level": 0, "logger": _NOWHERE}
+
+
+def _consumer_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    given = {**_silence(config), **({} if "group.id" in config else _NO_GROUP), **config}
+    if "request.timeout.ms" in given:
+        given.setdefault("socket.timeout.ms", given.pop("request.timeout.ms"))
+    return given
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Raise TidelogError for what confluent-kafka raises."""
+    try:
+        yield
+    except confluent_kafka.KafkaException as error:
+        found = translate_error(error.args[0])
+        assert found is not None
+        raise _exception(found) from error
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Raise ConfigError for settings that librdkafka does not take."""
+    try:
+        yield
+    except (TidelogError, TypeError, ValueError) as error:
+        text = error.message if isinstance(error, TidelogError) else str(error)
+        raise ConfigError(f"confluent-kafka: {text}") from error
+
+
+def _exception(error: KafkaError) -> TidelogError:
+    found = error_for(error.error_code(), error.str())
+    return type(found)(error)
+
+
+def translate_error(error: confluent_kafka.KafkaError | None) -> KafkaError | None:
+    """Return an error of confluent-kafka's as ours; None stays None."""
+    if error is None:
+        return None
+    code, text = error.code(), error.str()
+    row = ErrorCode.of(code)
+    if row.code != code:
+        row = ErrorCode._FAIL if code < 0 else ErrorCode.UNKNOWN_SERVER_ERROR
+        text = f"{error.name()}: {text}"
+    return KafkaError(row, text, fatal=error.fatal() or row is ErrorCode._FATAL)
+
+
+def _message(message: confluent_kafka.Message) -> Message:
+    return Message(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.key(),
+        message.value(),
+        error=translate_error(message.error()),
+    )
+
+
+def _theirs(partitions: Sequence[TopicPartition]) -> list[confluent_kafka.TopicPartition]:
+    return [confluent_kafka.TopicPartition(at.topic, at.partition, at.offset) for at in partitions]
+
+
+def _ours(partitions: Sequence[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
+    found = []
+    for at in partitions:
+        ours = TopicPartition(at.topic, at.partition, at.offset)
+        ours.error = translate_error(at.error)
+        found.append(ours)
+    return found
+
+
+def _committed(error: KafkaError | None, partitions: Sequence[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
+    """Return what was committed: librdkafka's list also has what had no offset, and not always the call's error."""
+    found = [at for at in _ours(partitions) if at.offset >= 0]
+    for at in found:
+        at.error = at.error or error
+    return found

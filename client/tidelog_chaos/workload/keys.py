@@ -1,0 +1,150 @@
+"""The keys of a run: partitions that are written to for a while and then left for new ones.
+
+A generation is the partitions of a few topics. Writers go to the next when theirs has had its writes; its topics are
+created before, in a thread of its own, as creating takes long while faults last. Values count up per key, so that a key
+never has one twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from tidelog.admin import AdminClient, NewTopic
+from tidelog_foundation.errors import ErrorCode, TidelogError
+
+logger = logging.getLogger(__name__)
+
+_CREATE_TIMEOUT_S = 15.0
+_PAUSE_S = 0.5
+_AHEAD = 0.5
+
+
+def key_of(topic: str, partition: int) -> str:
+    """Return the key that stands for a partition in a history."""
+    return f"{topic}-{partition}"
+
+
+def partition_of(key: str) -> tuple[str, int]:
+    """Return the topic and the number of a key."""
+    topic, _, number = key.rpartition("-")
+    return topic, int(number)
+
+
+class Keys:
+    """Hands out keys and values to writers, from any thread; :meth:`start` creates the first generation."""
+
+    def __init__(
+        self,
+        create: Callable[[Sequence[str]], None],
+        prefix: str,
+        topics: int,
+        partitions: int,
+        writes_per_key: int,
+    ) -> None:
+        self._create = create
+        self._prefix = prefix
+        self._topics = topics
+        self._partitions = partitions
+        self._writes_per_generation = writes_per_key * topics * partitions
+        self._lock = threading.Lock()
+        self._generations: list[list[str]] = []
+        self._writes = 0
+        self._values: dict[str, int] = {}
+        self._is_wanted = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="topics", daemon=True)
+
+    def start(self) -> None:
+        """Create the first topics; raises TidelogError when they cannot be."""
+        self._create_next()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Create no more."""
+        with self._lock:
+            self._stopping.set()
+            self._is_wanted.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def all(self) -> list[str]:
+        """Every key there is."""
+        with self._lock:
+            return [key for generation in self._generations for key in generation]
+
+    @property
+    def topics(self) -> list[str]:
+        """Every topic there is."""
+        return list(dict.fromkeys(partition_of(key)[0] for key in self.all))
+
+    @property
+    def written(self) -> list[str]:
+        """The keys that are written to now."""
+        with self._lock:
+            return list(self._generations[self._current])
+
+    @property
+    def read(self) -> list[str]:
+        """The keys that are read now: those that are written to, and those before them."""
+        with self._lock:
+            return [
+                k for generation in self._generations[max(0, self._current - 1) : self._current + 1] for k in generation
+            ]
+
+    def next_value(self, key: str) -> int:
+        """Return a value that the key has not had."""
+        with self._lock:
+            self._writes += 1
+            value = self._values[key] = self._values.get(key, 0) + 1
+            if self._writes >= (len(self._generations) - 1 + _AHEAD) * self._writes_per_generation:
+                self._is_wanted.set()
+            return value
+
+    @property
+    def _current(self) -> int:
+        return min(self._writes // self._writes_per_generation, len(self._generations) - 1)
+
+    def _run(self) -> None:
+        while self._is_wanted.wait() and not self._stopping.is_set():
+            try:
+                self._create_next()
+                self._has_created()
+            except TidelogError as error:
+                logger.info("the next topics are not there yet: %s", error)
+                self._stopping.wait(_PAUSE_S)
+
+    def _has_created(self) -> None:
+        """Wait for the next wish; that to stop, which may have come meanwhile, is not forgotten."""
+        with self._lock:
+            if not self._stopping.is_set():
+                self._is_wanted.clear()
+
+    def _create_next(self) -> None:
+        first = len(self._generations) * self._topics
+        names = [f"{self._prefix}-{number}" for number in range(first, first + self._topics)]
+        self._create(names)
+        keys = [key_of(name, partition) for partition in range(self._partitions) for name in names]
+        with self._lock:
+            self._generations.append(keys)
+
+
+def create_topics(
+    admin: AdminClient, names: Sequence[str], partitions: int, factor: int, config: dict[str, str]
+) -> None:
+    """Create topics; those that are there already, by an earlier attempt, are taken as they are.
+
+    Raises:
+        TidelogError: One cannot be created now.
+    """
+    futures = admin.create_topics(
+        [NewTopic(name, partitions, factor, config=config) for name in names], operation_timeout=_CREATE_TIMEOUT_S
+    )
+    for future in futures.values():
+        try:
+            future.result(timeout=2 * _CREATE_TIMEOUT_S)
+        except TidelogError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise

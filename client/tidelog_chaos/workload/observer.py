@@ -1,0 +1,151 @@
+"""Watches what the group commits: it reads the log of the groups, and in the end asks the coordinator.
+
+While faults last a coordinator may not know yet that another has taken over, and say what was committed before; that is
+so with Kafka's as well. What its log has below the high watermark is what counts, in the order in which it was written.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from tidelog.admin import AdminClient, ConsumerGroupTopicPartitions
+from tidelog.consumer import Consumer
+from tidelog.message import OFFSET_BEGINNING, OFFSET_INVALID, Message, TopicPartition
+from tidelog_chaos.workload.group_notes import GroupNotes
+from tidelog_chaos.workload.keys import Keys, key_of, partition_of
+from tidelog_foundation.errors import TidelogError
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""The topic that has the log of the groups."""
+
+_NAME = "observer"
+_TIMEOUT_S = 5.0
+_PAUSE_S = 0.5
+_POLL_S = 0.25
+_AT_MOST = 2_000
+_OFFSET_KEYS = (0, 1)
+
+
+class Observer:
+    """Notes what is in the log, from its thread, until :meth:`stop`; what is asked comes from the caller's."""
+
+    def __init__(
+        self, servers: Mapping[str, str], admin: AdminClient, group_id: str, keys: Keys, notes: GroupNotes
+    ) -> None:
+        self._servers = servers
+        self._admin = admin
+        self._group_id = group_id
+        self._keys = keys
+        self._notes = notes
+        self._ends: Mapping[int, int] | None = None
+        self._is_at_ends = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=_NAME, daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def wait_committed(self, ends: Mapping[str, int], timeout_s: float) -> dict[str, int | None]:
+        """Wait until the group has committed all of this; returns what it has of keys that it has not finished."""
+        deadline_s = time.monotonic() + timeout_s
+        committed: dict[str, int | None] = {}
+        while True:
+            since_ns = self._notes.now_ns()
+            try:
+                found = self._ask()
+            except TidelogError:
+                found = {}
+            self._notes.committed(_NAME, since_ns, found)
+            committed |= found
+            behind = {key: committed.get(key) for key, end in ends.items() if (committed.get(key) or 0) < end}
+            if not behind or time.monotonic() > deadline_s:
+                return behind
+            time.sleep(_PAUSE_S)
+
+    def wait_read(self, timeout_s: float) -> int | None:
+        """Wait until all is read that the log has now; returns that moment of the history, None when not in time.
+
+        It is 0 for a cluster that has no log of groups, as the one that is a fake.
+
+        Raises:
+            TidelogError: The cluster does not say where the log ends.
+        """
+        read_ns, partitions = self._notes.now_ns(), self._partitions(timeout_s)
+        if not partitions:
+            return 0
+        with Consumer(self._servers) as consumer:
+            self._ends = {at.partition: consumer.get_watermark_offsets(at, timeout=timeout_s)[1] for at in partitions}
+        return read_ns if self._is_at_ends.wait(timeout_s) else None
+
+    def _ask(self) -> dict[str, int | None]:
+        partitions = [TopicPartition(*partition_of(key)) for key in self._keys.all]
+        asked = ConsumerGroupTopicPartitions(self._group_id, partitions)
+        [future] = self._admin.list_consumer_group_offsets([asked], request_timeout=_TIMEOUT_S).values()
+        return {
+            key_of(at.topic, at.partition): None if at.offset == OFFSET_INVALID else at.offset
+            for at in future.result(timeout=2 * _TIMEOUT_S).topic_partitions or ()
+            if at.error is None
+        }
+
+    def _run(self) -> None:
+        with Consumer({**self._servers, "auto.offset.reset": "earliest"}) as consumer:
+            while not self._stopping.is_set():
+                try:
+                    if not consumer.assignment():
+                        consumer.assign(self._partitions(_TIMEOUT_S))
+                    self._take(consumer.consume(_AT_MOST, timeout=_POLL_S))
+                    self._look_at_ends(consumer)
+                except TidelogError:
+                    self._stopping.wait(_PAUSE_S)
+
+    def _partitions(self, timeout_s: float) -> list[TopicPartition]:
+        """Return the partitions of the log, from the beginning on; none before there is one."""
+        topic = self._admin.list_topics(OFFSETS_TOPIC, timeout=timeout_s).topics.get(OFFSETS_TOPIC)
+        numbers = topic.partitions if topic is not None and topic.error is None else ()
+        return [TopicPartition(OFFSETS_TOPIC, number, OFFSET_BEGINNING) for number in numbers]
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        found = [logged_offset(m.key(), m.value(), self._group_id) for m in messages if m.error() is None]
+        offsets = [pair for pair in found if pair is not None]
+        if offsets:
+            self._notes.logged(offsets)
+
+    def _look_at_ends(self, consumer: Consumer) -> None:
+        ends = self._ends
+        if ends is None:
+            return
+        positions = consumer.position([TopicPartition(OFFSETS_TOPIC, number) for number in ends])
+        if all(at.offset >= ends[at.partition] or not ends[at.partition] for at in positions):
+            self._is_at_ends.set()
+
+
+def logged_offset(key: bytes | None, value: bytes | None, group_id: str) -> tuple[str, int | None] | None:
+    """Return the key of a run and the offset that a record of the groups' log commits for it; None for other records.
+
+    Kafka's OffsetCommitKey.json and OffsetCommitValue.json: both begin with a version; a record without a value takes
+    the offset back, which is None here.
+    """
+    if key is None or struct.unpack_from(">h", key)[0] not in _OFFSET_KEYS:
+        return None
+    group, place = _text(key, 2)
+    topic, place = _text(key, place)
+    if group != group_id:
+        return None
+    offset = None if value is None else struct.unpack_from(">q", value, 2)[0]
+    return key_of(topic, struct.unpack_from(">i", key, place)[0]), offset
+
+
+def _text(data: bytes, place: int) -> tuple[str, int]:
+    start = place + 2
+    end = start + int(struct.unpack_from(">h", data, place)[0])
+    return data[start:end].decode(), end

@@ -1,0 +1,80 @@
+"""One consumer that assigns: it reads what is written, crashes now and then, and reads everything at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tidelog.message import OFFSET_BEGINNING, OFFSET_INVALID, TopicPartition
+from tidelog_chaos.history import HistoryWriter
+from tidelog_chaos.metrics import Meter
+from tidelog_chaos.workload.keys import Keys, key_of, partition_of
+from tidelog_chaos.workload.library import Library, RunConsumer
+from tidelog_chaos.workload.poller import Poller
+
+_AT_MOST = 500
+_AT_MOST_IN_THE_END = 2_000
+_STALLED_S = 60.0
+
+
+class Reader(Poller):
+    """Reads what is written, from its thread, until :meth:`stop`; :meth:`read_everything` comes after that."""
+
+    def __init__(
+        self,
+        name: str,
+        library: Library,
+        config: Mapping[str, Any],
+        keys: Keys,
+        history: HistoryWriter,
+        meter: Meter,
+        new_process: Callable[[], int],
+    ) -> None:
+        super().__init__(name, keys, history, meter, new_process)
+        self._library = library
+        self._config = {**config, "auto.offset.reset": "error"}
+        self._assigned: list[str] = []
+
+    def read_everything(self, ends: Mapping[str, int]) -> list[str]:
+        """Come back, assign everything, seek to the beginning and poll to the end: the offset given for each key.
+
+        Returns the keys whose end was not reached while nothing new came for a minute.
+        """
+        with self._library.consumer(self._config) as consumer:
+            self._assign(consumer, sorted(ends), seek_to_beginning=True)
+            behind = {key: end for key, end in ends.items() if end > 0}
+            progress_s = time.monotonic()
+            while behind and time.monotonic() - progress_s < _STALLED_S:
+                if self._poll(consumer, _AT_MOST_IN_THE_END):
+                    progress_s = time.monotonic()
+                positions = consumer.position([TopicPartition(*partition_of(key)) for key in behind])
+                for at in positions:
+                    if at.offset != OFFSET_INVALID and at.offset >= behind[key_of(at.topic, at.partition)]:
+                        del behind[key_of(at.topic, at.partition)]
+        self._crash()
+        return sorted(behind)
+
+    def _live(self) -> None:
+        """Read with one consumer, from the beginning of what is read now."""
+        with self._library.consumer(self._config) as consumer:
+            while self._goes_on:
+                keys = self._keys.read
+                if keys != self._assigned:
+                    self._assign(consumer, keys, seek_to_beginning=False)
+                self._poll(consumer, _AT_MOST)
+        self._crash()
+
+    def _assign(self, consumer: RunConsumer, keys: Sequence[str], *, seek_to_beginning: bool) -> None:
+        """Assign keys: those that were assigned go on where they are, the others begin at the beginning."""
+        invocation = self._history.invoke(self._process, "assign", list(keys), seek_to_beginning=seek_to_beginning)
+        gone = [TopicPartition(*partition_of(key)) for key in self._assigned if key not in keys]
+        new = [TopicPartition(*partition_of(key), OFFSET_BEGINNING) for key in keys if key not in self._assigned]
+        consumer.incremental_unassign(gone)
+        consumer.incremental_assign(new)
+        self._assigned = list(keys)
+        self._history.complete(invocation, "ok")
+
+    def _crash(self) -> None:
+        super()._crash()
+        self._assigned = []

@@ -1,0 +1,84 @@
+"""The subscribe workload: consumers are the members of one group, which shares out all topics of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog_chaos.workload.group_notes import GroupNotes
+from tidelog_chaos.workload.member import Member
+from tidelog_chaos.workload.observer import OFFSETS_TOPIC, Observer
+from tidelog_chaos.workload.reader import Reader
+from tidelog_chaos.workload.settings import group_config, member_config, without_group
+from tidelog_chaos.workload.workload import Workload
+from tidelog_foundation.errors import TidelogError
+
+_MEMBERS = 4
+_DRAIN_S = 90.0
+_LOG_S = 30.0
+
+
+class SubscribeWorkload(Workload):
+    """The group goes on until it has committed everything; then one who assigns reads everything."""
+
+    def _make_readers(self) -> Sequence[Member]:
+        own = self._settings.consumer
+        config = group_config(own, self._prefix, self._dice)
+        self._config = {**self._clients_servers, **config}
+        self._notes = GroupNotes(self._history)
+        self._observer = Observer(self._servers, self._admin, config["group.id"], self.keys, self._notes)
+        return [self._member(number) for number in range(self._settings.consumers or _MEMBERS)]
+
+    def _member(self, number: int) -> Member:
+        name = f"{self._prefix}-{number}"
+        config = member_config(self._config, self._settings.consumer, name, self._dice)
+        seed = self._dice.randrange(2**32)
+        return Member(
+            f"member {number}",
+            self._library,
+            config,
+            self.keys,
+            self._history,
+            self._meter,
+            self._new_process,
+            self._notes,
+            seed,
+        )
+
+    @property
+    def topics(self) -> list[str]:
+        """Every topic of the run, and that of the groups."""
+        return [*super().topics, OFFSETS_TOPIC]
+
+    def start(self) -> None:
+        """Create the first topics, and let the group form."""
+        settings = {name: value for name, value in self._config.items() if name.startswith(("group.", "part"))}
+        self._notes.formed({**settings, **({"reorders_commits": True} if self._library.reorders_commits else {})})
+        super().start()
+        self._observer.start()
+
+    def give_up(self) -> None:
+        """End everything without waiting for it."""
+        super().give_up()
+        self._observer.stop()
+
+    def _drain(self) -> list[str]:
+        """Let the group commit the end of every partition, and read its log to the end."""
+        try:
+            ends = self._ends()
+            behind = self._observer.wait_committed(ends, _DRAIN_S)
+            logged_ns = self._observer.wait_read(_LOG_S)
+        except TidelogError as error:
+            return [f"it was not to be known how far the group has come: {error}"]
+        finally:
+            self._observer.stop()
+        if behind:
+            places = ", ".join(f"{key} at {at} of {ends[key]}" for key, at in sorted(behind.items()))
+            return [f"the group had not committed the end of all partitions after {_DRAIN_S:.0f} s: {places}"]
+        if logged_ns is None:
+            return [f"the log of the groups was not read to its end in {_LOG_S:.0f} s"]
+        self._notes.drained(ends, logged_ns)
+        return []
+
+    def _final_readers(self) -> Sequence[Reader]:
+        config = {**self._clients_servers, **without_group(self._settings.consumer)}
+        return [Reader("final reader", self._library, config, self.keys, self._history, self._meter, self._new_process)]

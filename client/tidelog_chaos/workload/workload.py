@@ -1,0 +1,167 @@
+"""What the workloads share: unique values are sent to partitions and read back, by clients that crash now and then.
+
+The end is that of Jepsen's tests: when all faults are healed and all replicas in sync, every process crashes and comes
+back, assigns everything, seeks to the beginning and polls to the end.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tidelog.admin import AdminClient
+from tidelog.consumer import Consumer
+from tidelog.message import TopicPartition
+from tidelog_chaos.history import HistoryWriter
+from tidelog_chaos.metrics import Meter
+from tidelog_chaos.workload.client import Client
+from tidelog_chaos.workload.keys import Keys, create_topics, partition_of
+from tidelog_chaos.workload.library import Library
+from tidelog_chaos.workload.reader import Reader
+from tidelog_chaos.workload.settings import WorkloadSettings, producer_config
+from tidelog_chaos.workload.writer import Writer
+
+_END_TIMEOUT_S = 60.0
+
+
+class Workload(ABC):
+    """All clients of a run: :meth:`start`, :meth:`stop_writing`, :meth:`finish`, in this order."""
+
+    def __init__(
+        self,
+        settings: WorkloadSettings,
+        library: Library,
+        clients_servers: str,
+        bootstrap_servers: str,
+        admin: AdminClient,
+        prefix: str,
+        history: HistoryWriter,
+        meter: Meter,
+        seed: int,
+    ) -> None:
+        self._settings = settings
+        self._admin = admin
+        self._prefix = prefix
+        self._history = history
+        self._meter = meter
+        self._dice = random.Random(seed)
+        self._library = library
+        self._clients_servers = {"bootstrap.servers": clients_servers}
+        self._servers = {"bootstrap.servers": bootstrap_servers}
+        topic = {"min.insync.replicas": str(min(2, settings.replication_factor)), **settings.topic}
+        create = functools.partial(
+            create_topics, admin, partitions=settings.partitions, factor=settings.replication_factor, config=topic
+        )
+        self.keys = Keys(create, prefix, settings.topics, settings.partitions, settings.writes_per_key)
+        self._new_process = functools.partial(next, itertools.count())
+        self._writers = [self._writer(number) for number in range(settings.producers)]
+        self._readers: Sequence[Client] = self._make_readers()
+        self._stopping = threading.Event()
+        self._crashes = threading.Thread(target=self._crash_now_and_then, name="crashes", daemon=True)
+
+    @property
+    def topics(self) -> list[str]:
+        """Every topic that the workload needs."""
+        return self.keys.topics
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How often clients were told of each error."""
+        total: dict[str, int] = {}
+        for client in self._clients:
+            for name, count in client.errors.items():
+                total[name] = total.get(name, 0) + count
+        return dict(sorted(total.items()))
+
+    @property
+    def failed(self) -> BaseException | None:
+        """Why a client ended that should not have, or None."""
+        return next((client.error for client in self._clients if client.error), None)
+
+    def start(self) -> None:
+        """Create the first topics and begin."""
+        self.keys.start()
+        for client in self._clients:
+            client.start()
+        self._crashes.start()
+
+    def stop_writing(self) -> list[str]:
+        """Wait for what was sent, and until it is read as far as that is promised; then every process crashes.
+
+        Returns what was promised and did not come in time, as sentences.
+        """
+        self._stopping.set()
+        if self._crashes.ident is not None:
+            self._crashes.join()
+        self.keys.stop()
+        for writer in self._writers:
+            writer.stop()
+        problems = self._drain()
+        for reader in self._readers:
+            reader.stop()
+        return problems
+
+    def give_up(self) -> None:
+        """End everything without waiting for it, as after an error."""
+        self._stopping.set()
+        self.keys.stop()
+        for client in self._clients:
+            client.give_up()
+
+    def finish(self) -> tuple[dict[str, int], list[str]]:
+        """Let every reader read everything; returns each key's end, and the keys whose end was not reached.
+
+        Raises:
+            TidelogError: The cluster does not say where the partitions end.
+        """
+        ends, readers = self._ends(), self._final_readers()
+        with ThreadPoolExecutor(len(readers) or 1, "final reader") as pool:
+            behind = list(pool.map(lambda reader: reader.read_everything(ends), readers))
+        return ends, sorted({key for keys in behind for key in keys})
+
+    @abstractmethod
+    def _make_readers(self) -> Sequence[Client]:
+        """Return the clients that read while faults come."""
+
+    @abstractmethod
+    def _final_readers(self) -> Sequence[Reader]:
+        """Return those that read everything at the end."""
+
+    def _drain(self) -> list[str]:
+        return []
+
+    @property
+    def _clients(self) -> Sequence[Client]:
+        return [*self._writers, *self._readers]
+
+    def _writer(self, number: int) -> Writer:
+        settings = self._settings
+        return Writer(
+            f"writer {number}",
+            self._library,
+            {**self._clients_servers, **producer_config(settings.producer, self._library)},
+            self.keys,
+            self._history,
+            self._meter,
+            self._new_process,
+            settings.processes_per_producer,
+            settings.rate_per_s / settings.producers,
+            self._dice.randrange(2**32),
+        )
+
+    def _ends(self) -> dict[str, int]:
+        with Consumer(self._servers) as consumer:
+            return {
+                key: consumer.get_watermark_offsets(TopicPartition(*partition_of(key)), timeout=_END_TIMEOUT_S)[1]
+                for key in self.keys.all
+            }
+
+    def _crash_now_and_then(self) -> None:
+        mean_s = self._settings.crash_interval_s
+        while mean_s and not self._stopping.wait(self._dice.uniform(0.5, 1.5) * mean_s):
+            self._dice.choice(self._clients).crash()

@@ -1,0 +1,309 @@
+"""``tidelog config``: the settings of topics, of a node, of all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from tidelog_cli.options.connection import Session, ValidateOnly, Yes, connected, parse_pairs
+from tidelog_cli.output.printing import (
+    CommandGroup,
+    UsageError,
+    confirm,
+    error_document,
+    fail,
+    print_json,
+    print_records,
+    settle,
+)
+from tidelog_foundation.config import TopicConfig
+from tidelog_foundation.config import describe as describe_settings
+from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
+from tidelog_foundation.config.group import GROUP_KEYS
+from tidelog_foundation.config.settings import unknown_key
+
+app = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="Show and change the settings of topics, nodes and groups while they run.",
+)
+
+TopicNames = Annotated[
+    list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic to change or show. May be repeated.")
+]
+Nodes = Annotated[
+    list[int] | None, typer.Option("--node", "-n", metavar="ID", help="A node to change or show. May be repeated.")
+]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="A group to change or show. May be repeated.")
+]
+AllNodes = Annotated[bool, typer.Option("--all-nodes", help="All nodes, unless a node has a value of its own.")]
+Pairs = Annotated[list[str], typer.Argument(metavar="KEY=VALUE", help="The settings.")]
+
+_TOPIC_DEFAULTS = {info.key: info.default_text for info in describe_settings(TopicConfig)}
+_KEYS: Mapping[ResourceType, Collection[str]] = {
+    ResourceType.TOPIC: _TOPIC_DEFAULTS.keys(),
+    ResourceType.BROKER: DYNAMIC_BROKER_KEYS | READ_ONLY_BROKER_KEYS,
+    ResourceType.GROUP: GROUP_KEYS,
+}
+_COLUMNS = ("setting", "value", "source", "default")
+_SOURCES = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "node",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all nodes",
+    ConfigSource.STATIC_BROKER_CONFIG: "file",
+    ConfigSource.DEFAULT_CONFIG: "default",
+    ConfigSource.GROUP_CONFIG: "group",
+    ConfigSource.UNKNOWN_CONFIG: None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is described or changed, and how a sentence names it."""
+
+    resource: ConfigResource
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether it is a topic."""
+        return self.resource.restype is ResourceType.TOPIC
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it is a node, or all of them."""
+        return self.resource.restype is ResourceType.BROKER
+
+    @property
+    def name(self) -> str:
+        """The resource in words."""
+        if self.resource.restype is ResourceType.GROUP:
+            return f"group {self.resource.name}"
+        if self.is_topic:
+            return f"topic {self.resource.name}"
+        return f"node {self.resource.name}" if self.resource.name else "all nodes"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The resource as JSON has it."""
+        return {"type": self.resource.restype.name.lower(), "name": self.resource.name}
+
+
+@app.command()
+@connected
+def describe(
+    session: Session,
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    groups: Groups = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what is as by default.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Option("--key", "-k", metavar="KEY", help="Only this setting. May be repeated.")
+    ] = None,
+) -> None:
+    """Show settings, where each value comes from, and the default.
+
+    The source "file" is the properties file of the node, "all nodes" what was set for all of them.
+
+    \b
+    Examples:
+      tidelog config describe --topic flights --all
+      tidelog config describe --node 1 --key log.retention.ms
+    """
+    targets = _targets(topics, nodes, all_nodes, groups)
+    with session.admin() as admin:
+        futures = admin.describe_configs([t.resource for t in targets], request_timeout=session.timeout_s)
+        found, errors = settle(futures)
+    documents = []
+    for target in targets:
+        if target.resource in found:
+            entries = _chosen(found[target.resource].values(), everything, names)
+            documents.append(target.document | {"configs": [_entry_document(e, target.is_topic) for e in entries]})
+        else:
+            documents.append(target.document | {"error": error_document(errors[target.resource])})
+    if session.as_json:
+        print_json({"resources": documents})
+    else:
+        _print(targets, documents)
+    fail(errors.values())
+
+
+@app.command("set")
+@connected
+def set_configs(
+    session: Session,
+    pairs: Pairs,
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    groups: Groups = None,
+    validate_only: ValidateOnly = False,
+    yes: Yes = False,
+) -> None:
+    """Set values.
+
+    Nodes keep a setting that they do not have, as Kafka's brokers do: it has no effect, and the command asks first.
+
+    Example: tidelog config set retention.ms=604800000 --topic flights --topic orders
+    """
+    entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SET)
+    targets = _targets(topics, nodes, all_nodes, groups)
+    for key in () if validate_only else [entry.name for entry in entries]:
+        if known := _known_keys_without(key, [t for t in targets if t.is_node]):
+            confirm(f"set {key}, which has no effect", yes, _sentence(unknown_key(key, known)))
+    _change(session, targets, entries, validate_only)
+
+
+@app.command()
+@connected
+def delete(
+    session: Session,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The settings.")],
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    groups: Groups = None,
+    validate_only: ValidateOnly = False,
+    yes: Yes = False,
+) -> None:
+    """Reset settings to their defaults.
+
+    Example: tidelog config delete log.retention.ms --all-nodes
+    """
+    entries = _entries(dict.fromkeys(keys), AlterConfigOpType.DELETE)
+    targets = _targets(topics, nodes, all_nodes, groups)
+    for key in () if validate_only else keys:
+        if known := _known_keys_without(key, targets):
+            confirm(f"delete {key} where it is set", yes, _sentence(unknown_key(key, known)))
+    _change(session, targets, entries, validate_only)
+
+
+@app.command()
+@connected
+def append(
+    session: Session,
+    pairs: Pairs,
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    groups: Groups = None,
+    validate_only: ValidateOnly = False,
+) -> None:
+    """Add values to settings that are lists.
+
+    Example: tidelog config append cleanup.policy=compact --topic flights
+    """
+    entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.APPEND)
+    _change(session, _targets(topics, nodes, all_nodes, groups), entries, validate_only)
+
+
+@app.command()
+@connected
+def subtract(
+    session: Session,
+    pairs: Pairs,
+    topics: TopicNames = None,
+    nodes: Nodes = None,
+    all_nodes: AllNodes = False,
+    groups: Groups = None,
+    validate_only: ValidateOnly = False,
+) -> None:
+    """Take values out of settings that are lists.
+
+    Example: tidelog config subtract cleanup.policy=delete --topic flights
+    """
+    entries = _entries(parse_pairs(pairs, "KEY=VALUE"), AlterConfigOpType.SUBTRACT)
+    _change(session, _targets(topics, nodes, all_nodes, groups), entries, validate_only)
+
+
+def _targets(
+    topics: list[str] | None, nodes: list[int] | None, all_nodes: bool, groups: list[str] | None
+) -> list[_Target]:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics or ()]
+    resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes or ()]
+    resources += [ConfigResource(ResourceType.GROUP, group) for group in groups or ()]
+    if all_nodes:
+        resources.append(ConfigResource(ResourceType.BROKER, ""))
+    if not resources:
+        raise UsageError("Pass at least one of --topic, --node, --all-nodes and --group.")
+    return [_Target(resource) for resource in dict.fromkeys(resources)]
+
+
+def _known_keys_without(key: str, targets: Iterable[_Target]) -> Iterable[str]:
+    """Return the keys that one of the targets has where ``key`` is none of them; else nothing."""
+    return next((known for known in (_KEYS[t.resource.restype] for t in targets) if key not in known), ())
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}" + ("" if text.endswith("?") else ".")
+
+
+def _entries(values: dict[str, str] | dict[str, None], operation: AlterConfigOpType) -> list[ConfigEntry]:
+    return [ConfigEntry(key, value, incremental_operation=operation) for key, value in values.items()]
+
+
+def _change(session: Session, targets: list[_Target], entries: list[ConfigEntry], validate_only: bool) -> None:
+    resources = [ConfigResource(t.resource.restype, t.resource.name, incremental_configs=entries) for t in targets]
+    with session.admin() as admin:
+        futures = admin.incremental_alter_configs(
+            resources, request_timeout=session.timeout_s, validate_only=validate_only
+        )
+        _, errors = settle(futures)
+    keys = [entry.name for entry in entries]
+    documents = [
+        t.document
+        | {"configs": keys, "changed": t.resource not in errors and not validate_only}
+        | ({"error": error_document(errors[t.resource])} if t.resource in errors else {})
+        for t in targets
+    ]
+    verb = "can change" if validate_only else "changed"
+    texts = [f"{verb} {', '.join(keys)} of {t.name}" for t in targets if t.resource not in errors]
+    session.done({"resources": documents}, *texts)
+    fail(errors.values())
+
+
+def _chosen(entries: Iterable[ConfigEntry], everything: bool, names: list[str] | None) -> list[ConfigEntry]:
+    if names:
+        return [entry for entry in entries if entry.name in names]
+    return [
+        e for e in entries if everything or e.source not in (ConfigSource.DEFAULT_CONFIG, ConfigSource.UNKNOWN_CONFIG)
+    ]
+
+
+def _entry_document(entry: ConfigEntry, of_topic: bool) -> dict[str, Any]:
+    return {
+        "setting": entry.name,
+        "value": "(hidden)" if entry.is_sensitive else entry.value,
+        "source": _SOURCES[entry.source],
+        "default": _default(entry, of_topic),
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "type": entry.config_type,
+        "documentation": entry.documentation,
+    }
+
+
+def _default(entry: ConfigEntry, of_topic: bool) -> str | None:
+    """Return what holds where nothing is set; for a topic by the topic's key: a synonym may count in hours."""
+    if entry.source is ConfigSource.DEFAULT_CONFIG:
+        return entry.value
+    if of_topic and entry.name in _TOPIC_DEFAULTS:
+        return _TOPIC_DEFAULTS[entry.name]
+    return next((s.value for s in entry.synonym_chain if s.source is ConfigSource.DEFAULT_CONFIG), None)
+
+
+def _print(targets: list[_Target], documents: list[dict[str, Any]]) -> None:
+    shown = [(t, d) for t, d in zip(targets, documents, strict=True) if "configs" in d]
+    for index, (target, document) in enumerate(shown):
+        if index:
+            typer.echo()
+        if document["configs"]:
+            typer.echo(f"{target.name}:")
+            print_records(document["configs"], _COLUMNS)
+        else:
+            typer.echo(f"{target.name}: no setting is changed; --all shows the defaults")

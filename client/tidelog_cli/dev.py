@@ -1,0 +1,173 @@
+"""``tidelog dev``: a cluster on this machine, for as long as the command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog_cli.options.connection import DEFAULT_BOOTSTRAP_SERVERS, parse_pairs
+from tidelog_cli.output.printing import counted, print_json
+from tidelog_foundation.config.process import stop_signals
+from tidelog_foundation.errors import ErrorCode, error_for
+
+if TYPE_CHECKING:
+    from tidelog.testing import LocalCluster
+
+_HOST = "127.0.0.1"
+_DEFAULT_PORT = int(DEFAULT_BOOTSTRAP_SERVERS.rpartition(":")[2])
+_DEFAULT_KAFKA_PORT = 9092
+
+
+_Controllers = Annotated[
+    int, typer.Option("--controllers", min=1, max=9, metavar="N", help="The number of controllers.")
+]
+_Nodes = Annotated[int, typer.Option("--nodes", min=1, max=99, metavar="N", help="The number of storage nodes.")]
+_Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=1,
+        max=65_400,
+        metavar="PORT",
+        help="The first node's port; the others get the next ones. Default: the ports that the nodes had before in "
+        f"--data-dir, else {_DEFAULT_PORT}.",
+    ),
+]
+_KafkaPort = Annotated[
+    int | None,
+    typer.Option(
+        "--kafka-port",
+        min=1,
+        max=65_300,
+        metavar="PORT",
+        help="The first node's port for clients of Kafka; the others get the next ones that are not nodes' ports. "
+        f"Default: as with --port, else {_DEFAULT_KAFKA_PORT}.",
+    ),
+]
+_DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        file_okay=False,
+        metavar="FOLDER",
+        help="Keep the data in this folder. Default: a temporary folder, removed at the end.",
+    ),
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-X",
+        metavar="KEY=VALUE",
+        help="A setting of the servers, such as num.partitions=6. May be repeated.",
+    ),
+]
+_AsJson = Annotated[
+    bool, typer.Option("--json", help="Print where it is as one JSON document; messages go to the standard error.")
+]
+
+
+def dev(
+    controllers: _Controllers = 3,
+    nodes: _Nodes = 3,
+    port: _Port = None,
+    kafka_port: _KafkaPort = None,
+    data_dir: _DataDir = None,
+    settings: _Settings = None,
+    as_json: _AsJson = False,
+) -> None:
+    """Run a cluster of real processes on this machine until Ctrl-C.
+
+    Example: tidelog dev --controllers 1 --nodes 1 --data-dir ./data
+    """
+    from tidelog.testing import LocalCluster  # what servers need is not imported for the other commands
+
+    config = parse_pairs(settings, "--set")
+    with _stop_on_signal() as stop:
+        try:
+            ports, kafka_ports = _wanted_ports(nodes, port, kafka_port, data_dir)
+            with LocalCluster(
+                controllers,
+                nodes,
+                data_dir,
+                config,
+                node_ports=ports,
+                kafka_ports=kafka_ports,
+                on_busy_port=_report_busy_port,
+            ) as cluster:
+                if as_json:
+                    _print_addresses(cluster)
+                else:
+                    _explain(cluster.bootstrap_servers, cluster.kafka_bootstrap_servers, controllers, nodes, data_dir)
+                while not stop.wait(0.5):
+                    pass
+                typer.echo("stopping", err=as_json)
+        except ModuleNotFoundError as error:
+            raise error_for(ErrorCode._STATE, f"{error.name} is not installed: pip install 'tidelog[all]'") from error
+        except (RuntimeError, TimeoutError) as error:
+            # A process that ended at its start says why in its last line.
+            raise error_for(ErrorCode._FAIL, f"cannot start the cluster: {str(error).splitlines()[-1]}") from error
+
+
+def _print_addresses(cluster: LocalCluster) -> None:
+    print_json(
+        {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "kafka_bootstrap_servers": cluster.kafka_bootstrap_servers,
+            "data_dir": str(cluster.data_dir),
+        }
+    )
+
+
+def _explain(bootstrap_servers: str, kafka_servers: str, controllers: int, nodes: int, data_dir: Path | None) -> None:
+    what = f"{counted(controllers, 'controller')} and {counted(nodes, 'node')}"
+    where = f"kept in {data_dir}" if data_dir else "removed at the end"
+    typer.echo(f"{what} are ready at {bootstrap_servers}; the data is {where}.\n")
+    typer.echo("In another terminal:\n")
+    if not bootstrap_servers.startswith(f"{_HOST}:{_DEFAULT_PORT}"):
+        typer.echo(f"  export TIDELOG_BOOTSTRAP_SERVERS={bootstrap_servers}")
+    typer.echo(f"  tidelog topic create hello --partitions 3 --replication-factor {min(nodes, 3)}")
+    typer.echo("  echo world | tidelog produce hello")
+    typer.echo("  tidelog consume hello --from-beginning --exit-at-end\n")
+    if kafka_servers:
+        typer.echo(f"Clients of Kafka: bootstrap.servers={kafka_servers}\n")
+    typer.echo("Ctrl-C stops the cluster.")
+
+
+def _wanted_ports(
+    nodes: int, port: int | None, kafka_port: int | None, data_dir: Path | None
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the nodes' ports for our clients and for Kafka's; none where those that they had before count."""
+    from tidelog.testing.cluster_folder import kept_ports
+
+    first, first_kafka = port or _DEFAULT_PORT, kafka_port or _DEFAULT_KAFKA_PORT
+    ports = range(first, first + nodes)
+    kafka_ports = [p for p in range(first_kafka, first_kafka + 2 * nodes) if p not in ports][:nodes]
+    has_kept = data_dir is not None and any(kind == "node" for kind, _ in kept_ports(data_dir))
+    return () if has_kept and port is None else ports, () if has_kept and kafka_port is None else kafka_ports
+
+
+def _report_busy_port(process: str, wanted: int, port: int) -> None:
+    typer.echo(f"port {wanted} is in use, so {process} listens on port {port}", err=True)
+
+
+@contextlib.contextmanager
+def _stop_on_signal() -> Iterator[threading.Event]:
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    previous = {number: signal.signal(number, on_signal) for number in stop_signals()}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

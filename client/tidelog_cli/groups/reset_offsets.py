@@ -1,0 +1,268 @@
+"""What ``tidelog group reset-offsets`` does: asks where logs and groups are, plans, and commits what was planned."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tidelog.admin import ConsumerGroupState, ConsumerGroupTopicPartitions, OffsetSpec
+from tidelog.cluster import TopicPartitionKey
+from tidelog.message import TopicPartition
+from tidelog_cli.groups.reset_plan import (
+    LogBounds,
+    ResetPlan,
+    ResetTarget,
+    ShiftBy,
+    ToCurrent,
+    ToEarliest,
+    ToGiven,
+    ToLatest,
+    ToOffset,
+    ToTime,
+    parse_csv,
+    plan_reset,
+    to_csv,
+)
+from tidelog_cli.output.printing import (
+    UsageError,
+    confirm,
+    error_document,
+    fail,
+    print_json,
+    print_records,
+    print_warning,
+    settle,
+)
+from tidelog_cli.output.times import parse_duration_ms, parse_time
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+
+if TYPE_CHECKING:
+    from tidelog.admin import AdminClient
+    from tidelog_cli.options.connection import Session
+
+_SCOPE = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d+(?:,\d+)*))?", re.ASCII)
+_COLUMNS = ("group", "topic", "partition", "current_offset", "new_offset")
+_INACTIVE = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What is asked for: ``topics`` as ``flights:0,1``, None for all that the group has an offset of."""
+
+    target: ResetTarget
+    topics: Sequence[str] | None
+    from_file: Path | None
+    execute: bool
+    export: bool
+    yes: bool
+
+
+def target_of(
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    from_file: Path | None,
+) -> ResetTarget:
+    """Return where to: just one of the options must be given; the offsets of a file come later, by group.
+
+    Raises:
+        click.UsageError: none or several are; one cannot be read.
+    """
+    given: dict[str, ResetTarget] = {}
+    if to_earliest:
+        given["--to-earliest"] = ToEarliest()
+    if to_latest:
+        given["--to-latest"] = ToLatest()
+    if to_current:
+        given["--to-current"] = ToCurrent()
+    if to_offset is not None:
+        given["--to-offset"] = ToOffset(to_offset)
+    if shift_by is not None:
+        given["--shift-by"] = ShiftBy(shift_by)
+    try:
+        if to_datetime is not None:
+            given["--to-datetime"] = ToTime(parse_time(to_datetime))
+        if by_duration is not None:
+            given["--by-duration"] = ToTime(int(time.time() * 1000) - parse_duration_ms(by_duration))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if from_file is not None:
+        given["--from-file"] = ToGiven({})
+    if len(given) != 1:
+        which = ", ".join(given) or "none"
+        raise UsageError(f"Pass exactly one of --to-..., --shift-by, --by-duration and --from-file, not {which}.")
+    return next(iter(given.values()))
+
+
+def partitions_of(admin: AdminClient, topics: Iterable[str], timeout_s: float) -> list[TopicPartition]:
+    """Return what ``flights`` and ``flights:0,1`` name, in order.
+
+    Raises:
+        click.UsageError: a text is not like that.
+        TidelogError: there is no such topic or partition.
+    """
+    known = admin.list_topics(timeout=timeout_s).topics
+    found: set[TopicPartition] = set()
+    for text in topics:
+        match = _SCOPE.fullmatch(text)
+        if match is None:
+            raise typer.BadParameter(f'"{text}" is not TOPIC or TOPIC:0,1.', param_hint="--topic")
+        topic, wanted = match["topic"], match["partitions"]
+        if topic not in known:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'there is no topic "{topic}"')
+        indexes = [int(index) for index in wanted.split(",")] if wanted else list(known[topic].partitions)
+        missing = sorted(set(indexes) - known[topic].partitions.keys())
+        if missing:
+            text = f'topic "{topic}" has no partitions {missing}, it has {len(known[topic].partitions)}'
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        found.update(TopicPartition(topic, index) for index in indexes)
+    return sorted(found)
+
+
+def reset_offsets(session: Session, admin: AdminClient, groups: list[str], wanted: Reset) -> None:
+    """Plan for each group, show it and, if asked for, commit it. Nothing is committed when a group cannot be.
+
+    Raises:
+        TidelogError: NON_EMPTY_GROUP: a group is active; a partition is not there or has no leader; the file is not
+            valid or does not have a group; a commit was refused.
+    """
+    _refuse_active(admin, groups, session.timeout_s)
+    committed = {group: _committed(admin, group, session.timeout_s) for group in groups}
+    given = _given(wanted, groups)
+    plans: dict[str, ResetPlan] = {}
+    for group in groups:
+        target = ToGiven(given[group]) if wanted.from_file is not None else wanted.target
+        keys = _scope(admin, wanted, committed[group], given.get(group, {}), session.timeout_s)
+        bounds = _bounds(admin, keys, target, session.timeout_s)
+        plans[group] = plan_reset(target, bounds, committed[group])
+        for warning in plans[group].warnings:
+            print_warning(warning)
+    records = _records(plans, committed)
+    if wanted.execute and not wanted.yes:
+        print_records(records, _COLUMNS, err=True)
+        confirm(f"set these offsets of {', '.join(groups)}", yes=False)
+    errors = _commit(admin, plans, session.timeout_s) if wanted.execute else {}
+    if wanted.export:
+        typer.echo(to_csv({group: plan.offsets for group, plan in plans.items()}), nl=False)
+    else:
+        _show(session, records, errors, wanted)
+    fail(errors.values())
+
+
+def _refuse_active(admin: AdminClient, groups: list[str], timeout_s: float) -> None:
+    found, errors = settle(admin.describe_consumer_groups(groups, request_timeout=timeout_s) if groups else {})
+    # A group that is not there gets its first offsets so.
+    fail(error for error in errors.values() if error.code is not ErrorCode.GROUP_ID_NOT_FOUND)
+    for group_id, group in found.items():
+        if group.state not in _INACTIVE:
+            text = f"offsets are only set while the group is inactive, and {group_id} is {group.state.kafka_name}"
+            raise error_for(ErrorCode.NON_EMPTY_GROUP, text)
+
+
+def _committed(admin: AdminClient, group: str, timeout_s: float) -> dict[TopicPartitionKey, int]:
+    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=timeout_s)
+    try:
+        found = futures[group].result().topic_partitions or ()
+    except TidelogError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return {}
+    fail(error_for(p.error.error_code(), f"{p.topic}-{p.partition}: {p.error.str()}") for p in found if p.error)
+    return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+
+
+def _given(wanted: Reset, groups: list[str]) -> dict[str, dict[TopicPartitionKey, int]]:
+    if wanted.from_file is None:
+        return {}
+    given = parse_csv(wanted.from_file.read_text(encoding="utf-8"), groups)
+    missing = [group for group in groups if group not in given]
+    if missing:
+        raise error_for(ErrorCode._INVALID_ARG, f"{wanted.from_file} has no offsets of {', '.join(missing)}")
+    return given
+
+
+def _scope(
+    admin: AdminClient,
+    wanted: Reset,
+    committed: Mapping[TopicPartitionKey, int],
+    given: Mapping[TopicPartitionKey, int],
+    timeout_s: float,
+) -> list[TopicPartition]:
+    if wanted.topics is not None:
+        return partitions_of(admin, wanted.topics, timeout_s)
+    return [TopicPartition(*key) for key in sorted(committed if wanted.from_file is None else given)]
+
+
+def _bounds(
+    admin: AdminClient, keys: list[TopicPartition], target: ResetTarget, timeout_s: float
+) -> dict[TopicPartitionKey, LogBounds]:
+    def find(spec: OffsetSpec) -> dict[TopicPartition, int]:
+        found, errors = settle(admin.list_offsets(dict.fromkeys(keys, spec), request_timeout=timeout_s))
+        fail(error_for(e.code, f"{key.topic}-{key.partition}: {e.message}") for key, e in errors.items())
+        return {key: info.offset for key, info in found.items()}
+
+    if not keys:
+        return {}
+    starts, ends = find(OffsetSpec.earliest()), find(OffsetSpec.latest())
+    at_time = find(OffsetSpec.for_timestamp(max(target.timestamp_ms, 0))) if isinstance(target, ToTime) else {}
+    return {
+        (key.topic, key.partition): LogBounds(starts[key], ends[key], at if (at := at_time.get(key, -1)) >= 0 else None)
+        for key in keys
+    }
+
+
+def _commit(admin: AdminClient, plans: Mapping[str, ResetPlan], timeout_s: float) -> dict[str, TidelogError]:
+    requests = [
+        ConsumerGroupTopicPartitions(group, [TopicPartition(*key, offset) for key, offset in plan.offsets.items()])
+        for group, plan in plans.items()
+        if plan.offsets
+    ]
+    futures = admin.alter_consumer_group_offsets(requests, request_timeout=timeout_s) if requests else {}
+    answers, errors = settle(futures)
+    for group, answer in answers.items():
+        refused = [
+            error_for(p.error.error_code(), f"{p.topic}-{p.partition}: {p.error.str()}")
+            for p in answer.topic_partitions or ()
+            if p.error is not None
+        ]
+        if refused:
+            text = "; ".join(error.message for error in refused)
+            errors[group] = error_for(refused[0].code, f"group {group}: {text}")
+    return errors
+
+
+def _records(
+    plans: Mapping[str, ResetPlan], committed: Mapping[str, Mapping[TopicPartitionKey, int]]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": group,
+            "topic": topic,
+            "partition": partition,
+            "current_offset": committed[group].get((topic, partition)),
+            "new_offset": offset,
+        }
+        for group, plan in plans.items()
+        for (topic, partition), offset in plan.offsets.items()
+    ]
+
+
+def _show(session: Session, records: list[dict[str, Any]], errors: Mapping[str, TidelogError], wanted: Reset) -> None:
+    if session.as_json:
+        failures = [{"group": group, "error": error_document(error)} for group, error in errors.items()]
+        print_json({"executed": wanted.execute and not errors, "partitions": records, "errors": failures})
+        return
+    print_records(records, _COLUMNS)
+    if not wanted.execute:
+        typer.echo("Nothing was changed. Pass --execute to commit these offsets.", err=True)

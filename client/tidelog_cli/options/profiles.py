@@ -1,0 +1,215 @@
+"""The file of profiles: named clusters with their addresses and the settings of clients, for the command line.
+
+::
+
+    current = "staging"
+
+    [profiles.staging]
+    bootstrap_servers = "node1:9094,node2:9094"
+
+    [profiles.staging.client]
+    "request.timeout.ms" = "5000"
+
+It is ``~/.config/tidelog/profile.toml`` (below ``XDG_CONFIG_HOME`` where that is set) or what ``TIDELOG_PROFILE``
+names. It may hold credentials, so only its owner may read what is written here. Comments in it are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidelog.cluster.config import ClientConfig
+from tidelog_foundation.config import parse_config
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+FILE_VARIABLE = "TIDELOG_PROFILE"
+_MODE = 0o600
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A cluster's addresses, as ``host:port,host:port``, and settings that every client knows, as ``client.id``."""
+
+    bootstrap_servers: str
+    client: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The configuration of a client."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self.client}
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """All profiles by name, and which is used where none is asked for."""
+
+    by_name: Mapping[str, Profile] = field(default_factory=dict)
+    current: str | None = None
+
+    def get(self, name: str) -> Profile:
+        """Return a profile; raises TidelogError (_INVALID_ARG) when there is none of the name."""
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name)) or "none: tidelog profile create makes one"
+            raise error_for(
+                ErrorCode._INVALID_ARG, f'there is no profile "{name}" in {profile_path()}; there are {known}'
+            )
+        return self.by_name[name]
+
+
+def profile_path() -> Path:
+    """Return where the profiles are."""
+    named = os.environ.get(FILE_VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "tidelog" / "profile.toml"
+
+
+def read_profiles() -> Profiles:
+    """Read the file; without one there are no profiles.
+
+    Raises:
+        TidelogError: INVALID_CONFIG: it is no TOML, has a key that is not known or a value that is not valid.
+        OSError: it cannot be read.
+    """
+    path = profile_path()
+    try:
+        return parse_profiles(tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Profiles()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no TOML: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error.message}") from None
+
+
+def parse_profiles(content: Mapping[str, Any]) -> Profiles:
+    """Return what a file says.
+
+    Raises:
+        ConfigError: a key is not known, a value is of another type or not valid, ``current`` names no profile.
+    """
+    _refuse_unknown(content, ("current", "profiles"), "the file")
+    tables = _typed(content.get("profiles", {}), dict, "profiles", "a table")
+    profiles = {name: _profile(name, _typed(table, dict, name, "a table")) for name, table in tables.items()}
+    current = content.get("current")
+    if current is not None and current not in profiles:
+        raise ConfigError(f"current names {current!r}, and there is no such profile")
+    return Profiles(profiles, current)
+
+
+def write_profile(name: str, profile: Profile, *, use: bool) -> None:
+    """Add or replace a profile; the first one becomes the one that is used, as does any with ``use``.
+
+    Raises:
+        ConfigError: the name or a setting is not valid; the file is not.
+        OSError: it cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f'a profile\'s name has 1 to 64 letters, digits, "-" and "_", not {name!r}')
+    _check(name, profile)
+    existing = read_profiles()
+
+    def change(document: TOMLDocument) -> None:
+        import tomlkit
+
+        table = tomlkit.table()
+        table["bootstrap_servers"] = profile.bootstrap_servers
+        if profile.client:
+            table["client"] = dict(profile.client)
+        document.setdefault("profiles", tomlkit.table(is_super_table=True))[name] = table
+        if use or existing.current is None:
+            document["current"] = name
+
+    _rewrite(change)
+
+
+def use_profile(name: str) -> None:
+    """Let a profile be used where none is asked for; raises as :meth:`Profiles.get` and OSError."""
+    read_profiles().get(name)
+
+    def change(document: TOMLDocument) -> None:
+        document["current"] = name
+
+    _rewrite(change)
+
+
+def delete_profile(name: str) -> None:
+    """Remove a profile; raises as :meth:`Profiles.get` and OSError."""
+    read_profiles().get(name)
+
+    def change(document: TOMLDocument) -> None:
+        del document["profiles"][name]
+        if document.get("current") == name:
+            del document["current"]
+
+    _rewrite(change)
+
+
+def _rewrite(change: Callable[[TOMLDocument], None]) -> None:
+    import tomlkit
+
+    path = profile_path()
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    document = tomlkit.parse(text)
+    change(document)
+    # A key of the root must not come after a table, so "current" goes to the top.
+    if "current" in document and "current" not in tomlkit.parse(text):
+        current = document.pop("current")
+        document = tomlkit.parse(f"current = {tomlkit.item(str(current)).as_string()}\n\n{tomlkit.dumps(document)}")
+    _replace(path, tomlkit.dumps(document))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file as a whole, readable by its owner alone from the start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".profile-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), _MODE)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _profile(name: str, table: Mapping[str, Any]) -> Profile:
+    _refuse_unknown(table, ("bootstrap_servers", "client"), f"profile {name}")
+    servers = _typed(table.get("bootstrap_servers"), str, f"{name}.bootstrap_servers", "a text")
+    client = _typed(table.get("client", {}), dict, f"{name}.client", "a table")
+    profile = Profile(servers, {key: str(value) for key, value in client.items()})
+    _check(name, profile)
+    return profile
+
+
+def _check(name: str, profile: Profile) -> None:
+    try:
+        parse_config(ClientConfig, profile.settings)
+    except TidelogError as error:
+        raise ConfigError(f"profile {name}: {error.message}") from None
+
+
+def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ConfigError(f'{where} has the unknown key "{key}"; there are {", ".join(known)}')
+
+
+def _typed(value: Any, kind: type, key: str, name: str) -> Any:
+    if not isinstance(value, kind):
+        raise ConfigError(f"{key} must be {name}, not {value!r}")
+    return value

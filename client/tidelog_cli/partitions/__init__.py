@@ -1,0 +1,1 @@
+"""``tidelog partition``: reassignments and elections."""

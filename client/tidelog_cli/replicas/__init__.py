@@ -1,0 +1,1 @@
+"""``tidelog verify``: a comparison of replicas."""

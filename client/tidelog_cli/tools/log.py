@@ -1,0 +1,168 @@
+"""``tidelog log``: reads the files of partitions and says what is in them, or whether they are sound.
+
+Only reads, so it may run beside a node. Exit code 1: something is wrong in a file, or it cannot be read; 2: usage.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog_cli.output.printing import CommandGroup, UsageError
+from tidelog_cli.tools.log_verify import directory_size, print_json, print_text, progress_bar
+from tidelog_node.tools.dump import DumpOptions, dump
+from tidelog_node.tools.dump_output import DumpFormat, dump_output
+from tidelog_node.tools.findings import Note, Problem, Row
+from tidelog_node.tools.log_dir_checks import LogDirFiles
+from tidelog_node.tools.log_files import LogFile, expand, is_partition, partitions_of, topic_partition
+from tidelog_node.tools.payloads import PayloadFormat
+from tidelog_node.tools.verification import PartitionReport, verify_partition
+
+app = typer.Typer(
+    cls=CommandGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    help="Read the files of partitions: what is in them, are they sound.",
+)
+
+_DONE_WITH_PROBLEMS = 1
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH", exists=True, help="Files of a log, partitions' directories, log directories."),
+]
+Directories = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR", exists=True, file_okay=False, help="Partitions' directories or log directories."),
+]
+
+
+@app.command("dump")
+def dump_files(
+    paths: Files,
+    deep: Annotated[bool, typer.Option("--deep", help="Show the records of each batch too.")] = False,
+    print_data: Annotated[bool, typer.Option("--print-data", help="Show keys and values (implies --deep).")] = False,
+    key_format: Annotated[PayloadFormat, typer.Option("--key-format", help="How to show keys.")] = PayloadFormat.AUTO,
+    value_format: Annotated[
+        PayloadFormat, typer.Option("--value-format", help="How to show values.")
+    ] = PayloadFormat.AUTO,
+    max_batches: Annotated[
+        int | None, typer.Option("--max-batches", min=1, help="Stop after so many batches of each file.")
+    ] = None,
+    index_sanity_check: Annotated[
+        bool, typer.Option("--index-sanity-check", help="Of indexes, check only what a node checks when it starts.")
+    ] = False,
+    verify_index_only: Annotated[
+        bool, typer.Option("--verify-index-only", help="Check indexes against the batches, without their entries.")
+    ] = False,
+    dump_format: Annotated[
+        DumpFormat, typer.Option("--format", help="table, kafka-dump-log's lines, or JSON lines.")
+    ] = DumpFormat.TABLE,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Show what is in the files of a log: batches, records, indexes, snapshots, checkpoints.
+
+    Example: tidelog log dump --print-data --max-batches 10 /var/lib/tidelog/flights-0/00000000000000000000.log
+    """
+    if index_sanity_check and verify_index_only:
+        raise UsageError("--index-sanity-check and --verify-index-only exclude each other.")
+    options = DumpOptions(
+        deep=deep or print_data,
+        print_data=print_data,
+        key_format=key_format,
+        value_format=value_format,
+        max_batches=max_batches,
+        index_sanity_check=index_sanity_check,
+        verify_index_only=verify_index_only,
+    )
+    output = dump_output(DumpFormat.JSON if as_json else dump_format, _write_line)
+    problems = 0
+    for file in list(_expanded(paths)):
+        output.begin(file)
+        for finding in dump(file, options):
+            if isinstance(finding, Row):
+                output.row(finding)
+            else:
+                problems += isinstance(finding, Problem)
+                output.remark(finding)
+        output.end()
+    sys.stdout.flush()
+    if problems:
+        raise typer.Exit(_DONE_WITH_PROBLEMS)
+
+
+@app.command()
+def verify(
+    paths: Directories,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every record too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every partition, however many there are.")] = False,
+    progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show how far it is.")] = True,
+) -> None:
+    """Check every batch, index, snapshot and checkpoint of partitions or whole log directories.
+
+    Example: tidelog log verify /var/lib/tidelog
+    """
+    log_dirs = [path for path in paths if not is_partition(path)]
+    checkpoints = {log_dir: LogDirFiles(log_dir) for log_dir in log_dirs}
+    found = {path: [path] if is_partition(path) else partitions_of(path) for path in paths}
+    for path, partitions in found.items():
+        if not partitions and not any(expand_quietly(path)):
+            raise UsageError(f"{path} is neither a partition's directory nor a log directory.")
+    everything = list(dict.fromkeys(partition for partitions in found.values() for partition in partitions))
+    started = time.monotonic()
+    with progress_bar(directory_size(everything), progress and not as_json) as advance:
+        reports = {partition: verify_partition(partition, deep, advance) for partition in everything}
+    problems = [problem for report in reports.values() for problem in report.problems]
+    notes = [note for report in reports.values() for note in report.notes]
+    for log_dir, files in checkpoints.items():
+        problems += files.problems
+        notes += files.compare(_by_partition(reports[partition] for partition in found[log_dir]))
+    _show(list(reports.values()), problems, notes, time.monotonic() - started, as_json=as_json, show_all=show_all)
+    if problems:
+        raise typer.Exit(_DONE_WITH_PROBLEMS)
+
+
+def expand_quietly(path: Path) -> Iterator[LogFile]:
+    """Yield the files that a path stands for; none when it stands for none."""
+    try:
+        yield from expand(path)
+    except ValueError:
+        return
+
+
+def _expanded(paths: list[Path]) -> Iterator[LogFile]:
+    for path in paths:
+        try:
+            yield from expand(path)
+        except ValueError as cause:
+            raise UsageError(str(cause)) from cause
+
+
+def _by_partition(reports: Iterator[PartitionReport]) -> dict[tuple[str, int], PartitionReport]:
+    named = ((topic_partition(report.directory), report) for report in reports)
+    return {name: report for name, report in named if name is not None}
+
+
+def _show(
+    reports: list[PartitionReport],
+    problems: list[Problem],
+    notes: list[Note],
+    elapsed_s: float,
+    *,
+    as_json: bool,
+    show_all: bool,
+) -> None:
+    if as_json:
+        print_json(reports, problems, notes, elapsed_s)
+    else:
+        print_text(reports, problems, notes, elapsed_s, show_all)
+
+
+def _write_line(line: str) -> None:
+    sys.stdout.write(f"{line}\n")

@@ -1,0 +1,436 @@
+"""The settings of a storage node that can change while it runs, and which of them stand behind a topic's.
+
+The one declaration for both ends: the controller checks a change against it before it is written to the metadata, the
+node's own configuration inherits it. Three layers hold for a node, the first that says wins (KIP-226): the resource
+of its own id, the resource ``""`` of all nodes, its properties file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tidelog_foundation.config.settings import config_key, setting
+from tidelog_foundation.config.topic import (
+    CLEANUP_COMPACT,
+    CLEANUP_DELETE,
+    COMPRESSION_TYPES,
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    PRODUCER_COMPRESSION,
+    UNLIMITED,
+    TopicConfig,
+)
+from tidelog_foundation.config.validators import any_of, at_least, between, each_of, one_of
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSynonym:
+    """A node's setting that a topic's is taken from where it does not say; one of it is ``unit`` of the topic's."""
+
+    key: str
+    unit: int = 1
+
+
+def _one(key: str) -> tuple[BrokerSynonym, ...]:
+    return (BrokerSynonym(key),)
+
+
+BROKER_SYNONYMS: Mapping[str, tuple[BrokerSynonym, ...]] = MappingProxyType(
+    {
+        "min.insync.replicas": _one("min.insync.replicas"),
+        "cleanup.policy": _one("log.cleanup.policy"),
+        "compression.type": _one("compression.type"),
+        "compression.gzip.level": _one("compression.gzip.level"),
+        "compression.lz4.level": _one("compression.lz4.level"),
+        "compression.zstd.level": _one("compression.zstd.level"),
+        "delete.retention.ms": _one("log.cleaner.delete.retention.ms"),
+        "file.delete.delay.ms": _one("log.segment.delete.delay.ms"),
+        "flush.messages": _one("log.flush.interval.messages"),
+        "flush.ms": _one("log.flush.interval.ms"),
+        "index.interval.bytes": _one("log.index.interval.bytes"),
+        "max.compaction.lag.ms": _one("log.cleaner.max.compaction.lag.ms"),
+        "max.message.bytes": _one("message.max.bytes"),
+        "message.timestamp.after.max.ms": _one("log.message.timestamp.after.max.ms"),
+        "message.timestamp.before.max.ms": _one("log.message.timestamp.before.max.ms"),
+        "message.timestamp.type": _one("log.message.timestamp.type"),
+        "min.cleanable.dirty.ratio": _one("log.cleaner.min.cleanable.ratio"),
+        "min.compaction.lag.ms": _one("log.cleaner.min.compaction.lag.ms"),
+        "preallocate": _one("log.preallocate"),
+        "retention.bytes": _one("log.retention.bytes"),
+        "retention.ms": (
+            BrokerSynonym("log.retention.ms"),
+            BrokerSynonym("log.retention.minutes", _MINUTE_MS),
+            BrokerSynonym("log.retention.hours", _HOUR_MS),
+        ),
+        "segment.bytes": _one("log.segment.bytes"),
+        "segment.index.bytes": _one("log.index.size.max.bytes"),
+        "segment.jitter.ms": (
+            BrokerSynonym("log.roll.jitter.ms"),
+            BrokerSynonym("log.roll.jitter.hours", _HOUR_MS),
+        ),
+        "segment.ms": (BrokerSynonym("log.roll.ms"), BrokerSynonym("log.roll.hours", _HOUR_MS)),
+        "unclean.leader.election.enable": _one("unclean.leader.election.enable"),
+    }
+)
+"""For each setting of a topic those of a node, the first that is set counts; a topic's others have none.
+
+Kafka's ServerTopicConfigSynonyms.
+"""
+
+_SAME_MEANING = {s.key: tuple(o.key for o in group) for group in BROKER_SYNONYMS.values() for s in group}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicBrokerConfig:
+    """What a node takes over while it runs, for itself (resource ``"7"``) or with all others (resource ``""``).
+
+    Raises:
+        ValueError: values that do not fit each other; ``parse_config`` makes it a ConfigError.
+    """
+
+    min_insync_replicas: int = setting(
+        1,
+        check=at_least(1),
+        doc="The minimum size of the ISR for a produce request with acks=all. Topics can override it.",
+        dynamic=True,
+        config_type="INT",
+    )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        doc="Whether a replica outside the ISR may be elected leader if no other can, which loses committed "
+        "records. Topics can override it.",
+        dynamic=True,
+    )
+    message_max_bytes: int = setting(
+        1_048_588,
+        check=at_least(0),
+        doc="The largest record batch that is accepted, in bytes. Topics can override it.",
+        dynamic=True,
+        config_type="INT",
+    )
+    compression_type: str = setting(
+        PRODUCER_COMPRESSION,
+        check=one_of(*COMPRESSION_TYPES),
+        doc="The codec of stored batches; producer keeps the producer's codec.",
+        dynamic=True,
+    )
+    compression_gzip_level: int = setting(
+        -1,
+        check=any_of(one_of(-1), between(1, 9)),
+        doc="The compression level for gzip; -1 is the codec's default.",
+        dynamic=True,
+        config_type="INT",
+    )
+    compression_lz4_level: int = setting(
+        9, check=between(1, 17), doc="The compression level for lz4.", dynamic=True, config_type="INT"
+    )
+    compression_zstd_level: int = setting(
+        3, check=between(-131_072, 22), doc="The compression level for zstd.", dynamic=True, config_type="INT"
+    )
+    log_flush_interval_ms: int | None = setting(
+        None,
+        check=at_least(0),
+        doc="The time after which a record is synced to disk, in milliseconds; 5000 if not set.",
+        dynamic=True,
+    )
+    log_flush_interval_messages: int = setting(
+        UNLIMITED,
+        check=at_least(1),
+        doc="The number of records after which a partition's log is synced to disk.",
+        dynamic=True,
+    )
+    log_segment_bytes: int = setting(
+        1024**3,
+        check=between(14, 2**31 - 1),
+        doc="The maximum size of a log segment, in bytes. Topics can override it.",
+        dynamic=True,
+        config_type="INT",
+    )
+    log_roll_ms: int | None = setting(
+        None,
+        check=at_least(1),
+        doc="The age at which a segment is closed, in milliseconds; log.roll.hours if not set.",
+        dynamic=True,
+    )
+    log_roll_jitter_ms: int | None = setting(
+        None,
+        check=at_least(0),
+        doc="The maximum random time by which a segment is closed early, in milliseconds; log.roll.jitter.hours "
+        "if not set.",
+        dynamic=True,
+    )
+    log_preallocate: bool = setting(False, doc="Whether a segment's file is created with its full size.", dynamic=True)
+    log_index_interval_bytes: int = setting(
+        4096,
+        check=at_least(0),
+        doc="The number of bytes of the log between two index entries. Topics can override it.",
+        dynamic=True,
+        config_type="INT",
+    )
+    log_index_size_max_bytes: int = setting(
+        10 * 1024**2,
+        check=at_least(24),
+        doc="The maximum size of a segment's index, in bytes. Topics can override it.",
+        dynamic=True,
+        config_type="INT",
+    )
+    log_message_timestamp_type: str = setting(
+        CREATE_TIME,
+        check=one_of(CREATE_TIME, LOG_APPEND_TIME),
+        doc="The source of a record's timestamp: CreateTime (the producer) or LogAppendTime (the leader). Topics "
+        "can override it.",
+        dynamic=True,
+    )
+    log_message_timestamp_before_max_ms: int = setting(
+        UNLIMITED,
+        check=at_least(0),
+        doc="The maximum time by which a record's timestamp may be behind the leader's clock, in milliseconds.",
+        dynamic=True,
+    )
+    log_message_timestamp_after_max_ms: int = setting(
+        3_600_000,
+        check=at_least(0),
+        doc="The maximum time by which a record's timestamp may be ahead of the leader's clock, in milliseconds.",
+        dynamic=True,
+    )
+    log_cleanup_policy: tuple[str, ...] = setting(
+        (CLEANUP_DELETE,),
+        check=each_of(CLEANUP_DELETE, CLEANUP_COMPACT),
+        doc="How old segments are handled: delete, compact, or both. Topics can override it.",
+        dynamic=True,
+    )
+    log_retention_ms: int | None = setting(
+        None,
+        check=any_of(one_of(-1), at_least(1)),
+        doc="The age at which segments are deleted, in milliseconds; -1 is no limit; log.retention.minutes if not set.",
+        dynamic=True,
+    )
+    log_retention_bytes: int = setting(
+        -1,
+        check=at_least(-1),
+        doc="The maximum size of a partition, in bytes, before old segments are deleted; -1 is no limit.",
+        dynamic=True,
+    )
+    log_segment_delete_delay_ms: int = setting(
+        60_000,
+        check=at_least(0),
+        doc="The delay before a deleted file is removed from disk, in milliseconds.",
+        dynamic=True,
+    )
+    log_cleaner_threads: int = setting(
+        1,
+        check=at_least(1),
+        doc="The number of logs that are compacted at the same time.",
+        dynamic=True,
+        config_type="INT",
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        128 * 1024**2,
+        check=at_least(1024**2),
+        doc="The memory of all cleaner threads for keys, in bytes.",
+        dynamic=True,
+    )
+    log_cleaner_io_buffer_size: int = setting(
+        512 * 1024,
+        check=at_least(1),
+        doc="The memory of all cleaner threads for reading and writing, in bytes.",
+        dynamic=True,
+        config_type="INT",
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        0.9,
+        check=between(0.01, 1),
+        doc="The maximum load factor of the table of keys; further keys are left for the next run.",
+        dynamic=True,
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        sys.float_info.max,
+        check=between(1, math.inf),
+        doc="The maximum rate at which all cleaner threads together read and write, in bytes per second.",
+        dynamic=True,
+    )
+    log_cleaner_backoff_ms: int = setting(
+        15_000,
+        check=at_least(0),
+        doc="The time for which the cleaner sleeps when no log needs compaction, in milliseconds.",
+        dynamic=True,
+    )
+    log_cleaner_min_cleanable_ratio: float = setting(
+        0.5,
+        check=between(0, 1),
+        doc="The minimum ratio of uncompacted log to total log at which a log is compacted.",
+        dynamic=True,
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        86_400_000, check=at_least(0), doc="How long compaction keeps a tombstone, in milliseconds.", dynamic=True
+    )
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        0,
+        check=at_least(0),
+        doc="The minimum time for which a record remains uncompacted, in milliseconds.",
+        dynamic=True,
+    )
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        UNLIMITED,
+        check=at_least(1),
+        doc="The maximum time for which a record is not eligible for compaction, in milliseconds.",
+        dynamic=True,
+    )
+    leader_replication_throttled_rate: int = setting(
+        UNLIMITED,
+        check=at_least(0),
+        doc="The maximum rate at which a node sends to followers of throttled replicas that it leads, in bytes "
+        "per second.",
+        dynamic=True,
+    )
+    follower_replication_throttled_rate: int = setting(
+        UNLIMITED,
+        check=at_least(0),
+        doc="The maximum rate at which a node fetches for its throttled followers, in bytes per second.",
+        dynamic=True,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        UNLIMITED,
+        check=at_least(1),
+        doc="The maximum rate at which replicas move from one log directory to another, in bytes per second.",
+        dynamic=True,
+    )
+
+    def __post_init__(self) -> None:
+        if self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads < 1024**2:
+            raise ValueError(
+                f"log.cleaner.dedupe.buffer.size {self.log_cleaner_dedupe_buffer_size} is below 1 MiB for each of"
+                f" {self.log_cleaner_threads} cleaner threads"
+            )
+        self.topic_defaults()
+
+    def topic_defaults(self) -> TopicConfig:
+        """Return the settings of topics that do not say."""
+        values: dict[str, object] = {}
+        for field in dataclasses.fields(TopicConfig):
+            for synonym in BROKER_SYNONYMS.get(config_key(field), ()):
+                value = getattr(self, synonym.key.replace(".", "_"), None)
+                if value is not None:
+                    # -1 hours are "never", as -1 milliseconds are.
+                    values[field.name] = value if synonym.unit == 1 else max(-1, value * synonym.unit)
+                    break
+        return TopicConfig(**values)  # type: ignore[arg-type]
+
+
+DYNAMIC_BROKER_KEYS = frozenset(map(config_key, dataclasses.fields(DynamicBrokerConfig)))
+"""The keys that IncrementalAlterConfigs takes for nodes."""
+
+READ_ONLY_BROKER_KEYS = frozenset(
+    (
+        "advertised.listeners",
+        "auto.create.topics.enable",
+        "auto.leader.rebalance.enable",
+        "broker.heartbeat.interval.ms",
+        "broker.rack",
+        "broker.session.timeout.ms",
+        "cluster.id",
+        "connections.max.idle.ms",
+        "controlled.shutdown.timeout.ms",
+        "controller.quorum.append.max.bytes",
+        "controller.quorum.append.max.inflight",
+        "controller.quorum.append.max.inflight.bytes",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.engine",
+        "controller.quorum.heartbeat.interval.ms",
+        "controller.quorum.observers.max",
+        "controller.quorum.pysyncobj.voters",
+        "controller.quorum.snapshot.chunk.bytes",
+        "controller.quorum.snapshot.trailing.bytes",
+        "controller.quorum.snapshot.trailing.entries",
+        "controller.quorum.voters",
+        "default.replication.factor",
+        "delete.topic.enable",
+        "fetch.max.bytes",
+        "group.consumer.assignors",
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+        "group.consumer.max.session.timeout.ms",
+        "group.consumer.max.size",
+        "group.consumer.migration.policy",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.regex.refresh.interval.ms",
+        "group.consumer.session.timeout.ms",
+        "group.initial.rebalance.delay.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "group.min.session.timeout.ms",
+        "inter.broker.listener.name",
+        "leader.imbalance.check.interval.seconds",
+        "leader.imbalance.per.broker.percentage",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.cleaner.enable",
+        "log.dirs",
+        "log.flush.scheduler.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.retention.check.interval.ms",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.roll.hours",
+        "log.roll.jitter.hours",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.incremental.fetch.session.cache.slots",
+        "metadata.log.dir",
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata.log.max.snapshot.interval.ms",
+        "node.id",
+        "num.partitions",
+        "num.recovery.threads.per.data.dir",
+        "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
+        "offsets.retention.check.interval.ms",
+        "offsets.retention.minutes",
+        "offsets.topic.compression.codec",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        "producer.id.expiration.check.interval.ms",
+        "producer.id.expiration.ms",
+        "queued.max.request.bytes",
+        "queued.max.response.bytes",
+        "replica.fetch.backoff.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.fetch.wait.max.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
+        "replica.selector.class",
+        "replica.socket.timeout.ms",
+        "socket.receive.buffer.bytes",
+        "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
+    )
+)
+"""The other keys of nodes and of controllers: read from their files when they start, and refused by name."""
+
+
+def same_meaning(key: str) -> tuple[str, ...]:
+    """Return the keys that say the same in other units as a node's key, itself included, the finest first."""
+    return _SAME_MEANING.get(key, (key,))
+
+
+def override_broker_settings(settings: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    """Return ``settings`` with ``changes`` on top; a key that says the same in another unit gives way.
+
+    So ``log.retention.ms`` that was set at run time counts more than ``log.retention.hours`` of the file, and a file's
+    ``log.retention.ms`` would not outdo it either (DynamicBrokerConfig.overrideProps).
+    """
+    outdone = {other for key in changes for other in same_meaning(key)}
+    return {key: value for key, value in settings.items() if key not in outdone} | dict(changes)

@@ -1,0 +1,60 @@
+"""What a change of settings makes of one of them: set, removed, appended to or subtracted from (KIP-339)."""
+
+from __future__ import annotations
+
+from tidelog.v1 import admin_service_pb2 as pb
+from tidelog_foundation.config.settings import SettingInfo
+from tidelog_foundation.errors import ErrorCode, error_for
+
+MAX_VALUE_BYTES = 32_767
+"""The longest value, in UTF-8."""
+
+_SET = pb.CONFIG_OPERATION_TYPE_SET
+_DELETE = pb.CONFIG_OPERATION_TYPE_DELETE
+_APPEND = pb.CONFIG_OPERATION_TYPE_APPEND
+_SUBTRACT = pb.CONFIG_OPERATION_TYPE_SUBTRACT
+
+
+def check_value_size(name: str, value: str) -> None:
+    """Refuse a value that is too long with INVALID_CONFIG."""
+    size = len(value.encode())
+    if size > MAX_VALUE_BYTES:
+        text = f"the value of {name} has {size} bytes, more than {MAX_VALUE_BYTES}"
+        raise error_for(ErrorCode.INVALID_CONFIG, text)
+
+
+def changed_value(current: str | None, operation: pb.ConfigOperation, info: SettingInfo) -> str | None:
+    """Return what a setting becomes; None when it is not set any more.
+
+    APPEND and SUBTRACT begin with the default where nothing is set. What is appended twice is there once, and what
+    is not there is subtracted without effect.
+
+    Raises:
+        TidelogError: INVALID_CONFIG, a setting that is no list is appended to or subtracted from, or a value is too
+            long; INVALID_REQUEST, no such operation.
+    """
+    kind = operation.type or _SET
+    if kind == _DELETE:
+        return None
+    if kind == _SET:
+        value = operation.value
+    elif kind == _APPEND:
+        value = ",".join(dict.fromkeys([*_parts_to_change(current, operation, info), *_parts(operation.value)]))
+    elif kind == _SUBTRACT:
+        gone = set(_parts(operation.value))
+        value = ",".join(p for p in _parts_to_change(current, operation, info) if p not in gone)
+    else:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"unknown type {kind} of an operation on {operation.name!r}")
+    check_value_size(operation.name, value)
+    return value
+
+
+def _parts_to_change(current: str | None, operation: pb.ConfigOperation, info: SettingInfo) -> list[str]:
+    if info.config_type != "LIST":
+        text = f"cannot append to or subtract from {operation.name}: its type is {info.config_type}, not LIST"
+        raise error_for(ErrorCode.INVALID_CONFIG, text)
+    return _parts((info.default_text or "") if current is None else current)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

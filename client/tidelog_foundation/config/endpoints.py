@@ -1,0 +1,258 @@
+"""Reads the texts that name addresses: listeners, the quorum's voters. No name is resolved and nothing is opened."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog_foundation.errors import ConfigError
+
+GRPC = "GRPC"
+"""The security protocol of a listener that speaks gRPC, and the name of that listener where nothing else is said."""
+PLAINTEXT = "PLAINTEXT"
+"""The security protocol of a listener that speaks Kafka's protocol, without encryption; a name of listeners too."""
+DEFAULT_PROTOCOL_MAP = "GRPC:GRPC,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+_SUPPORTED_PROTOCOLS = (GRPC, PLAINTEXT)
+_UNSUPPORTED_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+ANY_HOST = ""
+"""The host of ``NAME://:port``: to listen, all addresses of this machine; to others, its canonical name."""
+_EVERY_ADDRESS = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedListener:
+    """A listener of a node: its name, in capitals, and an address, where it listens or where others reach it."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = PLAINTEXT
+
+    def __str__(self) -> str:
+        return f"{self.name}://{format_address(self.host, self.port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerListeners:
+    """The listeners of a node. ``advertised`` are some of ``bound`` by name, ``inter_broker`` is one of ``advertised``.
+
+    Port 0 lets the system choose; an advertised port is 0 only where it is that of the listener. An advertised host may
+    be :data:`ANY_HOST`.
+    """
+
+    bound: tuple[NamedListener, ...]
+    advertised: tuple[NamedListener, ...]
+    inter_broker: NamedListener
+
+    @property
+    def grpc(self) -> NamedListener:
+        """Where to serve gRPC."""
+        return next(x for x in self.bound if x.security_protocol == GRPC)
+
+    @property
+    def kafka(self) -> tuple[NamedListener, ...]:
+        """Where to serve Kafka's protocol."""
+        return tuple(x for x in self.bound if x.security_protocol != GRPC)
+
+
+def parse_broker_listeners(
+    listeners: str, protocol_map: str, advertised: str | None = None, inter_broker: str | None = None
+) -> BrokerListeners:
+    """Return what ``listeners``, ``listener.security.protocol.map``, ``advertised.listeners`` and
+    ``inter.broker.listener.name`` say together (KIP-103; Kafka's KafkaConfig.validateValues).
+
+    Raises:
+        ConfigError: one is of another form, or they do not fit each other.
+    """
+    protocols = parse_protocol_map(protocol_map)
+    bound = _with_protocols(parse_listeners(listeners), protocols)
+    _check_one_grpc("listeners", bound)
+    if advertised is None:
+        shown = bound
+    else:
+        shown = _with_protocols(parse_advertised_listeners(advertised), protocols)
+        _check_known("advertised.listeners", shown, bound)
+        _check_one_grpc("advertised.listeners", shown)
+    _check_reachable(shown)
+    everywhere = tuple(dataclasses.replace(x, host=x.host or _EVERY_ADDRESS[0]) for x in bound)
+    return BrokerListeners(everywhere, shown, _inter_broker(inter_broker, shown))
+
+
+def parse_listeners(text: str) -> tuple[NamedListener, ...]:
+    """Return the listeners of ``NAME://host:port,NAME://host:port``; names are read in capitals, as Kafka does.
+
+    A host that is left out is :data:`ANY_HOST`. What each speaks is not known here: that is in
+    ``listener.security.protocol.map``.
+
+    Raises:
+        ConfigError: one is of another form, or two have the same name or the same port other than 0.
+    """
+    found = _parse_named(text)
+    _check_distinct("port", [str(x.port) for x in found if x.port], text)
+    return found
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """Return the security protocol of each listener of ``NAME:PROTOCOL,NAME:PROTOCOL``, by name.
+
+    Raises:
+        ConfigError: an entry is of another form, names a protocol that there is not, or a name is there twice.
+    """
+    protocols: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, separator, protocol = (p.strip().upper() for p in part.rpartition(":"))
+        known = (*_SUPPORTED_PROTOCOLS, *_UNSUPPORTED_PROTOCOLS)
+        if not separator or not name or protocol not in known:
+            raise ConfigError(f'invalid entry "{part}": must be NAME:PROTOCOL with a protocol of {", ".join(known)}')
+        if name in protocols:
+            raise ConfigError(f'listener {name} is named twice in "{text}"')
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_advertised_listeners(text: str) -> tuple[NamedListener, ...]:
+    """Return the listeners of ``advertised.listeners``; that some have the same port is no error (KIP-103).
+
+    Raises:
+        ConfigError: one is of another form or has port 0, or two have the same name.
+    """
+    found = _parse_named(text)
+    for listener in found:
+        if listener.port == 0:
+            raise ConfigError(f"advertised.listeners {listener} has port 0")
+    return found
+
+
+def _parse_named(text: str) -> tuple[NamedListener, ...]:
+    found = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, separator, address = part.partition("://")
+        if not separator or not name:
+            raise ConfigError(f'invalid listener "{part}": must be NAME://host:port, say GRPC://host:port')
+        if address.startswith(":"):
+            found.append(NamedListener(name.upper(), ANY_HOST, parse_address("any" + address)[1]))
+        else:
+            found.append(NamedListener(name.upper(), *parse_address(address)))
+    if not found:
+        raise ConfigError("no listener is named: must be NAME://host:port,NAME://host:port,...")
+    _check_distinct("name", [x.name for x in found], text)
+    return tuple(found)
+
+
+def _check_distinct(what: str, values: list[str], text: str) -> None:
+    for value, count in Counter(values).items():
+        if count > 1:
+            raise ConfigError(f'each listener must have a different {what}, {value} is there twice: "{text}"')
+
+
+def _with_protocols(listeners: tuple[NamedListener, ...], protocols: Mapping[str, str]) -> tuple[NamedListener, ...]:
+    known = []
+    for listener in listeners:
+        protocol = protocols.get(listener.name)
+        if protocol is None:
+            raise ConfigError(
+                f"no security protocol is defined for listener {listener.name} in listener.security.protocol.map"
+            )
+        if protocol in _UNSUPPORTED_PROTOCOLS:
+            raise ConfigError(
+                f"listener {listener.name} has the security protocol {protocol}, which is not supported: "
+                f"must be one of {', '.join(_SUPPORTED_PROTOCOLS)}"
+            )
+        known.append(NamedListener(listener.name, listener.host, listener.port, protocol))
+    return tuple(known)
+
+
+def _check_one_grpc(key: str, listeners: tuple[NamedListener, ...]) -> None:
+    found = [str(x) for x in listeners if x.security_protocol == GRPC]
+    if len(found) != 1:
+        raise ConfigError(
+            f"{key} must have exactly one listener whose security protocol is {GRPC}, GRPC://host:port, not "
+            f"{len(found)}{' (' + ', '.join(found) + ')' if found else ''}: Tidelog's own clients and tools use it "
+            f"for all that Kafka's protocol does not have"
+        )
+
+
+def _check_known(key: str, listeners: tuple[NamedListener, ...], bound: tuple[NamedListener, ...]) -> None:
+    names = [x.name for x in bound]
+    for listener in listeners:
+        if listener.name not in names:
+            raise ConfigError(f"{key} has {listener}, which is none of the listeners: {', '.join(names)}")
+
+
+def _check_reachable(advertised: tuple[NamedListener, ...]) -> None:
+    for listener in advertised:
+        if listener.host in _EVERY_ADDRESS:
+            raise ConfigError(f"advertised.listeners must name an address that others can reach, not {listener}")
+
+
+def _inter_broker(name: str | None, advertised: tuple[NamedListener, ...]) -> NamedListener:
+    """Kafka's default is the listener named PLAINTEXT; a node without one has others."""
+    by_name = {x.name: x for x in advertised}
+    if name is None:
+        kafka = [x.name for x in advertised if x.security_protocol != GRPC]
+        name = PLAINTEXT if PLAINTEXT in kafka else next(iter(kafka), advertised[0].name)
+    if name.upper() not in by_name:
+        raise ConfigError(
+            f"inter.broker.listener.name {name} is none of the advertised listeners: {', '.join(by_name)}"
+        )
+    return by_name[name.upper()]
+
+
+def parse_listener(text: str) -> tuple[str, int]:
+    """Return (host, port) of ``GRPC://host:port``; an IPv6 host stands in brackets and is returned without them.
+
+    Raises:
+        ConfigError: the text is of another form.
+    """
+    protocol, separator, address = text.strip().partition("://")
+    if not separator or protocol.upper() != "GRPC":
+        raise ConfigError(f'invalid listener "{text}": must be GRPC://host:port')
+    return parse_address(address)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return (host, port) of ``host:port``.
+
+    Raises:
+        ConfigError: the text is of another form, or the port is not from 0 to 65535.
+    """
+    host, separator, port = text.strip().rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise ConfigError(f'invalid address "{text}": must be host:port with a port from 0 to 65535')
+    return host, int(port)
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """Return (host, port) of each of ``host:port,host:port``, in their order and each once.
+
+    Raises:
+        ConfigError: one is of another form.
+    """
+    return list(dict.fromkeys(parse_address(part) for part in text.split(",") if part.strip()))
+
+
+def parse_voters(text: str) -> dict[int, tuple[str, int]]:
+    """Return the address of each voter of ``1@host:port,2@host:port``, by id.
+
+    Raises:
+        ConfigError: there is no voter, one is of another form, or an id is named twice.
+    """
+    voters: dict[int, tuple[str, int]] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        voter_id, separator, address = part.partition("@")
+        if not separator or not (voter_id.isascii() and voter_id.isdigit()):
+            raise ConfigError(f'invalid voter "{part}": must be id@host:port')
+        if int(voter_id) in voters:
+            raise ConfigError(f"voter {voter_id} is named twice in {text!r}")
+        voters[int(voter_id)] = parse_address(address)
+    if not voters:
+        raise ConfigError("no voter is named: must be id@host:port,id@host:port,...")
+    return voters
+
+
+def format_address(host: str, port: int) -> str:
+    """Return ``host:port`` with an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,77 @@
+"""Settings of nodes that Tidelog does not have: kept where Apache Kafka keeps them, without effect.
+
+Tools and plug-ins leave settings of their own on brokers, and set Kafka's without a look at what the cluster knows. A
+node keeps them, describes them and warns of them in its log. Refused is what Kafka refuses, what would seem to protect
+listeners, and passwords, which the metadata log would have in plain text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog_foundation.config.apache_kafka import DYNAMIC_KEYS, FIXED_KEYS, LISTENER_KEYS, SINGLE_BROKER_KEYS
+from tidelog_foundation.config.broker import DYNAMIC_BROKER_KEYS, READ_ONLY_BROKER_KEYS
+from tidelog_foundation.config.settings import SettingInfo, check_type, unknown_key
+from tidelog_foundation.errors import ErrorCode, error_for
+
+MAX_FOREIGN_SETTINGS = 1_000
+"""The most of one node, or of all nodes."""
+MAX_KEY_BYTES = 255
+"""The longest key of them, in UTF-8."""
+UNKNOWN_TYPE = "UNKNOWN"
+_PASSWORD = "PASSWORD"
+_LISTENER_PREFIX = "listener.name."
+_DOC = "No setting of Tidelog: it is kept and has no effect."
+
+
+def is_foreign(key: str) -> bool:
+    """Whether nodes have no such setting, neither at run time nor in their properties files."""
+    return key not in DYNAMIC_BROKER_KEYS and key not in READ_ONLY_BROKER_KEYS
+
+
+def foreign_info(key: str) -> SettingInfo:
+    """Describe a setting that nodes do not have: as Kafka's where it is one, else as a secret of an unknown type."""
+    config_type = DYNAMIC_KEYS.get(key, UNKNOWN_TYPE)
+    is_kafkas = key in DYNAMIC_KEYS
+    return SettingInfo(key, config_type, None, _DOC, is_kafkas, not is_kafkas, config_type, "", ())
+
+
+def with_effect(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the settings that nodes take over at run time."""
+    return {key: value for key, value in settings.items() if key in DYNAMIC_BROKER_KEYS}
+
+
+def warn_of(key: str) -> str:
+    """Return a sentence that names a key that nodes do not have, and the nearest that they have."""
+    return unknown_key(key.encode("unicode_escape").decode(), DYNAMIC_BROKER_KEYS)
+
+
+def check_foreign(key: str, value: str, node: str) -> None:
+    """Refuse what must not be kept on ``node``; ``""`` are all nodes.
+
+    Raises:
+        TidelogError: INVALID_REQUEST.
+    """
+    if reason := _refusal(key, node):
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{key[:MAX_KEY_BYTES]} {reason}")
+    check_type(key, value, DYNAMIC_KEYS.get(key, UNKNOWN_TYPE))
+
+
+def check_foreign_count(count: int) -> None:
+    """Refuse more settings without effect than a resource may have with POLICY_VIOLATION."""
+    if count > MAX_FOREIGN_SETTINGS:
+        text = f"{count} settings that nodes do not have, more than {MAX_FOREIGN_SETTINGS}"
+        raise error_for(ErrorCode.POLICY_VIOLATION, text)
+
+
+def _refusal(key: str, node: str) -> str | None:
+    if key in FIXED_KEYS:
+        return "cannot change at run time"
+    if key in LISTENER_KEYS or key.startswith(_LISTENER_PREFIX):
+        return "cannot change at run time: listeners have no settings of their own"
+    if DYNAMIC_KEYS.get(key) == _PASSWORD:
+        return "is a password, which the metadata log would keep in plain text"
+    if key in SINGLE_BROKER_KEYS and not node:
+        return "can be set on a single broker alone, not on all of them"
+    size = len(key.encode())
+    return f"... has {size} bytes, more than {MAX_KEY_BYTES}" if size > MAX_KEY_BYTES else None

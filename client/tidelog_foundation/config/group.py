@@ -1,0 +1,133 @@
+"""The settings of a single group (KIP-848), and the limits of a node or a controller within which they are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tidelog_foundation.config.settings import config_key, parse_config, setting, unknown_key
+from tidelog_foundation.config.validators import at_least
+from tidelog_foundation.errors import ErrorCode, error_for
+
+COORDINATOR_PREFIX = "group."
+"""Before a group's key: the key of nodes that holds where the group has nothing of its own."""
+MAX_GROUP_ID_BYTES = 32_767
+"""The longest id of a group, in UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """The settings of a group of the consumer protocol; None: the coordinator's."""
+
+    consumer_session_timeout_ms: int | None = setting(
+        None,
+        check=at_least(1),
+        config_type="INT",
+        doc="The session timeout of members, in milliseconds; group.consumer.session.timeout.ms if not set.",
+        dynamic=True,
+    )
+    consumer_heartbeat_interval_ms: int | None = setting(
+        None,
+        check=at_least(1),
+        config_type="INT",
+        doc="The heartbeat interval of members, in milliseconds; group.consumer.heartbeat.interval.ms if not set.",
+        dynamic=True,
+    )
+
+
+GROUP_KEYS = tuple(map(config_key, dataclasses.fields(GroupConfig)))
+_ABSENT_GROUPS: Mapping[str, str] = MappingProxyType(
+    {"share.": "share groups (KIP-932)", "streams.": "streams groups (KIP-1071)"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupLimits:
+    """The timings of groups of the consumer protocol, and the limits of those that are set on a group."""
+
+    group_consumer_session_timeout_ms: int = setting(
+        45_000,
+        check=at_least(1),
+        config_type="INT",
+        doc="The session timeout of members of the consumer protocol (KIP-848), in milliseconds. Groups can "
+        "override it.",
+    )
+    group_consumer_min_session_timeout_ms: int = setting(
+        45_000,
+        check=at_least(1),
+        config_type="INT",
+        doc="The minimum session timeout of members of the consumer protocol, for nodes and groups.",
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        60_000,
+        check=at_least(1),
+        config_type="INT",
+        doc="The maximum session timeout of members of the consumer protocol, for nodes and groups.",
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        5_000,
+        check=at_least(1),
+        config_type="INT",
+        doc="The heartbeat interval of members of the consumer protocol, in milliseconds. Groups can override it.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        5_000,
+        check=at_least(1),
+        config_type="INT",
+        doc="The minimum heartbeat interval of members of the consumer protocol, for nodes and groups.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        15_000,
+        check=at_least(1),
+        config_type="INT",
+        doc="The maximum heartbeat interval of members of the consumer protocol, for nodes and groups.",
+    )
+
+
+def check_group_id(group_id: str) -> None:
+    """Refuse an id that no request of Kafka's protocol can have with INVALID_GROUP_ID."""
+    size = len(group_id.encode())
+    if size > MAX_GROUP_ID_BYTES:
+        text = f"a group's id has {size} bytes, at most {MAX_GROUP_ID_BYTES} are possible"
+        raise error_for(ErrorCode.INVALID_GROUP_ID, text)
+
+
+def check_group_key(key: str) -> None:
+    """Refuse a setting that groups do not have with INVALID_CONFIG, by name where Kafka's groups have it."""
+    if key in GROUP_KEYS:
+        return
+    for prefix, groups in _ABSENT_GROUPS.items():
+        if key.startswith(prefix):
+            raise error_for(ErrorCode.INVALID_CONFIG, f"{key}: {groups} are not supported")
+    raise error_for(ErrorCode.INVALID_CONFIG, unknown_key(key, GROUP_KEYS))
+
+
+def check_group_settings(settings: Mapping[str, str], limits: ConsumerGroupLimits) -> None:
+    """Refuse settings of a group that are out of the limits, or do not fit each other (GroupConfig.validateValues).
+
+    Raises:
+        ConfigError: INVALID_CONFIG; it names the setting, the value and the limit.
+    """
+    for key, text in settings.items():
+        if not text.strip():
+            raise error_for(ErrorCode.INVALID_CONFIG, f'invalid value "" for configuration "{key}": must not be empty')
+    config = parse_config(GroupConfig, settings)
+    session_ms = config.consumer_session_timeout_ms or limits.group_consumer_session_timeout_ms
+    heartbeat_ms = config.consumer_heartbeat_interval_ms or limits.group_consumer_heartbeat_interval_ms
+    for key, value in zip(GROUP_KEYS, (session_ms, heartbeat_ms), strict=True):
+        _check_limits(key, value, limits)
+    if session_ms <= heartbeat_ms:
+        text = f"{GROUP_KEYS[0]} {session_ms} must be greater than {GROUP_KEYS[1]} {heartbeat_ms}"
+        raise error_for(ErrorCode.INVALID_CONFIG, text)
+
+
+def _check_limits(key: str, value: int, limits: ConsumerGroupLimits) -> None:
+    kind, _, name = key.partition(".")
+    for word, is_out in (("min", int.__lt__), ("max", int.__gt__)):
+        limit_key = f"{COORDINATOR_PREFIX}{kind}.{word}.{name}"
+        limit = getattr(limits, limit_key.replace(".", "_"))
+        if is_out(value, limit):
+            relation = "below" if word == "min" else "above"
+            raise error_for(ErrorCode.INVALID_CONFIG, f"{key} {value} is {relation} {limit_key} {limit}")

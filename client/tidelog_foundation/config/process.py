@@ -1,0 +1,157 @@
+"""What the processes of a cluster have in common: ``PROGRAM FILE [--override key=value ...]``.
+
+A problem that its operator can repair (a missing file, an unknown key, a port in use, a folder that cannot be written)
+is one line on stderr and exit code 2, a disk that fails one line and exit code 1; anything else is a defect and shows
+its traceback with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError
+
+EXIT_DISK_FAILURE = 1
+EXIT_CONFIGURATION = 2
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_LAST_STEPS_S = 2.0
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end a server: SIGTERM, and SIGINT unless the process was started with it ignored.
+
+    A shell script ignores SIGINT for what it starts in the background, as nohup ignores SIGHUP: Ctrl-C is then for what
+    runs in the foreground. Kafka's servers and tools keep to it as well.
+    """
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGINT)
+
+
+def run_process(
+    main: Callable[[dict[str, str]], Coroutine[None, None, None]],
+    argv: Sequence[str] | None = None,
+    program: str | None = None,
+) -> int:
+    """Run ``await main(properties)`` on a uvloop until it ends; return the exit code.
+
+    ``main`` should import what is slow (grpc) inside itself. Logging goes to stderr at INFO. ``argv`` defaults to the
+    command line's arguments, ``program``, the name in messages, to the file that was started. SIGTERM is ``main``'s
+    to handle, before it opens anything; one that comes earlier ends the process with 0.
+    """
+    previous = signal.signal(signal.SIGTERM, _end_before_the_start)
+    program = program or Path(sys.argv[0]).name
+    # What the gRPC library reports on its own would stand beside the one line that says it better.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=_LOG_FORMAT)
+    try:
+        arguments = _parse_arguments(program, argv)
+        _run(main(load_properties(arguments.file, arguments.override)))
+    except TidelogError as error:
+        print(f"{program}: {_one_line(error.message)}", file=sys.stderr)
+        return EXIT_DISK_FAILURE if error.code is ErrorCode.KAFKA_STORAGE_ERROR else EXIT_CONFIGURATION
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
+    return 0
+
+
+def _end_before_the_start(*_: object) -> None:
+    # Not an exception: one that is raised while a module is imported, or an object deleted, may be passed over.
+    os._exit(0)
+
+
+def load_properties(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, str]:
+    """Return the keys and values of a Java properties file, with ``key=value`` overrides on top.
+
+    Raises:
+        ConfigError: the file cannot be read, or an override has no "=".
+    """
+    # Imported here: clients import this package too and do not have it.
+    import javaproperties
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            properties: dict[str, str] = javaproperties.load(file)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read the configuration file {path}: {reason}") from error
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f'invalid override "{override}": must be key=value')
+        properties[key.strip()] = value.strip()
+    return properties
+
+
+@contextlib.contextmanager
+def ungrouped() -> Iterator[None]:
+    """Let a group of a task group's errors leave as the first :class:`TidelogError` in it, if it has nothing else.
+
+    A ``raise`` inside ``except*`` does that in some versions of Python only: others wrap it into a group again.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        expected, others = group.split(TidelogError)
+        if expected is None or others is not None:
+            raise
+        raise _first(expected) from None
+
+
+def _first(group: BaseExceptionGroup[TidelogError]) -> TidelogError:
+    for error in group.exceptions:
+        return error if isinstance(error, TidelogError) else _first(error)
+    raise AssertionError("an exception group is never empty")
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; usage: {self.format_usage().removeprefix('usage: ')}")
+
+
+def _parse_arguments(program: str, argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _OneLineParser(prog=program, allow_abbrev=False)
+    parser.add_argument("file", metavar="FILE", help="a Java properties file with the settings")
+    text = "a setting that goes before the file's; may be repeated"
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help=text)
+    return parser.parse_args(argv)
+
+
+def _run(main: Coroutine[None, None, None]) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        import asyncio
+
+        asyncio.run(_to_the_end(main))
+    else:
+        uvloop.run(_to_the_end(main))
+
+
+async def _to_the_end(main: Coroutine[None, None, None]) -> None:
+    """Await ``main``, and then the tasks of libraries, which have a few steps left.
+
+    gRPC's server says that it has stopped before the tasks of its calls have ended; each of them that the end of the
+    loop cancels shows a traceback.
+    """
+    import asyncio
+
+    try:
+        await main
+    finally:
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        if rest:
+            await asyncio.wait(rest, timeout=_LAST_STEPS_S)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,269 @@
+"""Declares settings as fields of frozen dataclasses and reads them from Kafka's dotted keys.
+
+``replica_lag_time_max_ms: int = setting(30_000, doc="...")`` is the key ``replica.lag.time.max.ms``. An
+unknown key, a value of the wrong type and a value out of its limits each raise
+:class:`~tidelog_foundation.errors.ConfigError` with the key, the value and what would be right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from tidelog_foundation.config.validators import Validator
+from tidelog_foundation.errors import ConfigError
+
+T = TypeVar("T")
+_METADATA = "tidelog"
+REQUIRED: Any = dataclasses.MISSING
+_BITS = {"SHORT": 16, "INT": 32, "LONG": 64}
+_HINTS: Mapping[str, type] = {"SHORT": int, "INT": int, "LONG": int, "DOUBLE": float, "BOOLEAN": bool}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInfo:
+    """What the reference page says of a setting."""
+
+    key: str
+    type: str
+    default: object
+    doc: str
+    dynamic: bool
+    secret: bool
+    config_type: str
+    """Kafka's word for the type: BOOLEAN, STRING, SHORT, INT, LONG, DOUBLE or LIST."""
+    attribute: str
+    """The field that has the value."""
+    aliases: tuple[str, ...]
+    """Other spellings of the key."""
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as a properties file would have it; None where there is none."""
+        return None if self.default is dataclasses.MISSING else format_value(self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    doc: str
+    check: Validator | None
+    dynamic: bool
+    secret: bool
+    key: str | None
+    aliases: tuple[str, ...]
+    config_type: str | None
+
+
+def setting(
+    default: Any = REQUIRED,
+    *,
+    doc: str,
+    check: Validator | None = None,
+    dynamic: bool = False,
+    secret: bool = False,
+    key: str | None = None,
+    aliases: tuple[str, ...] = (),
+    config_type: str | None = None,
+) -> Any:
+    """Declare a field of a config dataclass.
+
+    ``default`` left out makes the key required; ``None`` makes it optional (the annotation says ``X | None``).
+    ``check`` runs on the parsed value. ``dynamic`` says that it can change at run time; a ``secret`` is hidden
+    from ``repr``. ``key`` replaces the name that is made from the field's; ``aliases`` are other spellings.
+    ``config_type`` is Kafka's type where the annotation gives another one; a number of type INT or SHORT has its range.
+    """
+    declaration = _Declaration(doc, check, dynamic, secret, key, aliases, config_type)
+    return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: declaration})
+
+
+def setting_of(cls: type[Any], name: str) -> Any:
+    """Return a setting that another class declares: its key, default, limits and text."""
+    declared = next(f for f in dataclasses.fields(cls) if f.name == name)
+    return dataclasses.field(default=declared.default, repr=declared.repr, metadata=declared.metadata)
+
+
+def config_key(field: dataclasses.Field[Any]) -> str:
+    """Return the dotted key of a field."""
+    declaration: _Declaration = field.metadata[_METADATA]
+    return declaration.key or field.name.replace("_", ".")
+
+
+def config_keys(cls: type[Any]) -> set[str]:
+    """Return every key that ``cls`` reads, aliases included."""
+    return {key for f in dataclasses.fields(cls) for key in (config_key(f), *f.metadata[_METADATA].aliases)}
+
+
+def parse_config(cls: type[T], raw: Mapping[str, object]) -> T:
+    """Build ``cls`` from dotted keys; values may be text, as in a properties file, or of the right type.
+
+    Raises:
+        ConfigError: a key is unknown or missing, or a value is of the wrong type or out of its limits.
+    """
+    hints = typing.get_type_hints(cls)
+    fields = {config_key(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    aliases = {alias: key for key, f in fields.items() for alias in f.metadata[_METADATA].aliases}
+    values: dict[str, Any] = {}
+    for given, value in raw.items():
+        key = aliases.get(given, given)
+        field = fields.get(key)
+        if field is None:
+            raise ConfigError(unknown_key(given, [*fields, *aliases]))
+        values[field.name] = _parse_value(given, value, hints[field.name], field.metadata[_METADATA])
+    for key, field in fields.items():
+        if field.default is dataclasses.MISSING and field.name not in values:
+            raise ConfigError(f'missing required configuration "{key}": {field.metadata[_METADATA].doc}')
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def describe(cls: type[Any]) -> list[SettingInfo]:
+    """Return what the reference page says of each setting of ``cls``, in the order of declaration."""
+    hints = typing.get_type_hints(cls)
+    return [
+        SettingInfo(
+            config_key(f),
+            _type_name(hints[f.name]),
+            f.default,
+            f.metadata[_METADATA].doc,
+            f.metadata[_METADATA].dynamic,
+            f.metadata[_METADATA].secret,
+            f.metadata[_METADATA].config_type or _config_type(hints[f.name]),
+            f.name,
+            f.metadata[_METADATA].aliases,
+        )
+        for f in dataclasses.fields(cls)
+    ]
+
+
+def format_value(value: object) -> str | None:
+    """Return a setting's value as a properties file has it: what :func:`parse_config` reads back; None for none."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return format_double(value) if isinstance(value, float) else str(value)
+
+
+def format_double(value: float) -> str:
+    """Return a number as Java, and so Kafka, writes a double: ``0.5``, ``1.0E7``, ``Infinity``."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), "the number is finite"
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
+
+
+def check_type(key: str, value: str, config_type: str) -> None:
+    """Refuse a text that is no value of one of Kafka's types of numbers, or no BOOLEAN.
+
+    Raises:
+        ConfigError: it names the key and the value.
+    """
+    bits = config_type if config_type in _BITS else None
+    _parse_value(key, value, _HINTS.get(config_type, str), _Declaration("", None, False, False, None, (), bits))
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """Return a sentence that names a key that there is not, and the nearest that there is."""
+    near = difflib.get_close_matches(key, list(known), n=1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    return f'unknown configuration "{key}"{hint}'
+
+
+def _parse_value(key: str, value: object, hint: Any, declaration: _Declaration) -> Any:
+    try:
+        parsed = _convert(value, hint)
+        if declaration.config_type in _BITS and parsed is not None:
+            _check_range(parsed, declaration.config_type)
+        if declaration.check is not None and parsed is not None:
+            declaration.check(parsed)
+    except (TypeError, ValueError) as error:
+        shown = "[hidden]" if declaration.secret else repr(value)
+        raise ConfigError(f'invalid value {shown} for configuration "{key}": {error}') from error
+    except ConfigError as error:
+        raise ConfigError(f'configuration "{key}": {error.message}') from error
+    return parsed
+
+
+def _convert(value: object, hint: Any) -> Any:
+    options = typing.get_args(hint)
+    if type(None) in options:
+        if value is None or value == "":
+            return None
+        hint = next(o for o in options if o is not type(None))
+    if typing.get_origin(hint) is tuple:
+        parts = value.split(",") if isinstance(value, str) else typing.cast("list[object]", value)
+        member = typing.get_args(hint)[0]
+        stripped = (p.strip() if isinstance(p, str) else p for p in parts)
+        return tuple(_convert(p, member) for p in stripped if p != "")
+    if hint is bool:
+        return _convert_bool(value)
+    if hint is int or hint is float:
+        return _convert_number(value, hint)
+    if hint is str:
+        return str(value).strip()
+    if isinstance(value, hint):
+        return value
+    raise TypeError(f"must be {_type_name(hint)}")
+
+
+def _convert_bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
+def _convert_number(value: object, hint: type[int] | type[float]) -> float:
+    if isinstance(value, bool) or (hint is int and isinstance(value, float) and not value.is_integer()):
+        raise ValueError(f"must be {_type_name(hint)}")
+    text = str(value).strip()
+    try:
+        # Python's own spellings, 1_000 or other digits than ASCII's, are nobody else's.
+        if "_" in text or not text.isascii():
+            raise ValueError(text)
+        number = hint(text)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"must be {_type_name(hint)}") from error
+    if hint is int:
+        _check_range(number, "LONG")
+    return number
+
+
+def _check_range(number: float, config_type: str) -> None:
+    bits = _BITS[config_type]
+    if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise ValueError(f"must fit into {bits} bits")
+
+
+def _type_name(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    options = [o for o in typing.get_args(hint) if o is not type(None)]
+    if typing.get_origin(hint) is tuple:
+        return "a comma-separated list"
+    if options:
+        return _type_name(options[0])
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _config_type(hint: Any) -> str:
+    words = {int: "LONG", float: "DOUBLE", bool: "BOOLEAN"}
+    if typing.get_origin(hint) is tuple:
+        return "LIST"
+    options = [o for o in typing.get_args(hint) if o is not type(None)]
+    return _config_type(options[0]) if options else words.get(hint, "STRING")

@@ -1,0 +1,27 @@
+"""Chooses the engine once, at import: the compiled one where it was built, the pure one otherwise.
+
+``TIDELOG_PURE_PYTHON=1`` in the environment asks for the pure one. Both have the interface of
+:mod:`tidelog_foundation.records._pure` and give equal results.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog_foundation.records import _pure as engine
+    from tidelog_foundation.records.record import Record
+else:
+    try:
+        if os.environ.get("TIDELOG_PURE_PYTHON"):
+            raise ImportError("the pure engine is asked for")
+        from tidelog_foundation.records import _fast as engine
+    except ImportError:
+        from tidelog_foundation.records import _pure as engine
+    Record = engine.Record
+
+COMPILED: bool = engine.__name__.endswith("._fast")
+"""Whether the compiled engine is in use."""
+
+__all__ = ["COMPILED", "Record", "engine"]

@@ -1,0 +1,118 @@
+"""Transaction markers: the one control record by which a coordinator ends a producer's transaction in a partition.
+
+Owns the form of Kafka's EndTransactionMarker (KIP-98, "Control Messages"): a batch of its own with the transactional
+and the control bit, the producer's id and epoch, no sequence, and one record. Its key is an int16 version and an int16
+type, its value an int16 version and the int32 epoch of the coordinator. A newer version is read as the one known here,
+of which it is an extension, and a type that is not known is nobody's transaction: both as Kafka does.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records._engine import Record, engine
+from tidelog_foundation.records.header import (
+    CONTROL_MASK,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_SEQUENCE,
+    TRANSACTIONAL_MASK,
+    Buffer,
+    RecordBatchHeader,
+    encode_batch,
+)
+from tidelog_foundation.records.reader import read_records
+from tidelog_foundation.records.validation import validate_batch
+
+_VERSION = 0
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+
+
+class ControlType(IntEnum):
+    """How a transaction ended; the number is the type in the record's key."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """A transaction's marker as it stands in a log."""
+
+    offset: int
+    timestamp_ms: int
+    kind: ControlType
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+def control_batch(
+    kind: ControlType, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
+) -> bytes:
+    """Return the batch that ends the transaction of a producer, with base offset 0 for the leader to assign."""
+    encoder = engine.RecordEncoder()
+    encoder.append(_KEY.pack(_VERSION, kind), _VALUE.pack(_VERSION, coordinator_epoch), (), timestamp_ms)
+    records = bytes(encoder.records())
+    header = RecordBatchHeader(
+        base_offset=0,
+        batch_length=0,
+        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        crc=0,
+        attributes=TRANSACTIONAL_MASK | CONTROL_MASK,
+        last_offset_delta=0,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        record_count=1,
+    )
+    return encode_batch(header, records)
+
+
+def read_control(buffer: Buffer, position: int = 0) -> ControlRecord | None:
+    """Return the marker in the batch at a position.
+
+    None for a batch of data, for a control batch whose record a cleaner has removed, and for one of another type.
+
+    Raises:
+        CorruptRecordError: the batch is torn or changed, or a control record has not the form of one.
+    """
+    header = validate_batch(buffer, position)
+    if not header.is_control or header.record_count == 0:
+        return None
+    if header.record_count != 1:
+        raise _malformed(header, f"{header.record_count} records in a control batch")
+    return _marker(header, read_records(buffer, position)[0])
+
+
+def _marker(header: RecordBatchHeader, record: Record) -> ControlRecord | None:
+    key, value = record.key or b"", record.value or b""
+    if len(key) < _KEY.size:
+        raise _malformed(header, f"the key has {len(key)} bytes, expected {_KEY.size}")
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise _malformed(header, f"version {version} of the key")
+    if number not in ControlType.__members__.values():
+        return None
+    if len(value) < _VALUE.size:
+        raise _malformed(header, f"the value has {len(value)} bytes, expected {_VALUE.size}")
+    version, coordinator_epoch = _VALUE.unpack_from(value)
+    if version < 0:
+        raise _malformed(header, f"version {version} of the value")
+    return ControlRecord(
+        record.offset,
+        record.timestamp_ms,
+        ControlType(number),
+        header.producer_id,
+        header.producer_epoch,
+        coordinator_epoch,
+    )
+
+
+def _malformed(header: RecordBatchHeader, text: str) -> CorruptRecordError:
+    return CorruptRecordError(f"control batch at offset {header.base_offset}: {text}")

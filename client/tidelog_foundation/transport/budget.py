@@ -1,0 +1,105 @@
+"""A bound on the bytes of requests that a process works on at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidelog_foundation.errors import ErrorCode, error_for
+
+
+class ByteBudget:
+    """Takers are served in order; one that wants more than there is at all gets it when nobody else has anything.
+
+    What waits in :meth:`take` is in memory too: ``waiting_limit`` bytes may, a quarter of ``limit`` by default, or one
+    taker with more. What waits after :meth:`reserve` is not in memory yet.
+    """
+
+    def __init__(self, limit: int, waiting_limit: int | None = None) -> None:
+        self._limit = limit
+        self._waiting_limit = limit // 4 if waiting_limit is None else waiting_limit
+        self._taken = 0
+        self._waiting: dict[asyncio.Future[None], tuple[int, bool]] = {}
+        self._waiting_bytes = 0
+
+    @property
+    def taken(self) -> int:
+        """The bytes that are out."""
+        return self._taken
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that wait, and are in memory."""
+        return self._waiting_bytes
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting)
+
+    async def take(self, size: int) -> None:
+        """Wait until ``size`` bytes are free and take them; to be given back with :meth:`give_back`.
+
+        Raises:
+            TidelogError: THROTTLING_QUOTA_EXCEEDED: too many wait already. Nothing is taken.
+        """
+        if self._waiting and self._waiting_bytes + size > self._waiting_limit:
+            raise error_for(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"a request of {size} bytes is refused: {self._taken} bytes of {self._limit} are under way, and"
+                f" {self._waiting_bytes} of {self._waiting_limit} wait",
+            )
+        place = self._queue(size, is_in_memory=True)
+        if place is None:
+            return
+        try:
+            await place
+        except asyncio.CancelledError:
+            self.withdraw(place, size)
+            raise
+
+    def reserve(self, size: int) -> asyncio.Future[None] | None:
+        """Take ``size`` bytes for what is yet to be received, and return None; or a future that is done with them.
+
+        Whoever does not want them any more gives it to :meth:`withdraw`.
+        """
+        return self._queue(size, is_in_memory=False)
+
+    def withdraw(self, place: asyncio.Future[None], size: int) -> None:
+        """Wait no more for ``size`` bytes, or give them back if ``place`` has got them already."""
+        if place not in self._waiting:
+            self.give_back(size)
+            return
+        self._leave(place)
+        place.cancel()
+        self._serve()
+
+    def give_back(self, size: int) -> None:
+        """Return what was taken and let others go on."""
+        self._taken -= size
+        self._serve()
+
+    def _queue(self, size: int, *, is_in_memory: bool) -> asyncio.Future[None] | None:
+        if not self._waiting and self._fits(size):
+            self._taken += size
+            return None
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[place] = (size, is_in_memory)
+        self._waiting_bytes += size if is_in_memory else 0
+        return place
+
+    def _serve(self) -> None:
+        while self._waiting:
+            place, (size, _) = next(iter(self._waiting.items()))
+            # Who was cancelled takes itself out when its task runs.
+            if place.done() or not self._fits(size):
+                return
+            self._leave(place)
+            self._taken += size
+            place.set_result(None)
+
+    def _leave(self, place: asyncio.Future[None]) -> None:
+        size, is_in_memory = self._waiting.pop(place)
+        self._waiting_bytes -= size if is_in_memory else 0
+
+    def _fits(self, size: int) -> bool:
+        return self._taken == 0 or self._taken + size <= self._limit

@@ -1,0 +1,118 @@
+"""The process's one network thread: a daemon thread that runs the event loop of all client gRPC.
+
+grpc.aio keeps one poller per process and must not be used from several event loops, so every producer,
+consumer, admin client and Spark reader of a process shares this loop. Their public methods are blocking and
+run on the caller's thread; they reach the loop by :func:`run_sync` or ``loop.call_soon_threadsafe``.
+
+The thread starts at first use. A child made by ``fork`` forgets its parent's loop and starts its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tidelog_foundation.errors import ErrorCode, error_for
+
+T = TypeVar("T")
+
+_STOP_WAIT_S = 2.0
+
+
+class _NetworkThread:
+    """Owns the loop and the thread that runs it, from the first use to the end of the process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: threading.Thread | None = None
+
+    def ensure_loop(self) -> asyncio.AbstractEventLoop:
+        with self.lock:
+            if self.loop is None:
+                self.loop = _new_event_loop()
+                self.thread = threading.Thread(
+                    target=_run_forever, args=(self.loop,), name="tidelog-network", daemon=True
+                )
+                self.thread.start()
+            return self.loop
+
+    def stop(self) -> None:
+        with self.lock:
+            loop, thread = self.loop, self.thread
+            self.loop = self.thread = None
+        if loop is not None and thread is not None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
+            thread.join(_STOP_WAIT_S)
+
+
+def network_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop, starting its thread at the first call; uvloop's where that is installed."""
+    return _network.ensure_loop()
+
+
+def has_network_loop() -> bool:
+    """Return whether the loop was started in this process, without starting it."""
+    return _network.loop is not None
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+    """Run ``coroutine`` on the network thread and wait for its result; cancels it when the wait ends early.
+
+    Raises:
+        TidelogError: _TIMED_OUT after ``timeout_s`` seconds; _STATE when called on the network thread itself,
+            which would wait for itself; whatever the coroutine raises.
+    """
+    loop = network_loop()
+    if threading.current_thread() is _network.thread:
+        coroutine.close()
+        raise error_for(ErrorCode._STATE, "a blocking call was made on the network thread")
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return future.result(timeout_s)
+    except concurrent.futures.TimeoutError as error:
+        if future.done() and not future.cancelled():
+            raise
+        raise error_for(ErrorCode._TIMED_OUT, f"no result within {timeout_s} seconds") from error
+    finally:
+        future.cancel()
+
+
+async def run_on_network(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run ``coroutine`` on the network thread while the caller's own event loop goes on; cancelled with the caller."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, network_loop()))
+
+
+def call_soon(callback: Callable[[], object]) -> None:
+    """Run ``callback`` on the network thread soon; may be called from any thread."""
+    network_loop().call_soon_threadsafe(callback)
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+
+
+def _forget_after_fork() -> None:
+    global _network
+    _network = _NetworkThread()
+
+
+_network = _NetworkThread()
+atexit.register(lambda: _network.stop())
+os.register_at_fork(after_in_child=_forget_after_fork)

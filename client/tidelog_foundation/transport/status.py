@@ -1,0 +1,80 @@
+"""Carries a TidelogError over a gRPC call that failed whole: status, text and trailing metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import NoReturn
+
+import grpc
+import grpc.aio
+
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+
+ERROR_CODE_KEY = "tidelog-error-code"
+_MAX_TEXT_BYTES = 2_000
+"""It is sent in the trailing metadata, of which gRPC takes 8 KiB, with up to three bytes for one."""
+
+_TOO_MANY_CALLS = "Concurrent RPC limit exceeded!"
+"""gRPC's text; the status is that of a message which is too large."""
+_FROM_STATUS = {
+    grpc.StatusCode.UNAVAILABLE: ErrorCode._TRANSPORT,
+    grpc.StatusCode.CANCELLED: ErrorCode._TRANSPORT,
+    grpc.StatusCode.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ErrorCode.MESSAGE_TOO_LARGE,
+    grpc.StatusCode.UNIMPLEMENTED: ErrorCode.UNSUPPORTED_VERSION,
+}
+
+
+async def abort_with(
+    context: grpc.aio.ServicerContext[object, object],
+    error: TidelogError,
+    details: Iterable[tuple[str, str]] = (),
+) -> NoReturn:
+    """End a call with ``error``; ``details`` are further pairs of trailing metadata.
+
+    A text that is longer than the peer would take is cut.
+    """
+    metadata = ((ERROR_CODE_KEY, str(error.code.code)), *details)
+    text = error.message.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
+    await context.abort(grpc.StatusCode[error.code.grpc_status], text, metadata)
+    raise AssertionError("abort returns never")
+
+
+def error_from_rpc(rpc_error: grpc.aio.AioRpcError) -> TidelogError:
+    """Return what a failed call means: the peer's own error, or the transport's (retriable).
+
+    Raises:
+        CancelledError: see :func:`raise_if_cancelled`.
+    """
+    raise_if_cancelled()
+    text = rpc_error.details() or ""
+    code = trailing_value(rpc_error, ERROR_CODE_KEY)
+    if code is not None:
+        return error_for(int(code), text)
+    if text == _TOO_MANY_CALLS:
+        return error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
+    row = _FROM_STATUS.get(rpc_error.code(), ErrorCode.UNKNOWN_SERVER_ERROR)
+    return error_for(row, f"{rpc_error.code().name}: {text}")
+
+
+def raise_if_cancelled() -> None:
+    """Raise CancelledError in a task that was cancelled while it waited for gRPC.
+
+    gRPC hides a cancellation that meets the end of a call: its own task takes the CancelledError, and the waiter gets
+    the call's status. A loop that goes on after a failed call must ask here, or it never ends.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def trailing_value(rpc_error: grpc.aio.AioRpcError, key: str) -> str | None:
+    """Return one value of the trailing metadata of a failed call, or None."""
+    for name, value in rpc_error.trailing_metadata() or ():
+        if name == key:
+            return value if isinstance(value, str) else value.decode()
+    return None

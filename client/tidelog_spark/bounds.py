@@ -1,0 +1,83 @@
+"""Asks the cluster for the partitions of the subscribed topics and for where their logs begin and end."""
+
+from __future__ import annotations
+
+from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ClusterClient
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.transport.loop import run_sync
+from tidelog_spark.clients import cluster_client
+from tidelog_spark.offsets import (
+    OffsetBound,
+    Offsets,
+    PartitionKey,
+    check_within_log,
+    resolve_offsets,
+)
+from tidelog_spark.options import SourceOptions
+
+_MAX_TIMEOUT_MS = 60_000
+"""A planner that gets no answer for so long gives up, however long tasks may wait."""
+
+
+class LogBounds:
+    """The first offset and the high watermark of every partition, as they are when asked. Blocking."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._timeout_ms = min(options.poll_timeout_ms, _MAX_TIMEOUT_MS)
+
+    def latest(self, tolerate_missing: bool = False) -> Offsets:
+        """Return the high watermark of every partition; ``tolerate_missing`` leaves out topics that are gone.
+
+        Raises:
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, or that no node answered.
+        """
+        partitions = run_sync(self._partitions(self._client(), tolerate_missing))
+        return self._lookup(partitions, LATEST_TIMESTAMP)
+
+    def resolve(self, *bounds: tuple[str, OffsetBound]) -> list[Offsets]:
+        """Return the offsets that each (option, bound) stands for, all from one look at the logs.
+
+        Raises:
+            ConfigError: a bound does not name exactly the partitions that there are.
+            TidelogError: UNKNOWN_TOPIC_OR_PARTITION, no answer, or OFFSET_OUT_OF_RANGE for an offset that is
+                not in the log.
+        """
+        partitions = run_sync(self._partitions(self._client(), tolerate_missing=False))
+        wanted = [bound.of(partitions, option) for option, bound in bounds]
+        earliest = self._lookup(partitions, EARLIEST_TIMESTAMP)
+        latest = self._lookup(partitions, LATEST_TIMESTAMP)
+        return [
+            check_within_log(
+                option,
+                resolve_offsets(offsets, earliest, latest),
+                earliest,
+                latest,
+                self._options.fail_on_data_loss,
+            )
+            for (option, _), offsets in zip(bounds, wanted, strict=True)
+        ]
+
+    def _client(self) -> ClusterClient:
+        return cluster_client(self._options.bootstrap_servers)
+
+    async def _partitions(self, client: ClusterClient, tolerate_missing: bool) -> list[PartitionKey]:
+        # Asked for again each time: a topic may have got more partitions.
+        await client.refresh(self._options.subscribe, timeout_ms=self._timeout_ms)
+        found: list[PartitionKey] = []
+        for name in dict.fromkeys(self._options.subscribe):
+            try:
+                topic = await client.topic(name, timeout_ms=self._timeout_ms)
+            except TidelogError as error:
+                if not tolerate_missing or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                continue
+            found.extend((name, index) for index in topic.partitions)
+        return found
+
+    def _lookup(self, partitions: list[PartitionKey], timestamp_ms: int) -> Offsets:
+        if not partitions:
+            return {}
+        wanted = dict.fromkeys(partitions, timestamp_ms)
+        found = run_sync(self._client().list_offsets(wanted, timeout_ms=self._timeout_ms))
+        return {key: position.offset for key, position in found.items()}

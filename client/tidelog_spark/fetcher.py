@@ -1,0 +1,169 @@
+"""Fetches one range of offsets from whoever leads the partition, through leader changes and restarts.
+
+Property: every record of the range that the cluster holds is delivered, in order. Offsets that the log no longer
+has are data loss: an error, or skipped when the user allows it. A retriable error, an unreachable leader and a high
+watermark that lags behind after an election are waited for, up to the poll timeout without any progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from tidelog.cluster import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Broker, ClusterClient
+from tidelog.v1 import log_service_pb2 as pb
+from tidelog_foundation.errors import CorruptRecordError, ErrorCode, TidelogError, error_for
+from tidelog_foundation.records import iter_headers
+from tidelog_foundation.transport.loop import network_loop
+from tidelog_foundation.waiting import ReportedWait
+from tidelog_spark.clients import FETCH_TIMEOUT_MS, cluster_client
+from tidelog_spark.offsets import OffsetRange, report_data_loss
+from tidelog_spark.options import SourceOptions
+
+_FETCH_BYTES = 4 * 1024 * 1024
+_MAX_WAIT_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Whole batches: what they hold of [offset, next_offset) is meant, records before that are not."""
+
+    records: bytes
+    offset: int
+    next_offset: int
+
+
+def fetch_range(options: SourceOptions, planned: OffsetRange) -> Iterator[Fetched]:
+    """Yield the batches of a range, front to back; the next fetch runs while the caller works on one.
+
+    The last batch may hold records beyond the range.
+
+    Raises:
+        TidelogError: OFFSET_OUT_OF_RANGE for data loss, _TIMED_OUT or the last error after the poll timeout,
+            UNKNOWN_TOPIC_OR_PARTITION when the topic is gone.
+    """
+    fetcher = RangeFetcher(cluster_client(options.bootstrap_servers), options, planned)
+    pending = _submit(fetcher, planned.start_offset)
+    try:
+        while True:
+            fetched = pending.result()
+            more = fetched.next_offset < planned.end_offset
+            if more:
+                pending = _submit(fetcher, fetched.next_offset)
+            if fetched.records:
+                yield fetched
+            if not more:
+                return
+    finally:
+        pending.cancel()
+
+
+class RangeFetcher:
+    """The retries of one range. Its coroutines run on the network thread."""
+
+    def __init__(self, client: ClusterClient, options: SourceOptions, planned: OffsetRange) -> None:
+        self._client = client
+        self._planned = planned
+        self._timeout_ms = options.poll_timeout_ms
+        self._fail_on_data_loss = options.fail_on_data_loss
+
+    async def fetch(self, offset: int) -> Fetched:
+        """Return the batches from ``offset`` on: at least one, unless the rest of the range is lost.
+
+        Raises:
+            TidelogError: as `fetch_range`.
+        """
+        with ReportedWait(f"records of {self._planned}") as wait:
+            deadline = _now_ms() + self._timeout_ms
+            attempt = 0
+            while True:
+                try:
+                    return await self._ask_leader(offset, deadline)
+                except TidelogError as error:
+                    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                        return await self._skip_lost(offset, deadline)
+                    attempt += 1
+                    wait_ms = self._client.backoff.wait_ms(attempt)
+                    if not error.code.retriable or _now_ms() + wait_ms >= deadline:
+                        raise
+                    wait.note(error)
+                await asyncio.sleep(wait_ms / 1000)
+                await self._refresh(deadline)
+
+    async def _ask_leader(self, offset: int, deadline: float) -> Fetched:
+        name, partition = self._planned.topic, self._planned.partition
+        leader = await self._client.leader(name, partition, timeout_ms=_left_ms(deadline))
+        result = await self._fetch_from(leader, offset, _left_ms(deadline))
+        if result.HasField("error"):
+            if result.HasField("current_leader"):
+                self._client.learn_leader(name, partition, result.current_leader)
+            raise error_for(result.error.code, f"{self._planned}: {result.error.message}")
+        if not result.records:
+            raise error_for(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"{self._planned}: nothing at offset {offset}, the high watermark is {result.high_watermark}",
+            )
+        return Fetched(result.records, offset, _offset_after(result.records, offset))
+
+    async def _fetch_from(self, leader: Broker, offset: int, left_ms: float) -> pb.FetchPartitionResult:
+        # Half of what is left, so that an empty answer, which says why, comes before the deadline.
+        request = self._request(offset, max_wait_ms=int(min(_MAX_WAIT_MS, left_ms / 2)))
+        try:
+            response = await self._client.fetch(leader.node_id, request, timeout_ms=min(left_ms, FETCH_TIMEOUT_MS))
+        except TidelogError as error:
+            raise error_for(error.code, f"{self._planned} from {leader.address}: {error.message}") from error
+        return response.topics[0].partitions[0]
+
+    def _request(self, offset: int, max_wait_ms: int) -> pb.FetchRequest:
+        known = self._client.metadata.partition(self._planned.topic, self._planned.partition)
+        item = pb.FetchPartition(
+            index=self._planned.partition,
+            fetch_offset=offset,
+            partition_max_bytes=_FETCH_BYTES,
+            current_leader_epoch=None if known is None else known.leader_epoch,
+        )
+        return pb.FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            cluster_id=self._client.metadata.cluster_id,
+            topics=[pb.FetchTopic(name=self._planned.topic, partitions=[item])],
+        )
+
+    async def _skip_lost(self, offset: int, deadline: float) -> Fetched:
+        key = (self._planned.topic, self._planned.partition)
+        first = await self._client.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms=_left_ms(deadline))
+        last = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=_left_ms(deadline))
+        start, end = first[key].offset, last[key].offset
+        text = f"{self._planned}: offset {offset} is gone, the partition has [{start}, {end})"
+        report_data_loss(text, self._fail_on_data_loss)
+        return Fetched(b"", offset, start if offset < start else self._planned.end_offset)
+
+    async def _refresh(self, deadline: float) -> None:
+        # When no node answers now, the next attempt says so.
+        with contextlib.suppress(TidelogError):
+            await self._client.refresh([self._planned.topic], timeout_ms=min(_left_ms(deadline), FETCH_TIMEOUT_MS))
+
+
+def _submit(fetcher: RangeFetcher, offset: int) -> Future[Fetched]:
+    return asyncio.run_coroutine_threadsafe(fetcher.fetch(offset), network_loop())
+
+
+def _offset_after(records: bytes, offset: int) -> int:
+    next_offset = offset
+    for _, header in iter_headers(records):
+        next_offset = header.next_offset
+    if next_offset <= offset:
+        raise CorruptRecordError(f"a fetch from offset {offset} returned batches that end before it")
+    return next_offset
+
+
+def _left_ms(deadline: float) -> float:
+    return max(deadline - _now_ms(), 1)
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000

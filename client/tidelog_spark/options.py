@@ -1,0 +1,121 @@
+"""The options of ``format("tidelog")``: Spark's names of its own Kafka source, checked before anything is read.
+
+Spark hands every key over in lower case; here they get their spelling back. What a query cannot honour is an
+error that names the option: nothing is accepted and ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from tidelog_foundation.config import at_least, config_key, not_empty, parse_config, setting
+from tidelog_foundation.errors import ConfigError
+from tidelog_spark.offsets import EARLIEST, LATEST, OffsetBound, parse_bound
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What the user asked for, before it is known whether the query is a batch or a stream."""
+
+    bootstrap_servers: str = setting(
+        doc="Addresses of nodes, as host:port,host:port.",
+        key="bootstrap.servers",
+        check=not_empty,
+        aliases=("kafka.bootstrap.servers",),
+    )
+    subscribe: tuple[str, ...] = setting(doc="The topics to read, separated by commas.", check=not_empty)
+    starting_offsets: str | None = setting(
+        None,
+        doc='The start: earliest, latest, or JSON {"topic":{"0":23,"1":-2}}. Defaults to earliest in a batch '
+        "query, latest in a new streaming query.",
+        key="startingOffsets",
+    )
+    ending_offsets: str | None = setting(
+        None,
+        doc='The end of a batch query, exclusive: latest (the default), or JSON {"topic":{"0":50,"1":-1}}.',
+        key="endingOffsets",
+    )
+    include_headers: bool = setting(False, doc="Whether rows have the column headers.", key="includeHeaders")
+    fail_on_data_loss: bool = setting(
+        True,
+        doc="Whether a query fails if offsets that it must read are gone; if false, it skips them.",
+        key="failOnDataLoss",
+    )
+    max_offsets_per_trigger: int | None = setting(
+        None,
+        doc="The maximum number of offsets in a micro-batch, divided among the partitions in proportion to their "
+        "backlog.",
+        key="maxOffsetsPerTrigger",
+        check=at_least(1),
+    )
+    min_partitions: int | None = setting(
+        None,
+        doc="The approximate minimum number of Spark partitions, into which large partitions are split.",
+        key="minPartitions",
+        check=at_least(1),
+    )
+    poll_timeout_ms: int = setting(
+        120_000,
+        doc="The time without a response after which a task or the planner fails, in milliseconds.",
+        key="kafkaConsumer.pollTimeoutMs",
+        check=at_least(1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """The options of one batch or streaming read, with the offsets parsed."""
+
+    options: SourceOptions
+    starting: OffsetBound
+    ending: OffsetBound
+
+
+def parse_options(raw: Mapping[str, str]) -> SourceOptions:
+    """Read Spark's options, whose keys may be in any case.
+
+    Raises:
+        ConfigError: a key is unknown (the nearest is named), missing or given twice, or a value is out of its limits.
+    """
+    spelling = {key.lower(): key for key in _known_keys()}
+    named: dict[str, object] = {}
+    for key, value in raw.items():
+        named[spelling.get(key.lower(), key)] = value
+    if "bootstrap.servers" in named and "kafka.bootstrap.servers" in named:
+        raise ConfigError("both bootstrap.servers and kafka.bootstrap.servers are given; they mean the same")
+    return parse_config(SourceOptions, named)
+
+
+def batch_plan(options: SourceOptions) -> ReadPlan:
+    """Return the plan of a batch query: from earliest to latest unless told otherwise.
+
+    Raises:
+        ConfigError: an option of streams, offsets that are no JSON, a start of latest or an end of earliest.
+    """
+    if options.max_offsets_per_trigger is not None:
+        raise ConfigError("maxOffsetsPerTrigger is for streaming queries; a batch query reads all at once")
+    starting = parse_bound("startingOffsets", options.starting_offsets or "earliest", options.subscribe)
+    ending = parse_bound("endingOffsets", options.ending_offsets or "latest", options.subscribe)
+    if starting.asks_for(LATEST):
+        raise ConfigError("startingOffsets can't be latest (-1) in a batch query: there would be nothing to read")
+    if ending.asks_for(EARLIEST):
+        raise ConfigError("endingOffsets can't be earliest (-2) in a batch query: there would be nothing to read")
+    return ReadPlan(options, starting, ending)
+
+
+def stream_plan(options: SourceOptions) -> ReadPlan:
+    """Return the plan of a streaming query: from latest unless told otherwise, without an end.
+
+    Raises:
+        ConfigError: endingOffsets is given, or startingOffsets is no JSON.
+    """
+    if options.ending_offsets is not None:
+        raise ConfigError("endingOffsets is for batch queries; a stream has no end")
+    starting = parse_bound("startingOffsets", options.starting_offsets or "latest", options.subscribe)
+    return ReadPlan(options, starting, OffsetBound(default=LATEST))
+
+
+def _known_keys() -> list[str]:
+    keys = [config_key(f) for f in fields(SourceOptions)]
+    return [*keys, "kafka.bootstrap.servers"]

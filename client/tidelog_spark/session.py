@@ -1,0 +1,103 @@
+"""A local SparkSession with the settings that Tidelog's source wants: for demos, tests and trying things out."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidelog_spark.java import find_java
+
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+"""The gateway's own level keeps it from announcing at each start that it sets one."""
+
+
+def spark_session(
+    app_name: str = "tidelog", master: str = "local[2]", config: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return a session on this machine that knows ``format("tidelog")``; starts a JVM at the first call.
+
+    Times are UTC, logs are errors only, there is no web UI, and all sockets are on loopback. ``config`` overrides any
+    setting. Java is looked for as `tidelog_spark.java.find_java` says; JAVA_HOME and the Python of the
+    workers are set for the JVM, not in this process's environment. Stop it with ``session.stop()``.
+
+    Raises:
+        ConfigError: no Java 17 or newer was found.
+    """
+    running = SparkSession.getActiveSession()
+    environment = {} if running is not None else _environment()
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for key, value in {**_settings(), **(config or {})}.items():
+        builder = builder.config(key, value)
+    with _set_environment(environment), warnings.catch_warnings():
+        # pyspark looks for pandas, which is not used here, and warns of its version.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "JAVA_HOME": str(find_java().home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # The workers share this process's stderr, and gRPC reports there every connection that a node closes.
+        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "ERROR"),
+    }
+
+
+@contextlib.contextmanager
+def _set_environment(values: Mapping[str, str]) -> Iterator[None]:
+    saved = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in saved.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _settings() -> dict[str, str]:
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_logging_file()}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # One machine of few cores: 200 shuffle tasks would take longer than the work.
+        "spark.sql.shuffle.partitions": "4",
+        # Half the time per micro-batch, compared to TCP between the JVM and its Python workers.
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+
+
+def _logging_file() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "log4j2.properties"
+    path.write_text(_LOGGING)
+    return path

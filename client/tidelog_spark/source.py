@@ -1,0 +1,61 @@
+"""`TidelogDataSource`: what Spark knows as ``format("tidelog")``."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from tidelog_foundation.errors import ConfigError
+from tidelog_spark.options import batch_plan, parse_options, stream_plan
+from tidelog_spark.reader import TidelogReader
+from tidelog_spark.schema import spark_schema
+from tidelog_spark.stream_reader import TidelogStreamReader
+
+
+class TidelogDataSource(DataSource):
+    """Batch and streaming source with the options and columns of Spark's own Kafka source.
+
+    ::
+
+        spark.read.format("tidelog").option("bootstrap.servers", "host:9092").option("subscribe", "flights").load()
+
+    A batch DataFrame ends at the high watermarks of its first action and keeps them: later actions see the same
+    records, and ``load()`` again sees newer ones. Spark builds the source anew, from the options, wherever it
+    needs one.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the word for ``format(...)``."""
+        return "tidelog"
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._options = parse_options(options)
+
+    def schema(self) -> StructType:
+        """Return the columns; ``headers`` only with ``includeHeaders=true``."""
+        return spark_schema(self._options.include_headers)
+
+    def reader(self, schema: StructType) -> TidelogReader:
+        """Return the reader of a batch query.
+
+        Raises:
+            ConfigError: an option that a batch query cannot honour, or a schema of the user's own.
+        """
+        self._check_schema(schema)
+        return TidelogReader(batch_plan(self._options), schema)
+
+    def streamReader(self, schema: StructType) -> TidelogStreamReader:  # noqa: N802
+        """Return the reader of a streaming query.
+
+        Raises:
+            ConfigError: an option that a streaming query cannot honour, or a schema of the user's own.
+        """
+        self._check_schema(schema)
+        return TidelogStreamReader(stream_plan(self._options), schema)
+
+    def _check_schema(self, schema: StructType) -> None:
+        own = self.schema()
+        if schema != own:
+            raise ConfigError(f"the tidelog source has a fixed schema, {own.simpleString()}; leave out .schema(...)")

@@ -1,0 +1,131 @@
+"""The micro-batch reader: says which offsets the next batch has, and reads them.
+
+Rules:
+
+- An uncommitted batch is replayed with the same end, and with the same start but for batch 0, whose start Spark asks
+  for again. With ``startingOffsets=latest`` that start may have moved, so batch 0 is made empty: its end, which
+  Spark has logged, anchors the stream. What was appended since then is read by batch 1.
+- A batch never ends above the high watermark, nor under Trigger.AvailableNow above the high watermark at its start.
+- The same offsets give the same JSON text: Spark takes another text for new data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from tidelog_foundation.errors import ErrorCode, error_for
+from tidelog_spark.bounds import LogBounds
+from tidelog_spark.offsets import (
+    LATEST,
+    Offsets,
+    advance_offsets,
+    limit_offsets,
+    offsets_from_json,
+    offsets_to_json,
+    plan_ranges,
+    split_ranges,
+)
+from tidelog_spark.options import ReadPlan
+from tidelog_spark.reader import RangePartition, read_range
+
+OffsetTree = dict[str, dict[str, int]]
+
+
+class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream of micro-batches.
+
+    One instance plans a whole query in a process of its own; copies of it, pickled, only `read`.
+    """
+
+    def __init__(self, plan: ReadPlan, schema: StructType) -> None:
+        self._plan = plan
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._initial: OffsetTree | None = None
+        self._must_anchor = False
+        self._target: Offsets | None = None
+        self._latest: Offsets | None = None
+
+    def initialOffset(self) -> OffsetTree:  # noqa: N802
+        """Return where a new query starts; the same at each call of one instance.
+
+        Raises:
+            TidelogError: a topic does not exist, no node answers, or startingOffsets are not in the log.
+        """
+        if self._initial is None:
+            [start] = LogBounds(self._plan.options).resolve(("startingOffsets", self._plan.starting))
+            self._initial = offsets_to_json(start)
+            self._must_anchor = self._plan.starting.asks_for(LATEST)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return ``maxOffsetsPerTrigger`` as Spark's own limit."""
+        limit = self._plan.options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember the high watermarks: this query reads up to them and ends."""
+        self._target = LogBounds(self._plan.options).latest(tolerate_missing=not self._plan.options.fail_on_data_loss)
+
+    def latestOffset(self, start: OffsetTree, limit: ReadLimit) -> OffsetTree:  # noqa: N802
+        """Return the end of the next micro-batch; ``start`` itself when there is nothing new.
+
+        Raises:
+            TidelogError: no node answers, or offsets that were read up to are gone (see failOnDataLoss).
+        """
+        if self._must_anchor:
+            self._must_anchor = False
+            # After a crash in batch 0 the stream is anchored already, by the offsets that Spark logged then.
+            if start == self._initial:
+                return start
+        begin = offsets_from_json(start)
+        fail_on_data_loss = self._plan.options.fail_on_data_loss
+        self._latest = LogBounds(self._plan.options).latest(tolerate_missing=not fail_on_data_loss)
+        end = advance_offsets(begin, self._capped(self._latest, begin), fail_on_data_loss)
+        return offsets_to_json(_limited(begin, end, limit))
+
+    def reportLatestOffset(self) -> OffsetTree | None:  # noqa: N802
+        """Return the high watermarks as of the last planning, for the query's progress."""
+        return None if self._latest is None else offsets_to_json(self._latest)
+
+    def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
+        """Return the ranges of one micro-batch; none where the end is not after the start."""
+        ranges = plan_ranges(offsets_from_json(start), offsets_from_json(end))
+        return [RangePartition(planned) for planned in split_ranges(ranges, self._plan.options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one range."""
+        return read_range(self._plan.options, partition, self._schema)
+
+    def commit(self, end: Mapping[str, Mapping[str, int]]) -> None:
+        """Do nothing: the offsets are in Spark's checkpoint, and the cluster need not know them."""
+
+    def _capped(self, latest: Offsets, begin: Offsets) -> Offsets:
+        if self._target is None:
+            return latest
+        # A restarted query may have read beyond the target in an earlier run, never back.
+        return {
+            key: min(offset, max(self._target[key], begin.get(key, 0)))
+            for key, offset in latest.items()
+            if key in self._target
+        }
+
+
+def _limited(begin: Offsets, end: Offsets, limit: ReadLimit) -> Offsets:
+    match limit:
+        case ReadAllAvailable():
+            return end
+        case ReadMaxRows(max_rows=max_rows):
+            return limit_offsets(begin, end, max_rows)
+        case _:
+            raise error_for(ErrorCode._NOT_IMPLEMENTED, f"the read limit {limit} is not supported")

@@ -1,0 +1,79 @@
+"""Removes a partition's directory so that a crash half-way leaves nothing that looks like a partition."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from tidelog_foundation.errors import TidelogError
+from tidelog_node.log.directory.folder_names import DELETED_SUFFIX, aside_folder
+from tidelog_node.log.disk.disk_errors import is_disk_failure
+from tidelog_node.log.disk.files import Files, storage_errors
+
+logger = logging.getLogger(__name__)
+
+
+def condemn_directory(files: Files, directory: Path) -> Path:
+    """Rename ``topic-N`` to ``topic-N.<uuid>-delete``, durably; returns the new path. There may be none.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR.
+    """
+    condemned = directory.with_name(aside_folder(directory.name, DELETED_SUFFIX))
+    with storage_errors("Deleting", directory):
+        try:
+            files.rename(directory, condemned)
+        except FileNotFoundError:
+            return condemned
+        files.fsync_directory(directory.parent)
+    return condemned
+
+
+def remove_directory(files: Files, condemned: Path) -> None:
+    """Remove a condemned directory and its files.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR; :func:`remove_deleted` ends the work later.
+    """
+    with storage_errors("Deleting", condemned):
+        _remove_all(files, condemned)
+
+
+def delete_directory(files: Files, directory: Path) -> None:
+    """Condemn and remove a directory.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR; if the rename was done, :func:`remove_deleted` ends the work later.
+    """
+    remove_directory(files, condemn_directory(files, directory))
+
+
+def remove_deleted(files: Files, log_directory: Path) -> list[str]:
+    """Remove the condemned directories that an earlier run left; returns the names of those that are gone.
+
+    Raises:
+        TidelogError: KAFKA_STORAGE_ERROR, the disk fails. What it refuses else is left to the next start.
+    """
+    removed = []
+    with storage_errors("Deleting from", log_directory):
+        names = [name for name in files.listdir(log_directory) if name.endswith(DELETED_SUFFIX)]
+    for name in names:
+        try:
+            remove_directory(files, log_directory / name)
+        except TidelogError as error:
+            if is_disk_failure(error):
+                raise
+            logger.error("A deleted replica is left to the next start: %s", error.message)
+        else:
+            removed.append(name)
+    return removed
+
+
+def _remove_all(files: Files, directory: Path) -> None:
+    try:
+        names = files.listdir(directory)
+    except FileNotFoundError:
+        return
+    for name in names:
+        files.remove(directory / name)
+    files.rmdir(directory)

@@ -1,0 +1,381 @@
+"""One entry of ``log.dirs``: the lock, whose it is, its checkpoints and the partitions in it.
+
+Upholds that one process at a time uses a directory, that a directory of another cluster or node is never touched,
+that a stop counts as clean only when every log was closed before, and that a partition never gets the checkpoints of an
+earlier one of its name.
+
+Folders in it, beside the partitions' own (``topic-N``): ``topic-N.<uuid>-delete`` is removed; ``-future`` is the copy
+that a move is making (KIP-113); ``-moved`` is such a copy that has taken the place of the replica, whose folder in
+another directory may still be there; ``-stray`` is for the operator.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog_foundation.errors import ConfigError, ErrorCode, error_for
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog_node.log.cleaner import CleanerCheckpoint
+from tidelog_node.log.config import LogConfig
+from tidelog_node.log.directory.checkpoint_files import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartitionKey,
+    read_offsets,
+    write_offsets,
+)
+from tidelog_node.log.directory.deletion import condemn_directory, remove_deleted, remove_directory
+from tidelog_node.log.directory.folder_names import (
+    PARTITION_NAME,
+    CopyName,
+    copy_folder,
+    parse_copy_folder,
+    parse_partition_folder,
+    partition_folder,
+)
+from tidelog_node.log.directory.meta_properties import (
+    META_PROPERTIES,
+    NO_BROKER_EPOCH,
+    MetaProperties,
+    claim_directory,
+    take_clean_shutdown,
+    write_clean_shutdown,
+)
+from tidelog_node.log.directory.new_folder import Founding
+from tidelog_node.log.directory.partition_metadata import ensure_topic_id, read_topic_id
+from tidelog_node.log.disk.files import OS_FILES, Files, read_file, replace_file, storage_errors
+from tidelog_node.log.disk.moving_files import MovingFiles
+from tidelog_node.log.log import PartitionLog
+
+LOCK_FILE = ".lock"
+DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPartition:
+    """A folder that a move made; ``is_moved`` says that it has replaced the replica that it was copied from."""
+
+    key: TopicPartitionKey
+    path: Path
+    is_moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCheckpoint:
+    """What the checkpoints of a directory say of one partition."""
+
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int
+
+
+class LogDirectory:
+    """A locked log directory; opened once by the process, closed once after its logs.
+
+    ``clean_shutdown_epoch`` is the broker epoch of the last clean stop, -1 when that is unknown, and None after an
+    unclean stop. ``recovery_points``, ``high_watermarks`` and ``log_start_offsets`` are what the checkpoint files hold;
+    ``cleaner_offsets`` is the cleaner's.
+    Logs are opened and checkpoints written by any thread.
+    """
+
+    def __init__(self, files: Files, path: Path, lock: int, properties: MetaProperties) -> None:
+        self.path = path
+        self.properties = properties
+        self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
+        self._files = files
+        self._lock: int | None = lock
+        self._writing = threading.Lock()
+        self.clean_shutdown_epoch = take_clean_shutdown(files, path)
+        self.recovery_points = read_offsets(files, path / RECOVERY_POINTS)
+        self.high_watermarks = read_offsets(files, path / HIGH_WATERMARKS)
+        self.log_start_offsets = read_offsets(files, path / LOG_START_OFFSETS)
+        remove_deleted(files, path)
+        names = _names(files, path)
+        self._held = {key for key in map(parse_partition_folder, names) if key is not None}
+        self.cleaner_offsets = CleanerCheckpoint(files, path, self._held)
+        self._clean = set() if self.clean_shutdown_epoch is None else set(names)
+
+    @classmethod
+    def open(cls, path: Path, *, cluster_id: str, node_id: BrokerId, files: Files = OS_FILES) -> LogDirectory:
+        """Lock a directory, which is created when missing, and read what it says of itself.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR when it is in use by another process or the disk refuses;
+                INCONSISTENT_CLUSTER_ID.
+            ConfigError: it is another node's, or it holds partitions and does not say whose it is.
+        """
+        lock = _lock(files, path)
+        try:
+            _check_owner_is_told(files, path)
+            return cls(files, path, lock, claim_directory(files, path, cluster_id, node_id))
+        except BaseException:
+            files.close(lock)
+            raise
+
+    @property
+    def id(self) -> DirectoryId:
+        """What the controller knows the directory by."""
+        return self.properties.directory
+
+    def partitions(self) -> list[TopicPartitionKey]:
+        """Return the partitions that have a directory, in order."""
+        return sorted(self._held)
+
+    def copies(self) -> list[CopiedPartition]:
+        """Return the folders that moves have left, in order.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        found = [(name, parse_copy_folder(name)) for name in sorted(_names(self._files, self.path))]
+        return [self._copy(self.path / name, copy) for name, copy in found if copy is not None]
+
+    def __contains__(self, key: TopicPartitionKey) -> bool:
+        """Whether a partition has its directory here."""
+        return key in self._held
+
+    def __len__(self) -> int:
+        """Return how many partitions have a directory here."""
+        return len(self._held)
+
+    def partition_path(self, topic: str, partition: int) -> Path:
+        """Return the directory of a partition."""
+        return self.path / partition_folder(topic, partition)
+
+    def copy_path(self, key: TopicPartitionKey) -> Path:
+        """Return a new path for the copy that a move makes."""
+        return self.path / copy_folder(key)
+
+    def topic_id(self, topic: str, partition: int) -> TopicId | None:
+        """Return the topic id that a partition's directory is of; None when it does not say.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        return read_topic_id(self._files, self.partition_path(topic, partition))
+
+    def open_log(
+        self, topic: str, partition: int, topic_id: TopicId, config: LogConfig, *, may_found_later: bool = False
+    ) -> PartitionLog:
+        """Open or create the log of a partition, recovering it unless the last stop was clean.
+
+        With ``may_found_later`` a new one has no folder when this returns, but before its first record.
+
+        Raises:
+            TidelogError: INCONSISTENT_TOPIC_ID when the directory is of an earlier topic of that name;
+                KAFKA_STORAGE_ERROR.
+        """
+        path, key = self.partition_path(topic, partition), (topic, partition)
+        if may_found_later and key not in self._held and self._has_no_folder(path):
+            self._held.add(key)
+            self._forget_checkpoints(key)
+            founding = Founding(self._files, path, topic_id)
+            return self._open(path, config, self._files, path.name, PartitionCheckpoint(0, 0, 0), founding)
+        with storage_errors("Creating", path):
+            self._files.mkdir(path)
+        self._held.add(key)
+        if read_topic_id(self._files, path) is None:
+            self._forget_checkpoints(key)
+        ensure_topic_id(self._files, path, topic_id)
+        return self._open(path, config, self._files, path.name, self.checkpoint(key))
+
+    def open_copy(
+        self, key: TopicPartitionKey, path: Path, topic_id: TopicId, config: LogConfig
+    ) -> tuple[PartitionLog, MovingFiles]:
+        """Open or create the copy that a move makes; the log sees itself where it will be as the replica.
+
+        Raises:
+            TidelogError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR.
+        """
+        files = MovingFiles(self._files, self.partition_path(*key), path)
+        with storage_errors("Creating", path):
+            self._files.mkdir(path)
+            copy = parse_copy_folder(path.name)
+            if copy is not None and copy.is_shortened:
+                replace_file(self._files, path / PARTITION_NAME, partition_folder(*key).encode())
+        ensure_topic_id(files, files.shown, topic_id)
+        return self._open(files.shown, config, files, path.name, PartitionCheckpoint(0, 0, 0)), files
+
+    def checkpoint(self, key: TopicPartitionKey) -> PartitionCheckpoint:
+        """Return what is written down of a partition; zeros where nothing is."""
+        offsets = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
+        return PartitionCheckpoint(*(of_kind.get(key, 0) for of_kind in offsets))
+
+    def check_folder(self, topic: str, partition: int) -> None:
+        """Check that a partition has its folder.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        path = self.partition_path(topic, partition)
+        with storage_errors("Opening", path):
+            self._files.listdir(path)
+
+    def delete_partition(self, topic: str, partition: int) -> None:
+        """Remove the directory of a partition whose log is not open.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        condemned = condemn_directory(self._files, self.partition_path(topic, partition))
+        self.forget(topic, partition)
+        remove_directory(self._files, condemned)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Count a partition no more: its directory was deleted or renamed."""
+        self._held.discard((topic, partition))
+
+    def adopt(self, topic: str, partition: int) -> None:
+        """Count a partition whose directory was renamed to be here."""
+        self._held.add((topic, partition))
+
+    def write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        """Replace the checkpoint of what each log's ``flush`` returned; nothing is written when it says so already.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        with self._writing:
+            self._write_recovery_points(offsets)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        """Replace the checkpoint of the high watermarks; nothing is written when it says so already.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        with self._writing:
+            self._write_high_watermarks(offsets)
+
+    def write_log_start_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        """Replace the checkpoint of where the logs start; nothing is written when it says so already.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        with self._writing:
+            self._write_log_start_offsets(offsets)
+
+    def note(self, key: TopicPartitionKey, checkpoint: PartitionCheckpoint) -> None:
+        """Write one partition that comes from elsewhere into the checkpoints, beside what they hold.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR.
+        """
+        self.cleaner_offsets.remove([key])
+        with self._writing:
+            self._write_log_start_offsets({**self.log_start_offsets, key: checkpoint.log_start_offset})
+            self._write_high_watermarks({**self.high_watermarks, key: checkpoint.high_watermark})
+            self._write_recovery_points({**self.recovery_points, key: checkpoint.recovery_point})
+
+    def close(self, *, clean: bool, broker_epoch: BrokerEpoch = NO_BROKER_EPOCH) -> None:
+        """Release the lock; ``clean`` says that every log was closed without an error, and leaves the marker.
+
+        Raises:
+            TidelogError: KAFKA_STORAGE_ERROR; the lock is released.
+        """
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        try:
+            if clean:
+                write_clean_shutdown(self._files, self.path, broker_epoch)
+        finally:
+            self._files.close(lock)
+
+    def _open(
+        self,
+        path: Path,
+        config: LogConfig,
+        files: Files,
+        name: str,
+        checkpoint: PartitionCheckpoint,
+        founding: Founding | None = None,
+    ) -> PartitionLog:
+        is_clean = name in self._clean
+        self._clean.discard(name)
+        return PartitionLog.open(
+            path,
+            config,
+            files=files,
+            clean=is_clean,
+            recovery_point=checkpoint.recovery_point,
+            log_start_offset=checkpoint.log_start_offset,
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            now_ms=time.time_ns() // 1_000_000,
+            founding=founding,
+        )
+
+    def _copy(self, path: Path, name: CopyName) -> CopiedPartition:
+        key = name.key
+        if name.is_shortened:
+            with storage_errors("Reading", path / PARTITION_NAME):
+                whole = read_file(self._files, path / PARTITION_NAME)
+            # Without the file a crash has left an empty copy, of a partition that nobody has.
+            key = parse_partition_folder((whole or b"").decode(errors="replace")) or (f"{key[0]}~", key[1])
+        return CopiedPartition(key, path, name.is_moved)
+
+    def _has_no_folder(self, path: Path) -> bool:
+        with storage_errors("Listing", path):
+            try:
+                self._files.listdir(path)
+            except FileNotFoundError:
+                return True
+        return False
+
+    def _write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        if offsets != self.recovery_points:
+            write_offsets(self._files, self.path / RECOVERY_POINTS, offsets)
+            self.recovery_points = dict(offsets)
+
+    def _write_high_watermarks(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        if offsets != self.high_watermarks:
+            write_offsets(self._files, self.path / HIGH_WATERMARKS, offsets)
+            self.high_watermarks = dict(offsets)
+
+    def _write_log_start_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
+        if offsets != self.log_start_offsets:
+            write_offsets(self._files, self.path / LOG_START_OFFSETS, offsets)
+            self.log_start_offsets = dict(offsets)
+
+    def _forget_checkpoints(self, key: TopicPartitionKey) -> None:
+        """Nothing of a new partition is committed or flushed, whatever an earlier one of its name had."""
+        with self._writing:
+            self._write_recovery_points(_without(self.recovery_points, key))
+            self._write_high_watermarks(_without(self.high_watermarks, key))
+            self._write_log_start_offsets(_without(self.log_start_offsets, key))
+        self.cleaner_offsets.remove([key])
+
+
+def _without(offsets: Mapping[TopicPartitionKey, int], key: TopicPartitionKey) -> Mapping[TopicPartitionKey, int]:
+    return {k: o for k, o in offsets.items() if k != key} if key in offsets else offsets
+
+
+def _check_owner_is_told(files: Files, path: Path) -> None:
+    names = _names(files, path)
+    held = sorted(filter(parse_partition_folder, names))
+    if held and META_PROPERTIES not in names:
+        raise ConfigError(
+            f"the log directory {path} holds partitions ({held[0]}, ...) but no {META_PROPERTIES}, which says whose "
+            f"they are: restore it, or move the partitions away"
+        )
+
+
+def _names(files: Files, path: Path) -> list[str]:
+    with storage_errors("Listing", path):
+        return files.listdir(path)
+
+
+def _lock(files: Files, path: Path) -> int:
+    with storage_errors("Locking", path / LOCK_FILE):
+        files.mkdir(path)
+        try:
+            return files.lock(path / LOCK_FILE)
+        except BlockingIOError as cause:
+            text = f"the log directory {path} is in use by another process, which holds {path / LOCK_FILE}"
+            raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text) from cause

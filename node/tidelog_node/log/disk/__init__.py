@@ -1,0 +1,1 @@
+"""File operations of the log, and the meaning of their errors."""

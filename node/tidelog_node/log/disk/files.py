@@ -1,0 +1,277 @@
+"""The few file operations that the log needs, as a protocol, and the operating system's version of them.
+
+Everything below ``tidelog_node.log`` goes through a :class:`Files`, so that a layer that loses un-synced
+writes, runs out of space or flips bits can stand in for the disk. Handles are plain integers, as the
+operating system's file descriptors are: an append costs one system call and no wrapper object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+
+TEMPORARY_SUFFIX = ".tmp"
+Buffer = bytes | bytearray | memoryview
+"""What is written: contiguous bytes."""
+
+
+class Files(Protocol):
+    """What the log does to a disk. Every method raises OSError.
+
+    A write or a truncation is durable after :meth:`fsync` of the file; a creation, a rename or a removal is
+    durable after :meth:`fsync_directory` of its parent.
+    """
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open for reading and writing and return a handle; with ``create`` a missing file is created empty."""
+
+    def close(self, handle: int) -> None:
+        """Close a handle."""
+
+    def size(self, handle: int) -> int:
+        """Return the file's size in bytes."""
+
+    def pwrite(self, handle: int, data: Buffer, position: int) -> int:
+        """Write at a position and return how many bytes were written, which may be fewer than given."""
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], position: int) -> int:
+        """Write the parts one behind the other, as one :meth:`pwrite` of all of them would."""
+
+    def pread(self, handle: int, size: int, position: int) -> bytes:
+        """Read at most ``size`` bytes from a position; fewer only at the end of the file."""
+
+    def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a position and return how many bytes were read; fewer only at the end of the file."""
+
+    def map(self, path: Path) -> memoryview:
+        """Map a file, which must neither grow nor be cut while the view lives; an empty one gives an empty view."""
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut the file to a size."""
+
+    def allocate(self, handle: int, size: int) -> None:
+        """Give the file a size, with zeros where it has no bytes yet, and the space on the disk for it."""
+
+    def modified_ms(self, handle: int) -> int:
+        """Return when the file was last written, in milliseconds since 1970."""
+
+    def set_modified_ms(self, handle: int, modified_ms: int) -> None:
+        """Change what :meth:`modified_ms` returns."""
+
+    def fsync(self, handle: int) -> None:
+        """Return when the file's bytes and size are on the disk."""
+
+    def fsync_directory(self, path: Path) -> None:
+        """Return when the directory's entries are on the disk."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file or directory; a file at the target is replaced in one step."""
+
+    def listdir(self, path: Path) -> list[str]:
+        """Return the names in a directory."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+
+    def mkdir(self, path: Path) -> None:
+        """Create a directory and the missing ones above it; one that exists is left as it is."""
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+
+    def lock(self, path: Path) -> int:
+        """Lock a file for this process and return the handle that holds the lock; BlockingIOError when taken."""
+
+
+class OperatingSystemFiles:
+    """:class:`Files` on the operating system's own calls."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open for reading and writing."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, handle: int) -> None:
+        """Close a handle."""
+        os.close(handle)
+
+    def size(self, handle: int) -> int:
+        """Return the file's size in bytes."""
+        return os.fstat(handle).st_size
+
+    # Without a method around it, a call of the operating system costs an append no more than the call.
+    pwrite = staticmethod(os.pwrite)
+    pwritev = staticmethod(os.pwritev)
+    pread = staticmethod(os.pread)
+
+    def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
+        """Read at a position into a buffer."""
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(handle, [buffer[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def map(self, path: Path) -> memoryview:
+        """Map a file for reading; the mapping ends with the last view of it."""
+        handle = self.open(path)
+        try:
+            return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if os.fstat(handle).st_size else b"")
+        finally:
+            os.close(handle)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut the file to a size."""
+        os.ftruncate(handle, size)
+
+    def allocate(self, handle: int, size: int) -> None:
+        """Reserve space; a file system that cannot gets a sparse file, as with Kafka."""
+        try:
+            os.posix_fallocate(handle, 0, size)
+        except (AttributeError, OSError) as cause:
+            if isinstance(cause, OSError) and cause.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            os.ftruncate(handle, max(size, os.fstat(handle).st_size))
+
+    def modified_ms(self, handle: int) -> int:
+        """Return the time of the last write."""
+        return os.fstat(handle).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, handle: int, modified_ms: int) -> None:
+        """Set the time of the last write."""
+        os.utime(handle, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def fsync(self, handle: int) -> None:
+        """Flush the file to the disk."""
+        os.fsync(handle)
+
+    def fsync_directory(self, path: Path) -> None:
+        """Flush the directory's entries to the disk."""
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, replacing a file at the target."""
+        os.replace(source, target)
+
+    def listdir(self, path: Path) -> list[str]:
+        """Return the names in a directory."""
+        return os.listdir(path)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        os.remove(path)
+
+    def mkdir(self, path: Path) -> None:
+        """Create a directory and those above it."""
+        os.makedirs(path, exist_ok=True)
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def lock(self, path: Path) -> int:
+        """Lock a file, which is created when missing, until its handle is closed or the process ends."""
+        handle = self.open(path, create=True)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+
+OS_FILES: Files = OperatingSystemFiles()
+
+
+def write_fully(files: Files, handle: int, data: Buffer, position: int) -> None:
+    """Write all bytes at a position, going on after short writes. Raises OSError; part may then be written."""
+    written = files.pwrite(handle, data, position)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        step = files.pwrite(handle, view[written:], position + written)
+        if step <= 0:
+            raise OSError(5, f"write of {len(view) - written} bytes at {position + written} wrote nothing")
+        written += step
+
+
+def write_parts(files: Files, handle: int, parts: Sequence[Buffer], size: int, position: int) -> None:
+    """Write all parts, ``size`` bytes, one behind the other. Raises OSError; some bytes may then be written."""
+    written = files.pwritev(handle, parts, position)
+    if written != size:
+        rest = b"".join(parts)[written:]
+        write_fully(files, handle, rest, position + written)
+
+
+def read_file(files: Files, path: Path) -> bytes | None:
+    """Return the whole of a small file, or None when there is none. Raises OSError for anything else."""
+    try:
+        handle = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return files.pread(handle, files.size(handle), 0)
+    finally:
+        files.close(handle)
+
+
+def remove_if_there(files: Files, path: Path) -> None:
+    """Remove a file, if there is one. Raises OSError for anything else."""
+    with contextlib.suppress(FileNotFoundError):
+        files.remove(path)
+
+
+def write_file(files: Files, path: Path, data: bytes) -> None:
+    """Create or cut a file, write all of it and sync it; a crash may leave a part. Raises OSError."""
+    handle = files.open(path, create=True)
+    try:
+        files.truncate(handle, 0)
+        write_fully(files, handle, data, 0)
+        files.fsync(handle)
+    finally:
+        files.close(handle)
+
+
+def replace_file(files: Files, path: Path, data: bytes) -> None:
+    """Replace a file in one durable step: after a crash it has the old bytes or the new ones, never a part.
+
+    Raises OSError; the old file is then still in place.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    try:
+        write_file(files, temporary, data)
+        files.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(temporary)
+        raise
+    files.fsync_directory(path.parent)
+
+
+def storage_error(action: str, path: Path, cause: OSError) -> TidelogError:
+    """Return KAFKA_STORAGE_ERROR with what was tried, on which path, and the operating system's words."""
+    reason = f"[Errno {cause.errno}] {cause.strerror}" if cause.errno is not None else str(cause)
+    return error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"{action} {path} failed: {reason}")
+
+
+@contextlib.contextmanager
+def storage_errors(action: str, path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into :func:`storage_error`."""
+    try:
+        yield
+    except OSError as cause:
+        raise storage_error(action, path, cause) from cause

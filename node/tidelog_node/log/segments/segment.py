@@ -1,0 +1,449 @@
+"""One segment of a partition: its batches, its two indexes and the index of aborted transactions.
+
+Owns positions: which batch lies where, and where a file is cut. Knows nothing of other segments, epochs or recovery.
+``size`` and ``next_offset`` grow only after all bytes of an append are written, and nothing reads beyond them, so a
+batch is never half visible. Offsets ascend from batch to batch and may have gaps anywhere, since compaction removes
+batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import RecordBatchHeader
+from tidelog_node.log.config import LogConfig
+from tidelog_node.log.disk.files import Buffer, Files, remove_if_there
+from tidelog_node.log.segments.batch_file import BatchFile
+from tidelog_node.log.segments.file_names import (
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    SegmentPaths,
+    segment_name,
+)
+from tidelog_node.log.segments.growing_indexes import GrowingIndexes
+from tidelog_node.log.segments.indexes import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, CorruptIndexError
+from tidelog_node.log.segments.segment_indexes import SegmentIndexes
+from tidelog_node.log.segments.transaction_index import TransactionIndex
+
+
+class Segment:
+    """The batches from ``base_offset`` to ``next_offset`` (exclusive); owned by one log, on its thread.
+
+    A segment that was opened is sealed: nothing of it was read, and ``next_offset``, once its log has set it, is an
+    upper bound, the base of its successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncate_to` make it one that
+    grows, whose ``next_offset`` is exact. ``created_ms`` is when this process opened or created it, which its log sets.
+    Methods raise OSError for what the disk refuses.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_config",
+        "_files",
+        "_first_timestamp",
+        "_indexes",
+        "_last_stop",
+        "_paths",
+        "_tail",
+        "_transaction_index",
+        "base_offset",
+        "created_ms",
+        "next_offset",
+    )
+
+    def __init__(
+        self, files: Files, directory: Path, base_offset: int, config: LogConfig, batches: BatchFile, suffix: str
+    ) -> None:
+        self._files = files
+        self._config = config
+        self._paths = SegmentPaths(directory, base_offset, suffix)
+        self._batches = batches
+        self._indexes = SegmentIndexes(files, batches, base_offset, config, self._paths)
+        self._transaction_index: TransactionIndex | None = None
+        self._first_timestamp: int | None = None
+        # Where the last read stopped, for the next one of whoever reads on.
+        self._last_stop: tuple[int, RecordBatchHeader] | None = None
+        # From which offset on, and where, the batch that was appended last: what followers read that keep up.
+        self._tail: tuple[int, int] | None = None
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.created_ms = 0
+
+    @classmethod
+    def open(cls, files: Files, directory: Path, base_offset: int, config: LogConfig, suffix: str = "") -> Segment:
+        """Open the file of a segment; what it holds is not looked at."""
+        path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
+        return cls(files, directory, base_offset, config, BatchFile.open(files, path), suffix)
+
+    @classmethod
+    def create(
+        cls,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        suffix: str = "",
+        *,
+        is_made_later: bool = False,
+    ) -> Segment:
+        """Create an empty segment in place of what an earlier attempt left under its name.
+
+        With ``preallocate`` the file has its full size at once, unless it is a cleaner's. With ``is_made_later`` the
+        directory is not there yet, and :meth:`make_file` is called before the first append.
+        """
+        path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
+        allocated = config.segment_bytes if config.preallocate and not suffix else 0
+        if is_made_later:
+            segment = cls(files, directory, base_offset, config, BatchFile.create_later(files, path, allocated), suffix)
+            segment._indexes.start()
+            return segment
+        for index_suffix in INDEX_SUFFIXES:
+            remove_if_there(files, directory / segment_name(base_offset, index_suffix + suffix))
+        try:
+            batches = BatchFile.create(files, path, allocated)
+        except OSError:
+            # An empty file behind a gap would be taken for the log's end after a crash.
+            with contextlib.suppress(OSError):
+                files.remove(path)
+            raise
+        segment = cls(files, directory, base_offset, config, batches, suffix)
+        segment._indexes.start()
+        return segment
+
+    def make_file(self) -> None:
+        """Create the file of a segment that was created without it; any thread."""
+        self._batches.make()
+
+    @property
+    def size(self) -> int:
+        """The bytes of the batches."""
+        return self._batches.size
+
+    @property
+    def path(self) -> Path:
+        """The segment's log file."""
+        return self._paths.of(LOG_SUFFIX)
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """The transactions that were aborted in this segment."""
+        if self._transaction_index is None:
+            self._transaction_index = TransactionIndex(self._files, self._paths.of(TRANSACTION_INDEX_SUFFIX))
+        return self._transaction_index
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the state that the segment is in; "" for one of a log."""
+        return self._paths.state
+
+    def file_path(self, suffix: str) -> Path:
+        """Return the path of the segment's file with a suffix, in the state that the segment is in."""
+        return self._paths.of(suffix)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the segment in milliseconds, or -1."""
+        return self._indexes.max_timestamp
+
+    @property
+    def last_modified_ms(self) -> int:
+        """When the segment was last written, in milliseconds since 1970."""
+        return self._batches.modified_ms if self._batches.is_there else self.created_ms
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What the segment's age is told by (Kafka's largestTimestamp): its records, or else its last write."""
+        newest = self.max_timestamp
+        return newest if newest >= 0 else self.last_modified_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, or -1 (Kafka's rollingBasedTimestamp)."""
+        if self._first_timestamp is None:
+            if self._batches.size == 0:
+                return NO_TIMESTAMP
+            self._first_timestamp = next(self.headers())[1].max_timestamp
+        return self._first_timestamp
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the files of the indexes are there, which are written when the batches are on the disk."""
+        return self._indexes.has_files
+
+    @property
+    def has_unsaved_indexes(self) -> bool:
+        """Whether the indexes are in memory alone."""
+        return not self._indexes.is_saved
+
+    def offset_entries(self) -> list[tuple[int, int]]:
+        """Return the entries (offset, position) of the offset index."""
+        return self._indexes.lookup()[0].entries()
+
+    def time_entries(self) -> list[tuple[int, int]]:
+        """Return the entries (timestamp, offset) of the time index."""
+        return self._indexes.lookup()[1].entries()
+
+    def has_room_for(self, size: int, last_offset: int, segment_bytes: int) -> bool:
+        """Return whether batches can be added: by bytes, index entries and the range of relative offsets."""
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return False
+        held = self._batches.size
+        if held == 0:
+            return True
+        growing = self._indexes.growing
+        return held + size <= segment_bytes and growing is not None and not growing.is_full
+
+    def append(self, data: Buffer, headers: Iterable[RecordBatchHeader]) -> None:
+        """Write whole batches, which ``headers`` describe, at the end.
+
+        When it raises, nothing is visible of them, but the file may be longer: :meth:`cut_excess` mends that.
+        """
+        growing = self._growing()
+        position = self._batches.size
+        self._batches.append(data)
+        self._tail = None
+        for header in headers:
+            growing.add(header, position)
+            position += header.size_in_bytes
+            self._note(header.last_offset, header.max_timestamp)
+
+    def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch of ``size`` bytes that is given in parts. Raises as :meth:`append`."""
+        growing, batches = self._growing(), self._batches
+        position = batches.size
+        batches.append_parts(parts, size)
+        growing.add_batch(last_offset, max_timestamp, position, size)
+        self._tail = self.next_offset, position
+        self.next_offset = last_offset + 1
+        if position == 0:
+            self._first_timestamp = max_timestamp
+
+    def cut_excess(self) -> None:
+        """Cut off the file what a failed append left behind."""
+        self._batches.cut_excess()
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
+        """Return whole batches from the first one that ends above ``offset``, all below ``end_offset``.
+
+        At least one, if it is below the end, else nothing; None when no batch ends above ``offset``.
+        """
+        if self._tail is not None and self._tail[0] <= offset < self.next_offset <= end_offset:
+            return self._batches.read(self._batches.size - self._tail[1], self._tail[1])
+        found = self._last_stop
+        if found is None or not found[1].base_offset <= offset <= found[1].last_offset:
+            found = self.locate(offset)
+        if found is None:
+            return None
+        start, first = found
+        if first.next_offset > end_offset:
+            return b""
+        stop = self._batches.size
+        if end_offset < self.next_offset:
+            limit = self.locate(end_offset)
+            stop = stop if limit is None else limit[0]
+        if stop - start > max_bytes:
+            stop = self._stop_before(start + max_bytes, start + first.size_in_bytes)
+        return self._batches.read(stop - start, start)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return exactly so many bytes from a position."""
+        return self._batches.read(size, position)
+
+    def locate(self, offset: int) -> tuple[int, RecordBatchHeader] | None:
+        """Return position and header of the first batch that ends above ``offset``; None when there is none.
+
+        Raises CorruptRecordError when the batches on the way cannot be read.
+        """
+        for position, header in self._indexes.headers_from(lambda index: index.lookup(offset)):
+            if header.next_offset > offset:
+                return position, header
+        return None
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:
+        """Yield position and header of each batch from a batch's position to the end.
+
+        Raises CorruptRecordError where no whole batch follows.
+        """
+        return self._batches.headers(position)
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """Return an offset before which every record is earlier than ``timestamp_ms``."""
+        return self._indexes.offset_before(timestamp_ms)
+
+    def truncated_to(self, offset: int) -> Segment:
+        """Remove the batch that contains ``offset`` and all after it, durably; return the segment that grows from
+        there.
+
+        That is another object for the same file: whoever holds this one holds what no log has any more.
+        """
+        segment = copy.copy(self)
+        segment._last_stop = segment._tail = None
+        segment._indexes = SegmentIndexes(self._files, self._batches, self.base_offset, self._config, self._paths)
+        segment._indexes.take(self._indexes)
+        segment._truncate(offset)
+        return segment
+
+    def truncate_bytes(self, size: int) -> None:
+        """Cut the file, durably, to what :meth:`rebuild` found to be valid."""
+        self._indexes.discard_files()
+        self._batches.truncate(size)
+        if size == 0:
+            self._first_timestamp = None
+
+    def load_tail(self) -> str | None:
+        """Make the last segment ready after a clean stop: read its indexes and check the batches behind the last entry.
+
+        Returns what is wrong, or None; after a fault :meth:`rebuild` must follow.
+        """
+        try:
+            growing = self._indexes.load()
+            scan = self._batches.scan(growing.offset_index.last_entry[1])
+            self._replay_tail(growing, ((position, header) for position, header, _ in scan))
+        except (CorruptIndexError, CorruptRecordError) as cause:
+            return str(cause)
+        return None
+
+    def rebuild(
+        self, end_bound: int, *, keeps_files: bool = False
+    ) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
+        """Make the segment ready from its batches alone: yield each that is whole, unchanged and above the one before.
+
+        None may reach ``end_bound``. With position and bytes, which are good until the next step. Raises
+        CorruptRecordError at the first that is not: ``next_offset`` is then the end of what is valid. Nothing is
+        removed from the disk but the indexes; with ``keeps_files`` they stay for :meth:`confirm_indexes`.
+        """
+        growing = self._indexes.start_beside_files() if keeps_files else self._indexes.start_anew()
+        add_batch = growing.add_batch
+        self.next_offset, self._first_timestamp = self.base_offset, None
+        # One step per batch of what may be gigabytes: names and calls are what it costs beside the checksum.
+        for batch in self._batches.scan():
+            position, header, data = batch
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.base_offset < self.next_offset:
+                self._check_order(header, position)
+            if last_offset >= end_bound:
+                text = f"batch at byte {position} ends at offset {last_offset + 1}, above {end_bound}"
+                raise CorruptRecordError(text)
+            add_batch(last_offset, header.max_timestamp, position, len(data))
+            self.next_offset = last_offset + 1
+            if position == 0:
+                self._first_timestamp = header.max_timestamp
+            yield batch
+
+    def is_allocated_only(self, position: int) -> bool:
+        """Return whether what is behind a position is space that was allocated and never written."""
+        return self._config.preallocate and self._batches.is_zero_from(position)
+
+    def seal(self) -> bool:
+        """Complete the indexes, for a successor begins to grow, and give space back that was not needed.
+
+        Returns whether the file was ever cut, so that it must be on the disk before its end is taken for the batches'.
+        """
+        self._indexes.seal()
+        return self._batches.trim()
+
+    def save_indexes(self) -> None:
+        """Replace both index files, each in one step, unless they have these entries already.
+
+        To be called when the batches are on the disk. The new files are found after a crash when the directory was
+        synced since.
+        """
+        self._indexes.save()
+
+    def confirm_indexes(self) -> None:
+        """After :meth:`rebuild` beside the files: write anew those that are not what was rebuilt."""
+        self._indexes.confirm()
+
+    def release_indexes(self) -> None:
+        """Forget indexes that are saved, so that they are mapped when they are needed; not for one that grows."""
+        self._indexes.release()
+
+    def fsync(self) -> None:
+        """Return when the batches and the aborted transactions are on the disk."""
+        self._batches.fsync()
+        if self._transaction_index is not None:
+            self._transaction_index.flush()
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        """Say when the records of the segment were last written, for those who tell its age by that."""
+        self._batches.set_modified_ms(modified_ms)
+
+    def renamed(self, suffix: str) -> None:
+        """Take note that all files have this suffix of state now."""
+        self._paths.state = suffix
+        if self._transaction_index is not None:
+            self._transaction_index.path = self._paths.of(TRANSACTION_INDEX_SUFFIX)
+
+    def close(self) -> None:
+        """Close the files, once; the segment cannot be used afterwards."""
+        self._batches.close()
+        self._indexes.close()
+
+    def remove(self) -> None:
+        """Close and remove the segment's files."""
+        self.close()
+        self._files.remove(self.path)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            remove_if_there(self._files, self.file_path(suffix))
+        self.transaction_index.remove()
+
+    def _growing(self) -> GrowingIndexes:
+        growing = self._indexes.growing
+        assert growing is not None, f"{self.path} is sealed"
+        if self._indexes.may_have_files:
+            self._indexes.discard_files()
+        return growing
+
+    def _note(self, last_offset: int, max_timestamp: int) -> None:
+        self.next_offset = last_offset + 1
+        if self._first_timestamp is None:
+            self._first_timestamp = max_timestamp
+
+    def _truncate(self, offset: int) -> None:
+        growing, found = self._indexes.grow(), self.locate(offset)
+        if found is not None:
+            position, header = found
+            self._indexes.discard_files()
+            self._batches.truncate(position)
+            growing.truncate(position, header.base_offset)
+            self._first_timestamp = None
+        self.transaction_index.truncate(offset)
+        self._replay_tail(growing, self.headers(growing.offset_index.last_entry[1]))
+
+    def _stop_before(self, target: int, least: int) -> int:
+        """Return where the last batch that is not beyond ``target`` ends; at least ``least``, where one ends."""
+        if target < least:
+            return least
+        for position, header in self._indexes.headers_from(lambda index: index.before(target)):
+            if position + header.size_in_bytes > target:
+                self._last_stop = position, header
+                return position
+        return self._batches.size
+
+    def _replay_tail(self, growing: GrowingIndexes, batches: Iterable[tuple[int, RecordBatchHeader]]) -> None:
+        """Take next offset and largest timestamp from the indexes and the batches from their last entry on."""
+        entries = len(growing.offset_index)
+        last_offset, tail = growing.offset_index.last_entry
+        growing.resume()
+        self.next_offset = self.base_offset
+        for position, header in batches:
+            if position == tail > 0 and header.last_offset != last_offset:
+                raise CorruptRecordError(f"the index has offset {last_offset} at byte {tail}, the batch {header}")
+            self._check_order(header, position)
+            growing.add(header, position)
+            self.next_offset = header.next_offset
+        if len(growing.offset_index) != entries:
+            self._indexes.discard_files()
+
+    def _check_order(self, header: RecordBatchHeader, position: int) -> None:
+        if header.base_offset < self.next_offset:
+            raise CorruptRecordError(
+                f"batch at byte {position} has base offset {header.base_offset}, the one before ends at"
+                f" {self.next_offset}"
+            )

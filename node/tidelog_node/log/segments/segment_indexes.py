@@ -1,0 +1,266 @@
+"""The offset and time index of one segment: in memory while it grows, in files when it is whole, rebuilt when wrong.
+
+The files are written after the batches are on the disk and removed before these change, so that files which are there
+say that the segment is whole. What an index says is compared with the batch that it names: when they differ, or a
+file is missing or cannot be the segment's, both are made anew from the batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from tidelog_foundation.errors import CorruptRecordError
+from tidelog_foundation.records import RecordBatchHeader
+from tidelog_node.log.config import LogConfig
+from tidelog_node.log.disk.files import TEMPORARY_SUFFIX, Files, read_file, remove_if_there, write_file
+from tidelog_node.log.segments.batch_file import BatchFile
+from tidelog_node.log.segments.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentPaths
+from tidelog_node.log.segments.growing_indexes import GrowingIndexes
+from tidelog_node.log.segments.indexes import NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeIndex
+
+logger = logging.getLogger(__name__)
+
+_UNBOUNDED = 2**63 - 1
+
+
+class SegmentIndexes:
+    """Owned by one :class:`Segment`; ``growing`` is None until the segment grows or has had to be rebuilt.
+
+    :meth:`save` and :meth:`release` may run in another thread for a segment that is sealed.
+    """
+
+    __slots__ = (
+        "_base_offset",
+        "_batches",
+        "_config",
+        "_files",
+        "_mapped",
+        "_paths",
+        "growing",
+        "is_saved",
+        "may_have_files",
+    )
+
+    def __init__(
+        self, files: Files, batches: BatchFile, base_offset: int, config: LogConfig, paths: SegmentPaths
+    ) -> None:
+        self._files = files
+        self._batches = batches
+        self._base_offset = base_offset
+        self._config = config
+        self._paths = paths
+        self._mapped: tuple[OffsetIndex, TimeIndex] | None = None
+        self.growing: GrowingIndexes | None = None
+        self.is_saved = True
+        self.may_have_files = True
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the segment in milliseconds, or -1."""
+        if self.growing is None:
+            timestamp = self.lookup()[1].last_entry[0]
+        # What had to be rebuilt may not be sealed, as the mapped one is.
+        return timestamp if self.growing is None else self.growing.max_timestamp
+
+    @property
+    def has_files(self) -> bool:
+        """Whether both files are there, so that the segment was whole on the disk when they were written."""
+        names = self._files.listdir(self._paths.directory)
+        return all(self._paths.of(suffix).name in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+
+    def lookup(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Return both indexes to search in."""
+        growing, mapped = self.growing, self._mapped
+        if growing is not None:
+            return growing.offset_index, growing.time_index
+        if mapped is not None:
+            return mapped
+        try:
+            mapped = self._mapped = self._map()
+        except (CorruptIndexError, CorruptRecordError) as cause:
+            logger.info("The indexes of %s are rebuilt: %s", self._paths.of(LOG_SUFFIX), cause)
+            return self._rebuild()
+        return mapped
+
+    def headers_from(self, find: Callable[[OffsetIndex], tuple[int, int]]) -> Iterator[tuple[int, RecordBatchHeader]]:
+        """Yield position and header of the batch of the entry that ``find`` chooses and of all after it.
+
+        Raises CorruptRecordError where no whole batch follows.
+        """
+        offset, position = find(self.lookup()[0])
+        headers = self._batches.headers(position)
+        if position:
+            first = _first(headers)
+            if first is None or first[1].last_offset != offset:
+                path = self._paths.of(INDEX_SUFFIX)
+                logger.warning("%s is wrong at byte %d of its segment: the indexes are rebuilt", path, position)
+                headers = self._batches.headers(find(self._rebuild()[0])[1])
+            else:
+                yield first
+        yield from headers
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """Return an offset before which every record is earlier than ``timestamp_ms``."""
+        entry = self.lookup()[1].before(timestamp_ms)
+        if entry[0] != NO_TIMESTAMP and not self._is_true(entry, *self.lookup()):
+            path = self._paths.of(TIME_INDEX_SUFFIX)
+            logger.warning("%s is wrong at offset %d: the indexes are rebuilt", path, entry[1])
+            entry = self._rebuild()[1].before(timestamp_ms)
+        return entry[1]
+
+    def start(self) -> GrowingIndexes:
+        """Begin with empty indexes in memory; there are no files."""
+        self.growing = growing = GrowingIndexes(self._base_offset, self._config)
+        self._mapped = None
+        self.is_saved = self.may_have_files = False
+        return growing
+
+    def start_anew(self) -> GrowingIndexes:
+        """Begin with empty indexes, after removing the files."""
+        self.discard_files()
+        return self.start()
+
+    def start_beside_files(self) -> GrowingIndexes:
+        """Begin with empty indexes and leave the files, which still say that the segment is whole."""
+        growing = self.start()
+        self.may_have_files = True
+        return growing
+
+    def seal(self) -> None:
+        """Complete the indexes in memory, which are saved as long as nothing is missing."""
+        growing = self.growing
+        assert growing is not None, f"{self._paths.of(LOG_SUFFIX)} is sealed"
+        if growing.seal():
+            self.is_saved = False
+
+    def confirm(self) -> None:
+        """Replace the files unless they are what the indexes in memory are; they are there at any time."""
+        growing = self.growing
+        assert growing is not None
+        growing.seal()
+        rebuilt = (growing.offset_index.to_bytes(), growing.time_index.to_bytes())
+        if rebuilt == (bytes(self._read(INDEX_SUFFIX)), bytes(self._read(TIME_INDEX_SUFFIX))):
+            self.is_saved = True
+        else:
+            self.save()
+
+    def load(self) -> GrowingIndexes:
+        """Read the files into memory, to add to them.
+
+        Raises:
+            CorruptIndexError: they are missing or cannot be the segment's.
+            CorruptRecordError: the batches cannot be read where the indexes point.
+        """
+        growing = GrowingIndexes(self._base_offset, self._config)
+        offset_data, time_data = self._read(INDEX_SUFFIX), self._read(TIME_INDEX_SUFFIX)
+        growing.load(offset_data, time_data, self._batches.size, _UNBOUNDED)
+        self._check_newest(growing.offset_index, growing.time_index)
+        self.growing, self._mapped, self.is_saved = growing, None, True
+        return growing
+
+    def grow(self) -> GrowingIndexes:
+        """Return the indexes in memory, from the files or from the batches."""
+        if self.growing is None:
+            try:
+                return self.load()
+            except (CorruptIndexError, CorruptRecordError):
+                self._rebuild()
+        assert self.growing is not None
+        return self.growing
+
+    def take(self, other: SegmentIndexes) -> None:
+        """Take over what another one of the same segment has in memory."""
+        self.growing, self.is_saved, self.may_have_files = other.growing, other.is_saved, other.may_have_files
+
+    def save(self) -> None:
+        """Replace both files, each in one step, unless they have these entries already.
+
+        To be called when the batches are on the disk. The new files are found after a crash when the directory was
+        synced since.
+        """
+        growing = self.growing
+        if self.is_saved or growing is None:
+            return
+        growing.seal()
+        self._replace(INDEX_SUFFIX, growing.offset_index.to_bytes())
+        self.may_have_files = True
+        self._replace(TIME_INDEX_SUFFIX, growing.time_index.to_bytes())
+        self.is_saved = True
+
+    def release(self) -> None:
+        """Forget what is in memory and in the files, so that those are mapped when they are needed."""
+        if self.is_saved:
+            self.growing = None
+
+    def discard_files(self) -> None:
+        """Remove files that are about to be outdated: a missing index is rebuilt, an old one would be believed.
+
+        The removal is durable with the next sync of the directory, which the log does before it claims a recovery
+        point; whoever creates a later file has it after that of the removal.
+        """
+        if self.may_have_files:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                remove_if_there(self._files, self._paths.of(suffix))
+            self.is_saved = self.may_have_files = False
+
+    def close(self) -> None:
+        """End the mappings."""
+        self._mapped = None
+
+    def _map(self) -> tuple[OffsetIndex, TimeIndex]:
+        offset_index, time_index = OffsetIndex(self._base_offset), TimeIndex(self._base_offset)
+        try:
+            offset_index.load(self._files.map(self._paths.of(INDEX_SUFFIX)), self._batches.size)
+            time_index.load(self._files.map(self._paths.of(TIME_INDEX_SUFFIX)), _UNBOUNDED)
+        except FileNotFoundError as cause:
+            raise CorruptIndexError(f"there is no {cause.filename}") from cause
+        self._check_newest(offset_index, time_index)
+        return offset_index, time_index
+
+    def _check_newest(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Compare the largest timestamp, by which the age of a segment is told, with its batch."""
+        entry = time_index.last_entry
+        if len(time_index):
+            is_true = self._is_true(entry, offset_index, time_index)
+        else:
+            first = next(self._batches.headers(), None)
+            is_true = first is None or first[1].max_timestamp == NO_TIMESTAMP
+        if not is_true:
+            raise CorruptIndexError(f"the time index ends with {entry}, which no batch has")
+
+    def _is_true(self, entry: tuple[int, int], offset_index: OffsetIndex, time_index: TimeIndex) -> bool:
+        timestamp, offset = entry
+        try:
+            for _, header in self._batches.headers(offset_index.lookup(offset)[1]):
+                if header.next_offset > offset:
+                    return header.last_offset == offset and header.max_timestamp == timestamp
+        except CorruptRecordError:
+            return False
+        return False
+
+    def _rebuild(self) -> tuple[OffsetIndex, TimeIndex]:
+        growing = GrowingIndexes(self._base_offset, self._config)
+        for position, header in self._batches.headers():
+            growing.add(header, position)
+        self.growing, self._mapped, self.is_saved = growing, None, False
+        return growing.offset_index, growing.time_index
+
+    def _read(self, suffix: str) -> bytearray:
+        data = read_file(self._files, self._paths.of(suffix))
+        if data is None:
+            raise CorruptIndexError(f"there is no {self._paths.of(suffix)}")
+        return bytearray(data)
+
+    def _replace(self, suffix: str, data: bytes) -> None:
+        path = self._paths.of(suffix)
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        write_file(self._files, temporary, data)
+        self._files.rename(temporary, path)
+
+
+def _first(headers: Iterator[tuple[int, RecordBatchHeader]]) -> tuple[int, RecordBatchHeader] | None:
+    try:
+        return next(headers, None)
+    except CorruptRecordError:
+        return None
