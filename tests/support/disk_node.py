@@ -11,6 +11,7 @@ from memory_disk import MemoryFiles
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, TopicId
+from tidelog_node.hosting.commands import AssignDirectory
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import LogDirectories, Partition, PartitionRegistry, SystemClock
 from tidelog_quorum.metadata import (
@@ -56,12 +57,12 @@ class DiskNode:
         fake = cast(Any, self)
         self.registry.connect(fake, fake, fake, self._hurry)
 
-    def submit(self, *arguments: Any, keeps_log: bool = False) -> None:
+    def submit(self, assignment: object, *_: object) -> None:
         """Be the queue of assignments, and that of ISR changes, which nobody asks for here."""
-        if len(arguments) == 3:
-            topic_id, index, directory = arguments
-            self.assigned[topic_id, index] = directory
-            (self.keeping.add if keeps_log else self.keeping.discard)((topic_id, index))
+        if isinstance(assignment, AssignDirectory):
+            key = (assignment.topic_id, assignment.index)
+            self.assigned[key] = assignment.directory
+            (self.keeping.add if assignment.keeps_log else self.keeping.discard)(key)
 
     def begin(self, leader_id: BrokerId) -> None:
         """Be the fetchers, which begin with a leader."""

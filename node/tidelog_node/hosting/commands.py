@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, TopicId
@@ -33,8 +33,7 @@ class ChangeEligible:
     brokers: EligibleBrokersChanged
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRegistration:
+class ChangeRegistration(NamedTuple):
     """Give a partition's state machine the metadata's state of it: ``RegistrationTaken`` or ``ReplicaRefused``."""
 
     key: PartitionKey
@@ -63,8 +62,7 @@ class EndFetcher:
     leader_id: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class AddToFetcher:
+class AddToFetcher(NamedTuple):
     """Let a leader's fetcher copy a partition in a leader epoch, in place of an earlier one."""
 
     key: PartitionKey
@@ -72,8 +70,7 @@ class AddToFetcher:
     leader_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveFromFetcher:
+class RemoveFromFetcher(NamedTuple):
     """Let a leader's fetcher copy a partition no more."""
 
     key: PartitionKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
@@ -20,8 +20,7 @@ class ImageChanged:
     delta: MetadataDelta
 
 
-@dataclass(frozen=True, slots=True)
-class Proceed:
+class Proceed(NamedTuple):
     """The commands so far are done: ask for the next step of an image's changes."""
 
 
@@ -53,8 +52,7 @@ class OpenRefused:
     error: TidelogError
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationTaken:
+class RegistrationTaken(NamedTuple):
     """The partition's state machine has taken the registration of a ``ChangeRegistration``."""
 
     key: PartitionKey
@@ -73,8 +71,7 @@ class ReplicaRefused:
     last_state: LastState
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderFollowed:
+class LeaderFollowed(NamedTuple):
     """The partition's state machine follows a leader."""
 
     key: PartitionKey
@@ -82,8 +79,7 @@ class LeaderFollowed:
     leader_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class NobodyFollowed:
+class NobodyFollowed(NamedTuple):
     """The partition's state machine leads, or has no leader."""
 
     key: PartitionKey

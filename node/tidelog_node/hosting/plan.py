@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog_foundation.ids import BrokerId, TopicId
 from tidelog_node.hosting.states import PartitionKey
@@ -55,8 +55,7 @@ class CreationStep:
     changes: Sequence[PartitionChange]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStep:
+class ReplicaStep(NamedTuple):
     """Open a replica, or change its registration."""
 
     key: PartitionKey

@@ -22,7 +22,6 @@ between two steps, and each step goes by what is then. The rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
@@ -347,28 +346,30 @@ class HostedReplicas:
         if directory is None:
             return result
         if registration.directory_of(self._broker_id) == directory:
-            self._replicas[key] = replace(state, is_placed=True)
+            if not state.is_placed:
+                self._replicas[key] = state._replace(is_placed=True)
             return result
         return [*result, self._assign(key, state, directory)]
 
     def _follow(self, key: PartitionKey, source: Source | None) -> Sequence[commands.Command]:
         state = self._replicas.get(key)
         if isinstance(state, SteppedBack):
-            self._replicas[key] = SteppedBack(replace(state.online, source=source))
+            self._replicas[key] = SteppedBack(state.online._replace(source=source))
             return []
         if not isinstance(state, Online):
             return []
-        self._replicas[key] = replace(state, source=source)
+        if source != state.source:
+            self._replicas[key] = Online(state.topic_id, state.directory, source, state.is_placed)
         return self._sources.stop(key) if source is None else self._sources.start(key, source)
 
     def _moved(self, event: events.ReplicaMoved) -> Sequence[commands.Command]:
         key, state = event.key, self._replicas.get(event.key)
         directory = self._directories.get(event.directory)
         if isinstance(state, SteppedBack):
-            state = replace(state.online, directory=event.directory)
+            state = state.online._replace(directory=event.directory)
             self._replicas[key] = SteppedBack(state)
         elif isinstance(state, Online):
-            state = self._replicas[key] = replace(state, directory=event.directory)
+            state = self._replicas[key] = state._replace(directory=event.directory)
         else:
             return []
         return [] if directory is None else [self._assign(key, state, directory)]

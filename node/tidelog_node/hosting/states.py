@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, LeaderEpoch, TopicId
@@ -50,8 +50,7 @@ class LastState:
     has_folder: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """The leader that a replica follows, and the leader's epoch."""
 
     leader_id: BrokerId
@@ -83,8 +82,7 @@ class Opening:
     preferred: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Online:
+class Online(NamedTuple):
     """A replica whose log is open: it leads, follows ``source``, or has no leader.
 
     ``is_placed``: since it was opened the controller has had it in ``directory``, so that its log is what it was then.

@@ -296,9 +296,7 @@ class PartitionRegistry:
                 self._closing.add(partition.log, command.error, partition.disk)
             case commands.AssignDirectory():
                 if self._assignments is not None:
-                    self._assignments.submit(
-                        command.topic_id, command.index, command.directory, keeps_log=command.keeps_log
-                    )
+                    self._assignments.submit(command)
             case commands.FailDirectory():
                 self.fail_directory(command.directory, command.error)
             case commands.ReportDirectories():

@@ -254,7 +254,7 @@ class Node:
             self._throttles.follower,
         )
         isr_changes = IsrChanges(self._controller, self._broker_id, self._broker_epoch)
-        assignments = DirectoryAssignments(self._controller, self._broker_id, self._broker_epoch)
+        assignments = DirectoryAssignments(self._controller, self._broker_id, self._broker_epoch, self._clock)
         self._registry.connect(fetchers, isr_changes, assignments, self._lifecycle.hurry)
         checkpoint_interval_ms = config.replica_high_watermark_checkpoint_interval_ms
         log_start_interval_ms = config.log_flush_start_offset_checkpoint_interval_ms

@@ -7,6 +7,7 @@ from typing import Any
 
 from sim.planting import Patch, PlantedBug
 
+from tidelog_node.hosting.assignments import AssignmentQueue, SendAssignments
 from tidelog_node.hosting.commands import ChangeEligible, Command
 from tidelog_node.hosting.fetch_sources import FetchSources
 from tidelog_node.hosting.replicas import HostedReplicas
@@ -35,8 +36,23 @@ def _give_up_what_a_disk_refused() -> list[Patch]:
     return [(HostedReplicas, "_retry", lambda *_: [])]
 
 
+def _tell_the_controller_once() -> list[Patch]:
+    """After its first word on a directory a node tells the controller no other: a lost one stays lost."""
+    original = AssignmentQueue._send
+
+    def send(self: Any, now_ms: int) -> list[SendAssignments]:
+        if self.__dict__.get("has_sent"):
+            self._waiting.clear()
+        sent = original(self, now_ms)
+        self.has_sent = self.__dict__.get("has_sent") or bool(sent)
+        return sent
+
+    return [(AssignmentQueue, "_send", send)]
+
+
 HOSTING_BUGS = (
     PlantedBug("copies from the first leader for good", 20, _stay_with_the_first_leader),
     PlantedBug("opens replicas without the brokers", 60, _open_without_the_brokers),
+    PlantedBug("tells the controller a directory once", 200, _tell_the_controller_once),
     PlantedBug("gives up what a full disk refused", 200, _give_up_what_a_disk_refused),
 )

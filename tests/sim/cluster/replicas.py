@@ -16,13 +16,14 @@ from sim.cluster.sleeping import returned
 from sim.cluster.standing import CLUSTER
 from sim.cluster.waiting import SimulatedWaiters
 
-from tidelog.v1 import controller_service_pb2 as pb
-from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import TopicId
 from tidelog_node.hosting import HostedReplicas, commands, events
+from tidelog_node.hosting.assignments import AssignmentEvent, AssignmentQueue, AssignmentsDue, AssignmentsFailed
 from tidelog_node.log import PartitionLog
 from tidelog_node.partitions import LogDirectories
 from tidelog_node.partitions.checkpoints import Checkpoints
+from tidelog_node.partitions.directory_assignments import assignments_answered, assignments_request
 from tidelog_node.partitions.loading import FoundPartition, close_offline
 from tidelog_node.partitions.partition import Partition
 from tidelog_node.partitions.replica_events import change_registration, key_of
@@ -73,6 +74,8 @@ class Replicas:
         self.directory = self.directories.find(LOG_DIR)
         self.previous_epoch = self.directories.previous_broker_epoch
         self.hosted = HostedReplicas(node.identity, {LOG_DIR: self.directory.id}, node.topology.topic_config())
+        self._assignments = AssignmentQueue()
+        self._is_assigning = False
         self._logs = ReplicaLogs(self.directories, self._recover(), self.fail_directory)
         self._checkpoints = Checkpoints(
             self.directories, self.partitions, self._logs, self.hosted, (), self.fail_directory
@@ -263,20 +266,26 @@ class Replicas:
         self.directories.forget(path)
         self.feed(events.FolderSetAside(key))
 
-    def _assign(self, command: commands.AssignDirectory) -> None:
-        """Tell the controller in which log directory a replica is."""
+    def _assign(self, event: AssignmentEvent) -> None:
+        """Let the product's queue take in what is to be told of directories, and send what is due."""
         node = self.node
-        item = pb.DirectoryAssignment(directory_id=command.directory, keeps_logs=command.keeps_log)
-        item.topics.add(topic_id=command.topic_id, partitions=[command.index])
-        request = pb.AssignReplicasToDirsRequest(
-            broker_id=node.number, broker_epoch=node.broker_epoch, directories=[item]
-        )
+        for command in self._assignments.step(event, node.monotonic_ms()):
+            request = assignments_request(node.identity, node.broker_epoch, command.assignments)
+            node.calls.ask("handle_assign_replicas_to_dirs", request, self._assignments_answered, 600)
+        if node.checks_invariants:
+            self._assignments.check_invariants()
+        deadline_ms = self._assignments.next_deadline_ms
+        if deadline_ms is not None and not self._is_assigning:
+            self._is_assigning = True
+            node.world.at(node.due_us(deadline_ms), node.enter, node.life, self._assignments_due)
 
-        def take(response: Any) -> None:
-            if isinstance(response, TidelogError) and response.code is ErrorCode.REQUEST_TIMED_OUT:
-                node.after(50, self._assign, command)
+    def _assignments_due(self) -> None:
+        self._is_assigning = False
+        self._assign(AssignmentsDue())
 
-        node.calls.ask("handle_assign_replicas_to_dirs", request, take, 600)
+    def _assignments_answered(self, response: Any) -> None:
+        has_failed = isinstance(response, TidelogError)
+        self._assign(AssignmentsFailed() if has_failed else assignments_answered(response))
 
     def _retry(self) -> None:
         self.feed(events.RetryDue())

@@ -6,7 +6,9 @@ import pytest
 
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_node.partitions import directory_assignments
+from tidelog_node.hosting import assignments as queues
+from tidelog_node.hosting.commands import AssignDirectory
+from tidelog_node.partitions import SystemClock
 from tidelog_node.partitions.directory_assignments import DirectoryAssignments
 
 T, U = b"t" * 16, b"u" * 16
@@ -45,7 +47,7 @@ class FakeController:
 
 @contextlib.asynccontextmanager
 async def running(controller):
-    assignments = DirectoryAssignments(controller, 1, lambda: 7)
+    assignments = DirectoryAssignments(controller, 1, lambda: 7, SystemClock())
     task = asyncio.create_task(assignments.run(), name="assignments")
     try:
         yield assignments
@@ -59,7 +61,7 @@ def test_assignments_of_many_replicas_are_one_request(wait_for):
         controller = FakeController()
         async with running(controller) as assignments:
             for topic, index, directory in ((T, 0, A), (T, 1, B), (T, 2, A), (U, 0, A)):
-                assignments.submit(topic, index, directory)
+                assignments.submit(AssignDirectory(topic, index, directory))
             await wait_for(lambda: len(controller.assigned) == 4)
         [request] = controller.requests
         assert (request.broker_id, request.broker_epoch) == (1, 7)
@@ -75,8 +77,8 @@ def test_replica_that_keeps_its_log_is_told_apart_from_one_in_the_same_directory
     async def run():
         controller = FakeController()
         async with running(controller) as assignments:
-            assignments.submit(T, 0, A, keeps_log=True)
-            assignments.submit(T, 1, A)
+            assignments.submit(AssignDirectory(T, 0, A, keeps_log=True))
+            assignments.submit(AssignDirectory(T, 1, A))
             await wait_for(lambda: controller.kept == {(T, 0): True, (T, 1): False})
         assert set(controller.assigned.values()) == {A}
 
@@ -88,7 +90,7 @@ def test_assignments_are_repeated_until_the_controller_has_them(wait_for, caplog
         controller = FakeController()
         controller.failures = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH]
         async with running(controller) as assignments:
-            assignments.submit(T, 0, A)
+            assignments.submit(AssignDirectory(T, 0, A))
             await wait_for(lambda: controller.assigned == {(T, 0): A})
             assert len(controller.requests) == 3
 
@@ -101,10 +103,10 @@ def test_newest_directory_counts_also_when_it_comes_while_a_request_is_under_way
     async def run():
         controller = FakeController()
         async with running(controller) as assignments:
-            assignments.submit(T, 0, A)
+            assignments.submit(AssignDirectory(T, 0, A))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assignments.submit(T, 0, B)
+            assignments.submit(AssignDirectory(T, 0, B))
             await wait_for(lambda: controller.assigned == {(T, 0): B})
 
     asyncio.run(run())
@@ -120,8 +122,8 @@ def test_refused_assignment_is_dropped_when_the_partition_is_gone_and_repeated_e
         controller = FakeController()
         controller.refusals = {(T, 0): code}
         async with running(controller) as assignments:
-            assignments.submit(T, 0, A)
-            await wait_for(lambda: len(controller.requests) == requests and not assignments._waiting)
+            assignments.submit(AssignDirectory(T, 0, A))
+            await wait_for(lambda: len(controller.requests) == requests and not len(assignments._queue))
             await asyncio.sleep(0.1)
             assert len(controller.requests) == requests
 
@@ -129,13 +131,13 @@ def test_refused_assignment_is_dropped_when_the_partition_is_gone_and_repeated_e
 
 
 def test_large_batches_are_sent_in_parts(wait_for, monkeypatch):
-    monkeypatch.setattr(directory_assignments, "MAX_ASSIGNMENTS_PER_REQUEST", 3)
+    monkeypatch.setattr(queues, "MAX_ASSIGNMENTS_PER_REQUEST", 3)
 
     async def run():
         controller = FakeController()
         async with running(controller) as assignments:
             for index in range(8):
-                assignments.submit(T, index, A)
+                assignments.submit(AssignDirectory(T, index, A))
             await wait_for(lambda: len(controller.assigned) == 8)
             assert len(controller.requests) == 3
 

@@ -1,0 +1,126 @@
+"""The log directories that the controller is still to be told of, many in one call and one call at a time (KIP-858).
+
+The newest word on a replica counts. It is repeated until the controller has it, in whatever order directories fail
+meanwhile: an assignment to a directory that is offline is how the controller learns that the replica is. A word is
+dropped when the controller has no such partition, or none on this node, any more. After a call that failed, or that
+left a word unsaid, the next one waits, longer each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from tidelog_foundation.errors import ErrorCode
+from tidelog_foundation.ids import TopicId
+from tidelog_node.hosting.commands import AssignDirectory
+
+MAX_ASSIGNMENTS_PER_REQUEST = 2_250
+"""As in Kafka's AssignmentsManager."""
+_FIRST_BACKOFF_MS = 50
+_MAX_BACKOFF_MS = 1_000
+OBSOLETE = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+"""The partition is not there or not on this node any more."""
+
+ReplicaKey: TypeAlias = tuple[TopicId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsAnswered:
+    """The controller answered a call, with an error or None for each replica that it names."""
+
+    errors: Mapping[ReplicaKey, ErrorCode | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsFailed:
+    """A call failed whole, or nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsDue:
+    """The queue's deadline is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendAssignments:
+    """Send these in one call: ``AssignmentsAnswered`` or ``AssignmentsFailed``."""
+
+    assignments: tuple[AssignDirectory, ...]
+
+
+AssignmentEvent: TypeAlias = AssignDirectory | AssignmentsAnswered | AssignmentsFailed | AssignmentsDue
+
+
+class AssignmentQueue:
+    """Of one node. Its deadline is ``next_deadline_ms``, None while there is nothing to say or a call is under way."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[ReplicaKey, AssignDirectory] = {}
+        self._sent: tuple[AssignDirectory, ...] = ()
+        self._not_before_ms = 0
+        self._backoff_ms = _FIRST_BACKOFF_MS
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """The time at which ``AssignmentsDue`` is to come; it may be over."""
+        return self._not_before_ms if self._waiting and not self._sent else None
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether the last call left something unsaid."""
+        return self._backoff_ms != _FIRST_BACKOFF_MS
+
+    def step(self, event: AssignmentEvent, now_ms: int) -> list[SendAssignments]:
+        """Take in ``event`` and return what to send."""
+        match event:
+            case AssignDirectory():
+                self._waiting[event.topic_id, event.index] = event
+            case AssignmentsDue():
+                return self._send(now_ms)
+            case AssignmentsAnswered():
+                self._answered(event, now_ms)
+            case AssignmentsFailed():
+                self._back_off(now_ms)
+            case _:
+                assert_never(event)
+        return []
+
+    def check_invariants(self) -> None:
+        """Assert what must hold after every step."""
+        assert len(self._sent) <= MAX_ASSIGNMENTS_PER_REQUEST
+        assert all((sent.topic_id, sent.index) in self._waiting for sent in self._sent), "it may have to be repeated"
+
+    def _send(self, now_ms: int) -> list[SendAssignments]:
+        if self._sent or not self._waiting or now_ms < self._not_before_ms:
+            return []
+        self._sent = tuple(self._waiting.values())[:MAX_ASSIGNMENTS_PER_REQUEST]
+        return [SendAssignments(self._sent)]
+
+    def _answered(self, event: AssignmentsAnswered, now_ms: int) -> None:
+        """Drop what is settled."""
+        is_done = True
+        for sent in self._sent:
+            key = (sent.topic_id, sent.index)
+            if key not in event.errors or event.errors[key] not in (None, *OBSOLETE):
+                is_done = False
+            elif self._waiting.get(key) == sent:
+                del self._waiting[key]
+        if not is_done:
+            self._back_off(now_ms)
+            return
+        self._sent = ()
+        self._not_before_ms, self._backoff_ms = now_ms, _FIRST_BACKOFF_MS
+
+    def _back_off(self, now_ms: int) -> None:
+        self._sent = ()
+        self._not_before_ms = now_ms + self._backoff_ms
+        self._backoff_ms = min(2 * self._backoff_ms, _MAX_BACKOFF_MS)
