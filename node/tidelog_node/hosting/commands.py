@@ -187,7 +187,7 @@ class OpenLog(Work):
     """Open a replica's log where its folder is, or create it: ``LogOpened`` or ``OpenRefused``.
 
     ``assigned`` is where the metadata has it. ``is_in_sync`` and ``is_new`` are what the rules against a loss of
-    records go by, see :meth:`LogDirectories.check_may_open`. ``last_state`` is that of a replica that is opened again.
+    records go by, see :mod:`tidelog_node.hosting.placement`. ``last_state`` is that of a replica that is opened again.
     """
 
     key: PartitionKey

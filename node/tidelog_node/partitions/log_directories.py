@@ -16,10 +16,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tidelog_foundation.errors import ConfigError, ErrorCode, TidelogError, error_for
-from tidelog_foundation.ids import UNASSIGNED_DIRECTORY, BrokerEpoch, BrokerId, DirectoryId, TopicId
+from tidelog_foundation.ids import BrokerEpoch, BrokerId, DirectoryId
 from tidelog_node.hosting import PartitionKey
 from tidelog_node.hosting.commands import OpenLog
-from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory, PartitionLog
+from tidelog_node.hosting.placement import Candidate, place
+from tidelog_node.log import OS_FILES, Files, LogConfig, LogDirectory
 from tidelog_node.log.directory.deletion import condemn_directory, delete_directory, remove_directory
 from tidelog_node.log.directory.folder_names import STRAY_SUFFIX, aside_folder
 from tidelog_node.log.disk.files import storage_errors
@@ -120,10 +121,6 @@ class LogDirectories:
         """Return the online directory at a path, None when there is none."""
         return self._online.get(path)
 
-    def with_id(self, directory_id: DirectoryId) -> LogDirectory | None:
-        """Return the online directory of an id, None when there is none."""
-        return next((d for d in self._online.values() if d.id == directory_id), None)
-
     def holding(self, key: PartitionKey) -> LogDirectory | None:
         """Return the online directory that has the folder of a partition, None when none has."""
         return next((d for d in self._online.values() if key in d), None)
@@ -145,7 +142,7 @@ class LogDirectories:
         Each directory has threads of its own (``num.recovery.threads.per.data.dir``). A directory goes offline with the
         first log that its disk fails to open; moves that a crash interrupted after their end are ended. A log that
         cannot be opened for another reason, and a folder that does not say which topic it is of, stay as they are;
-        :meth:`open_partition` takes them over.
+        the log of such a replica is opened when an image names it.
 
         Raises:
             ConfigError: no directory is left.
@@ -180,67 +177,16 @@ class LogDirectories:
         self._moves[key].end(self.online, self.files)
         del self._moves[key]
 
-    def open_partition(
-        self,
-        key: PartitionKey,
-        topic_id: TopicId,
-        config: LogConfig,
-        assigned: DirectoryId = UNASSIGNED_DIRECTORY,
-        preferred: Path | None = None,
-    ) -> PartitionLog:
-        """Open a partition where its folder is, or create it.
-
-        A new one goes to the preferred directory, else to the assigned one, else to the one with the fewest.
+    def place(self, wanted: OpenLog, coming: Mapping[Path, int] = MappingProxyType({})) -> LogDirectory:
+        """Return where a replica's log is to be opened or created; ``coming`` are on their way to directories.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, of the directory that :meth:`directory_for` names.
+            TidelogError: KAFKA_STORAGE_ERROR, the rules of :mod:`tidelog_node.hosting.placement` refuse.
         """
-        return self.directory_for(key, assigned, preferred).open_log(*key, topic_id, config)
-
-    def place(self, wanted: OpenLog) -> LogDirectory:
-        """Return where a replica's log is to be opened or created; raises what :meth:`check_may_open` does."""
-        self.check_may_open(wanted.key, wanted.assigned, is_in_sync=wanted.is_in_sync, is_new=wanted.is_new)
-        return self.directory_for(wanted.key, wanted.assigned, wanted.preferred)
-
-    def check_may_open(self, key: PartitionKey, assigned: DirectoryId, *, is_in_sync: bool, is_new: bool) -> None:
-        """Check that a partition's log is here, or may be created without that its records be lost.
-
-        It may not while its log can be in a directory that is offline; nor when it is the last in-sync replica, which
-        ``is_in_sync`` says of one that was opened by no process since the node registered, and the directory that it is
-        assigned to is not here. Of one that was never assigned nobody knows where it is, unless it ``is_new``.
-
-        Raises:
-            TidelogError: KAFKA_STORAGE_ERROR.
-        """
-        if self._online and self.holding(key) is not None:
-            return
-        is_unknown = assigned == UNASSIGNED_DIRECTORY and is_in_sync and not is_new
-        is_missing = assigned != UNASSIGNED_DIRECTORY and self.with_id(assigned) is None
-        if not self._online or (self._failures and (is_unknown or is_missing)):
-            paths = ", ".join(map(str, self._failures))
-            text = f"its log may be in a log directory that is offline: {paths}"
-        elif is_missing and is_in_sync:
-            text = f"it is the last in-sync replica, and its log directory {assigned.hex()} is not in log.dirs"
-        else:
-            return
-        raise error_for(ErrorCode.KAFKA_STORAGE_ERROR, text)
-
-    def directory_for(
-        self,
-        key: PartitionKey,
-        assigned: DirectoryId = UNASSIGNED_DIRECTORY,
-        preferred: Path | None = None,
-        coming: Mapping[Path, int] = MappingProxyType({}),
-    ) -> LogDirectory:
-        """Return where :meth:`open_partition` opens or creates a partition; ``coming`` are on their way elsewhere."""
-        chosen = self.holding(key)
-        if chosen is None and preferred is not None:
-            chosen = self._online.get(preferred)
-        if chosen is None:
-            chosen = self.with_id(assigned)
-        if chosen is None:
-            chosen = min(self._online.values(), key=lambda d: len(d) + coming.get(d.path, 0))
-        return chosen
+        candidates = [
+            Candidate(path, d.id, len(d) + coming.get(path, 0), wanted.key in d) for path, d in self._online.items()
+        ]
+        return self._online[place(wanted, candidates, self._failures)]
 
     def set_aside(self, path: Path) -> None:
         """Rename a folder that the metadata does not know; its records stay for the operator.

@@ -115,10 +115,10 @@ class ReplicaLogs:
         return OpenedLog.of(log, directory, wanted)
 
     async def create_ahead(self, wanted: Sequence[OpenLog]) -> None:
-        """Create the logs of many new replicas, several at a time, for :meth:`open` to find.
+        """Create the logs of many new replicas, several at a time, for :meth:`take` to find.
 
         They are on the disk before their first record, not when this returns. What cannot be created is left to
-        :meth:`open`, which says why.
+        :meth:`open_in`, which says why.
         """
         groups = iter([wanted[i : i + _LOGS_PER_CALL] for i in range(0, len(wanted), _LOGS_PER_CALL)])
 
@@ -153,10 +153,9 @@ class ReplicaLogs:
         if one.key in self._found or self._directories.holding(one.key) is not None:
             return None
         try:
-            self._directories.check_may_open(one.key, one.assigned, is_in_sync=one.is_in_sync, is_new=one.is_new)
+            return self._directories.place(one, self._coming)
         except TidelogError:
             return None
-        return self._directories.directory_for(one.key, one.assigned, coming=self._coming)
 
     async def set_aside_all(self) -> None:
         """Set aside what no image has named."""

@@ -4,6 +4,8 @@ import shutil
 import pytest
 
 from tidelog_foundation.errors import ConfigError
+from tidelog_foundation.ids import UNASSIGNED_DIRECTORY
+from tidelog_node.hosting.commands import OpenLog
 from tidelog_node.log import LogConfig
 from tidelog_node.partitions import LogDirectories
 
@@ -22,6 +24,11 @@ def open_directories(tmp_path):
     return open_all
 
 
+def open_partition(directories, index, topic_id=TOPIC_ID):
+    wanted = OpenLog(("t", index), topic_id, CONFIG, UNASSIGNED_DIRECTORY, is_in_sync=True, is_new=True)
+    return directories.place(wanted).open_log("t", index, topic_id, CONFIG)
+
+
 def stop(directories, *logs, clean=True):
     for log in logs:
         log.close()
@@ -30,7 +37,7 @@ def stop(directories, *logs, clean=True):
 
 def test_new_partitions_go_where_fewest_are(open_directories):
     directories = open_directories("a", "b")
-    logs = [directories.open_partition(("t", i), TOPIC_ID, CONFIG) for i in range(5)]
+    logs = [open_partition(directories, i) for i in range(5)]
 
     assert [log.directory.parent.name for log in logs] == ["a", "b", "a", "b", "a"]
     assert len(set(directories.ids)) == 2
@@ -39,7 +46,7 @@ def test_new_partitions_go_where_fewest_are(open_directories):
 
 def test_partitions_of_all_directories_are_found_with_their_checkpoints(open_directories, make_batch):
     directories = open_directories("a", "b")
-    logs = [directories.open_partition(("t", i), TOPIC_ID, CONFIG) for i in range(2)]
+    logs = [open_partition(directories, i) for i in range(2)]
     for log in logs:
         log.append_as_leader(make_batch(b"x", b"y"), 0, 0)
     marks = {log.directory.parent: {("t", i): i + 1} for i, log in enumerate(logs)}
@@ -68,7 +75,7 @@ def test_stop_is_not_clean_when_one_directory_was_not_closed_cleanly(open_direct
 def test_partition_in_two_directories_is_found_in_both(open_directories):
     for name, topic_id in (("a", TOPIC_ID), ("b", OTHER_ID)):
         directories = open_directories(name)
-        stop(directories, directories.open_partition(("t", 0), topic_id, CONFIG))
+        stop(directories, open_partition(directories, 0, topic_id))
 
     directories = open_directories("a", "b")
     found = directories.load(CONFIG)[("t", 0)]
@@ -114,7 +121,7 @@ def test_directory_without_an_id_gets_one_for_good(open_directories, tmp_path):
 
 def test_all_logs_are_opened_by_several_threads_with_one_summary(open_directories, make_batch, caplog):
     directories = open_directories("a", "b")
-    logs = [directories.open_partition(("t", i), TOPIC_ID, CONFIG) for i in range(40)]
+    logs = [open_partition(directories, i) for i in range(40)]
     for log in logs:
         log.append_as_leader(make_batch(b"x"), 0, 0)
     stop(directories, *logs, clean=False)
@@ -132,7 +139,7 @@ def test_all_logs_are_opened_by_several_threads_with_one_summary(open_directorie
 
 def test_progress_is_told_every_few_seconds(open_directories, make_batch, caplog, monkeypatch):
     directories = open_directories("a")
-    stop(directories, *(directories.open_partition(("t", i), TOPIC_ID, CONFIG) for i in range(3)))
+    stop(directories, *(open_partition(directories, i) for i in range(3)))
     monkeypatch.setattr("tidelog_node.partitions.loading._PROGRESS_S", 0)
     directories = open_directories("a")
     with caplog.at_level(logging.INFO):
@@ -143,7 +150,7 @@ def test_progress_is_told_every_few_seconds(open_directories, make_batch, caplog
 
 def test_log_start_offsets_are_found_after_a_crash(open_directories, make_batch):
     directories = open_directories("a", "b")
-    log = directories.open_partition(("t", 0), TOPIC_ID, CONFIG)
+    log = open_partition(directories, 0)
     for _ in range(3):
         log.append_as_leader(make_batch(b"x"), 0, 0)
     log.advance_log_start_offset(2)
