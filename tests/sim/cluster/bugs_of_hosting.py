@@ -53,6 +53,6 @@ def _tell_the_controller_once() -> list[Patch]:
 HOSTING_BUGS = (
     PlantedBug("copies from the first leader for good", 20, _stay_with_the_first_leader),
     PlantedBug("opens replicas without the brokers", 60, _open_without_the_brokers),
-    PlantedBug("tells the controller a directory once", 200, _tell_the_controller_once),
-    PlantedBug("gives up what a full disk refused", 200, _give_up_what_a_disk_refused),
+    PlantedBug("tells the controller a directory once", 300, _tell_the_controller_once),
+    PlantedBug("gives up what a full disk refused", 600, _give_up_what_a_disk_refused),
 )
