@@ -320,8 +320,9 @@ class HostedReplicas:
         return [*result, *self._lose(key, state.topic_id)] if reason is OfflineReason.FILES else result
 
     def _retry(self, key: PartitionKey) -> Sequence[commands.Command]:
-        state = self._replicas.get(key)
-        if not isinstance(state, Offline) or state.reason is not OfflineReason.FILES:
+        """Open a replica again: one that is offline, or whose opening was given up."""
+        state = self.offline(key)
+        if state is None or state.reason is not OfflineReason.FILES:
             return []
         registration, topic = self._image.partition(*key), self._image.topics.get(key[0])
         is_ours = registration is not None and self._broker_id in registration.replicas

@@ -177,6 +177,18 @@ def test_replica_that_is_opened_again_has_to_be_where_and_what_it_was(host: Host
     assert (opened.last_state, opened.is_retry, opened.is_in_sync) == (LAST, True, False)
 
 
+def test_replica_whose_opening_was_given_up_is_opened_again(host: Host) -> None:
+    host.create()
+    host.run(ReplicaRefused(KEY, FILES_REFUSED, LAST))
+    host.refuse(OpenLog, lambda _: None)
+    retry(host)
+    host.core.check_invariants()
+    assert dict(host.core.offline_states())[KEY].last_state == LAST
+    host.accept(OpenLog)
+    retry(host)
+    assert host.open == {KEY: A}
+
+
 def test_replica_of_a_topic_that_is_gone_is_not_opened_again_and_gives_its_place_back(host: Host) -> None:
     host.create()
     host.run(ReplicaRefused(KEY, FILES_REFUSED, LAST))
