@@ -1,4 +1,4 @@
-"""Messages and topic-partitions as confluent-kafka shows them, and the offsets that stand for something."""
+"""confluent-kafka's Message and TopicPartition, and the special offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class TopicPartition:
-    """A partition of a topic, with an offset and, as an answer, an error. Mutable, as confluent-kafka's."""
+    """A partition of a topic with an offset and, in results, an error. Mutable, as in confluent-kafka."""
 
     __slots__ = ("error", "leader_epoch", "metadata", "offset", "partition", "topic")
 
@@ -59,7 +59,7 @@ class TopicPartition:
 
 
 class Message:
-    """A record that was read or delivered, or an event of a partition: then :meth:`error` is not None."""
+    """A record that was read or delivered, or an event of a partition, whose :meth:`error` is not None."""
 
     __slots__ = (
         "_error",
@@ -107,7 +107,7 @@ class Message:
         return self._partition
 
     def offset(self) -> int | None:
-        """Return the offset, or None where there is none, as of a message that was not delivered."""
+        """Return the offset, or None if there is none, as for a message that was not delivered."""
         return self._offset
 
     def key(self) -> Any:
@@ -119,15 +119,15 @@ class Message:
         return self._value
 
     def deserialized_key(self) -> Any:
-        """Return what :meth:`key` returns: of a ``DeserializingConsumer``'s message the object."""
+        """Return the key, which is an object in messages of a ``DeserializingConsumer``."""
         return self._key
 
     def deserialized_value(self) -> Any:
-        """Return what :meth:`value` returns: of a ``DeserializingConsumer``'s message the object."""
+        """Return the value, which is an object in messages of a ``DeserializingConsumer``."""
         return self._value
 
     def headers(self) -> Headers | None:
-        """Return the headers in their order, or None when there are none."""
+        """Return the headers in order, or None if there are none."""
         return self._headers or None
 
     def timestamp(self) -> tuple[int, int]:
@@ -135,7 +135,7 @@ class Message:
         return self._timestamp
 
     def error(self) -> KafkaError | None:
-        """Return what went wrong, or None for a proper message."""
+        """Return the error, or None for a record."""
         return self._error
 
     def latency(self) -> float | None:
@@ -143,7 +143,7 @@ class Message:
         return self._latency_s
 
     def leader_epoch(self) -> int | None:
-        """Return the epoch of the leader that took the record, or None when not known."""
+        """Return the epoch of the leader that accepted the record, or None if it is unknown."""
         return self._leader_epoch
 
     def set_error(self, error: KafkaError | None) -> None:

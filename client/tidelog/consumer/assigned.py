@@ -1,4 +1,4 @@
-"""What a consumer reads, and where it stands: assignments, positions, look-ups. The part that needs no group."""
+"""A consumer's assignment, positions and look-ups: everything that needs no group."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _OVERDUE_MS = 1_000
 
 
 class AssignedConsumer:
-    """Base of :class:`tidelog.Consumer`: its settings and its parts, and all but reading and the group."""
+    """The base of :class:`tidelog.Consumer`: its settings and parts, without reading and the group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        """Read the settings (``tidelog.consumer.config.ConsumerConfig``), and what is no plain value among them.
+        """Create a consumer from settings (``tidelog.consumer.config.ConsumerConfig``) and callbacks.
 
-        These are ``on_commit(error, partitions)``, ``error_cb(KafkaError)``, which gets the errors of the client as a
-        whole in place of :meth:`poll`, ``stats_cb(json)``, ``throttle_cb`` and ``logger``. poll(), consume() and
-        close() call the callbacks. Settings may be keyword arguments too, which count more: ``group_id`` is
+        The dict also takes ``on_commit(error, partitions)``, ``error_cb(KafkaError)``, which receives the errors of the
+        whole client instead of :meth:`poll`, ``stats_cb(json)``, ``throttle_cb`` and ``logger``. poll(), consume() and
+        close() call the callbacks. Settings can also be keyword arguments, which take precedence: ``group_id`` is
         ``group.id``.
 
         Raises:
             KafkaException: INVALID_CONFIG.
-            TypeError: a callback cannot be called.
+            TypeError: a callback is not callable.
         """
         given = read_settings(ConsumerConfig, merge_settings(config, settings), "C", objects=CALLBACKS)
         callbacks = {name: _callable(name, given.pop(name, None)) for name in CALLBACKS}
@@ -84,20 +84,20 @@ class AssignedConsumer:
         self.close()
 
     def close(self) -> None:
-        """End; see :meth:`tidelog.Consumer.close`."""
+        """Close the consumer; see :meth:`tidelog.Consumer.close`."""
         if not self._lifetime.is_over:
             self._lifetime.end()
             self._queue.close()
             self._lifetime.stop()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others, each from its offset.
+        """Read exactly these partitions, each from its offset.
 
-        ``OFFSET_BEGINNING`` and ``OFFSET_END`` are the log's ends. Without an offset the group's committed one is
-        taken; without that, or without a group, ``auto.offset.reset`` decides.
+        ``OFFSET_BEGINNING`` and ``OFFSET_END`` are the ends of the log. A partition without an offset starts at the
+        group's committed offset, or without one as ``auto.offset.reset`` says.
 
         Raises:
-            KafkaException: _INVALID_ARG for a partition or offset that cannot be; _DESTROY when closed.
+            KafkaException: _INVALID_ARG for an invalid partition or offset; _DESTROY if closed.
         """
         starts = starts_of(partitions)
         self._check_open()
@@ -108,7 +108,7 @@ class AssignedConsumer:
             self._report(self._positions.assign(starts))
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions too; raises as :meth:`assign`, and _CONFLICT for one that is read already."""
+        """Add partitions. Raise as :meth:`assign`, and _CONFLICT for one that is already assigned."""
         starts = starts_of(partitions)
         self._check_open()
         with self._lock:
@@ -119,7 +119,7 @@ class AssignedConsumer:
             self._report(self._positions.add(starts))
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions no longer; raises _INVALID_ARG when one is not assigned, _DESTROY when closed."""
+        """Remove partitions. Raise _INVALID_ARG if one is not assigned, _DESTROY if closed."""
         keys = [key_of(p) for p in partitions]
         self._check_open()
         with self._lock:
@@ -130,13 +130,13 @@ class AssignedConsumer:
             self.release(keys)
 
     def unassign(self) -> None:
-        """Read nothing."""
+        """Remove all partitions from the assignment."""
         self.assign([])
 
     def release(self, keys: Iterable[Key], *, lost: bool = False) -> None:
-        """Read these partitions, (topic, partition), no longer, where they are read.
+        """Remove those of the partitions, (topic, partition), that are assigned.
 
-        What is stored of them is committed with ``enable.auto.commit``, unless they are ``lost`` to another member.
+        Commit their stored offsets with ``enable.auto.commit``, unless they are ``lost`` to another member.
         """
         with self._lock:
             self._queue.settle()
@@ -146,16 +146,16 @@ class AssignedConsumer:
             self._changed()
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the partitions that are read."""
+        """Return the assigned partitions."""
         self._check_open()
         with self._lock:
             return [TopicPartition(topic, partition) for topic, partition in self._positions.assignment]
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on from another offset, given as in :meth:`assign`.
+        """Continue a partition at another offset, given as in :meth:`assign`.
 
         Raises:
-            KafkaException: _STATE when the partition is not assigned; _INVALID_ARG.
+            KafkaException: _STATE if the partition is not assigned; _INVALID_ARG.
         """
         start = start_of(partition)
         self._check_open()
@@ -165,7 +165,7 @@ class AssignedConsumer:
             self._report(self._positions.seek(key_of(partition), *start))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver nothing of these partitions until :meth:`resume`; raises _STATE when one is not assigned."""
+        """Return no messages of these partitions until :meth:`resume`. Raise _STATE if one is not assigned."""
         self._check_open()
         with self._lock:
             self._queue.settle()
@@ -175,7 +175,7 @@ class AssignedConsumer:
             self._changed()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with these partitions where they were paused; raises _STATE when one is not assigned."""
+        """Continue paused partitions at their positions. Raise _STATE if one is not assigned."""
         self._check_open()
         with self._lock:
             for partition in partitions:
@@ -184,7 +184,7 @@ class AssignedConsumer:
             self._changed()
 
     def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return for each partition the offset after the last record that was returned, else OFFSET_INVALID."""
+        """Return each partition with the offset after its last returned record, or OFFSET_INVALID."""
         self._check_open()
         with self._lock:
             self._queue.settle()
@@ -195,10 +195,10 @@ class AssignedConsumer:
     ) -> tuple[int, int]:
         """Return a partition's first offset and its high watermark (one past the last committed record).
 
-        ``cached`` takes them from the last fetch, OFFSET_INVALID where there was none.
+        With ``cached``, return them as of the last fetch, or OFFSET_INVALID without one.
 
         Raises:
-            KafkaException: the partition is not known, or no node answered in ``timeout`` seconds.
+            KafkaException: the partition is unknown, or no node answered in ``timeout`` seconds.
         """
         self._check_open()
         if cached:
@@ -212,12 +212,12 @@ class AssignedConsumer:
     def offsets_for_times(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> list[TopicPartition]:
-        """Return for each partition the first offset whose timestamp is at least ``offset`` (ms since the epoch).
+        """Return each partition with the first offset whose timestamp is at least ``offset`` (ms since the epoch).
 
-        ``OFFSET_END`` stands where no record is as late.
+        The offset is ``OFFSET_END`` if there is no such record.
 
         Raises:
-            KafkaException: a partition is not known, or no node answered in ``timeout`` seconds.
+            KafkaException: a partition is unknown, or no node answered in ``timeout`` seconds.
         """
         self._check_open()
         wanted = times_of(partitions)
@@ -225,7 +225,7 @@ class AssignedConsumer:
         return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         # Only here, so that a program that consumes need not load all that administers.
         from tidelog.admin.metadata import list_topics
 
@@ -233,7 +233,7 @@ class AssignedConsumer:
         return run_sync(list_topics(self._cluster, topic, timeout))
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._check_open()
         return run_sync(self._cluster.refresh([], timeout_ms=timeout_in_ms(timeout))).cluster_id
 
@@ -270,7 +270,7 @@ class AssignedConsumer:
 
 
 def times_of(partitions: Iterable[TopicPartition]) -> dict[Key, int]:
-    """Return the timestamp of each partition, which stands where its offset does elsewhere; raises _INVALID_ARG."""
+    """Return the timestamp of each partition, which is in its offset field. Raise _INVALID_ARG."""
     wanted: dict[Key, int] = {}
     for partition in partitions:
         if not -MAX_INT64 - 1 <= partition.offset <= MAX_INT64:
@@ -280,7 +280,7 @@ def times_of(partitions: Iterable[TopicPartition]) -> dict[Key, int]:
 
 
 def timeout_in_ms(timeout: float | None) -> float | None:
-    """Return seconds in milliseconds; None for none, and for negative ones."""
+    """Return seconds as milliseconds; None for None and negative values."""
     return None if timeout is None or timeout < 0 else timeout * 1000
 
 
@@ -308,7 +308,7 @@ def _commit_settings(config: ConsumerConfig) -> CommitSettings:
 
 
 async def watermarks(cluster: ClusterClient, key: Key, timeout_ms: float | None) -> tuple[int, int]:
-    """Ask for a partition's first offset and its high watermark."""
+    """Fetch a partition's first offset and its high watermark."""
     low, high = await asyncio.gather(
         cluster.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_ms=timeout_ms),
         cluster.list_offsets({key: LATEST_TIMESTAMP}, timeout_ms=timeout_ms),

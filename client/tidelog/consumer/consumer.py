@@ -24,9 +24,9 @@ MAX_MESSAGES = 1_000_000
 
 
 class Consumer(AssignedConsumer):
-    """Reads the topics that it subscribes to with its group, or the partitions that it is assigned.
+    """Reads the topics that it subscribes to as a member of a group, or the partitions that it is assigned.
 
-    One thread uses it at a time. Close it, or use it as a context manager.
+    Use it from one thread at a time. Close it, or use it as a context manager.
 
     ::
 
@@ -34,8 +34,8 @@ class Consumer(AssignedConsumer):
             consumer.subscribe(["flights"])
             message = consumer.poll(1.0)
 
-    A subscribed consumer must call :meth:`poll` or :meth:`consume` within ``max.poll.interval.ms``, over and over:
-    partitions come and go in these calls, and callbacks are called in them. Heartbeats need no calls.
+    A subscribed consumer must call :meth:`poll` or :meth:`consume` at least every ``max.poll.interval.ms``. These calls
+    assign and revoke partitions and call the callbacks. Heartbeats do not depend on them.
     """
 
     def subscribe(
@@ -45,19 +45,20 @@ class Consumer(AssignedConsumer):
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Share these topics with the other members of the group, in place of what was subscribed to before.
+        """Subscribe to topics as a member of the group, replacing the previous subscription.
 
-        What begins with ``^`` is a regular expression (Python's) that topic names are searched for, now and whenever
-        metadata is asked for again; internal topics are left out. ``on_assign(consumer, partitions)`` is called with
-        partitions that come, and may :meth:`assign` them (with a cooperative assignor or ``group.protocol=consumer``:
-        :meth:`incremental_assign`) with offsets of its own; ``on_revoke`` before partitions go; ``on_lost``, or
-        ``on_revoke`` without it, with those that other members may have already. They are called by :meth:`poll`,
-        :meth:`consume`, :meth:`consume_arrow` and :meth:`close`; what they raise comes out there.
+        A name that begins with ``^`` is a regular expression (Python's) that is matched against the names of topics,
+        now and at every refresh of metadata; internal topics are excluded. ``on_assign(consumer, partitions)`` is
+        called with new partitions, and may :meth:`assign` them with other offsets (with a cooperative assignor or
+        ``group.protocol=consumer``: :meth:`incremental_assign`). ``on_revoke`` is called before partitions are revoked.
+        ``on_lost``, or ``on_revoke`` if it is not given, is called with partitions that other members may already own.
+        :meth:`poll`, :meth:`consume`, :meth:`consume_arrow` and :meth:`close` call these callbacks and raise their
+        exceptions.
 
         Raises:
-            KafkaException: _INVALID_ARG for no topics, for one twice, for what is no regular expression;
-                INVALID_TOPIC_EXCEPTION; _UNKNOWN_GROUP without ``group.id``; _DESTROY when closed.
-            TypeError: ``topics`` is no list of texts, or a callback cannot be called.
+            KafkaException: _INVALID_ARG for no topics, a repeated topic or an invalid regular expression;
+                INVALID_TOPIC_EXCEPTION; _UNKNOWN_GROUP without ``group.id``; _DESTROY if closed.
+            TypeError: ``topics`` is not a list of strings, or a callback is not callable.
         """
         if not isinstance(topics, list | tuple | set | frozenset) or not all(isinstance(t, str) for t in topics):
             raise TypeError(f"expected a list of topics, not {topics!r}")
@@ -68,23 +69,23 @@ class Consumer(AssignedConsumer):
         self._in_group().subscribe(topics, on_assign, on_revoke, on_lost)
 
     def unsubscribe(self) -> None:
-        """Leave the group; the partitions are revoked by the next :meth:`poll`."""
+        """Leave the group. The next :meth:`poll` revokes the partitions."""
         self._check_open()
         if self._group is not None:
             self._group.unsubscribe()
 
     def memberid(self) -> str | None:
-        """Return the member's id in its group, or None while it is no member."""
+        """Return the member's id in its group, or None if it is not a member."""
         self._check_open()
         return None if self._group is None else self._group.metadata.member_id or None
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
-        """Return who the consumer is in its group now; raises _UNKNOWN_GROUP without ``group.id``."""
+        """Return the consumer's identity in its group. Raise _UNKNOWN_GROUP without ``group.id``."""
         self._check_open()
         return self._in_group().metadata
 
     def poll(self, timeout: float | None = -1) -> Message | None:
-        """Return the next message or event, or None after ``timeout`` seconds (-1: wait without end)."""
+        """Return the next message or event, or None after ``timeout`` seconds (-1: wait forever)."""
         if self._lifetime.ended is None and (message := self._queue.take_ready()) is not None:
             return message
         self._check_open()
@@ -100,14 +101,14 @@ class Consumer(AssignedConsumer):
             self._end_poll()
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
-        """Return up to ``num_messages`` messages or events: fewer after ``timeout`` seconds (-1: wait without end).
+        """Return up to ``num_messages`` messages or events, fewer after ``timeout`` seconds (-1: wait forever).
 
-        Fewer also when partitions are to be taken away: what was gathered is returned before callbacks are called.
-        A call that Ctrl-C interrupts has read nothing.
+        Return fewer also if partitions are about to be revoked: the call returns the messages first and calls the
+        callbacks later. A call that Ctrl-C interrupts has read nothing.
 
         Raises:
-            KafkaException: _DESTROY when closed.
-            ValueError: ``num_messages`` is negative, or above 1,000,000.
+            KafkaException: _DESTROY if closed.
+            ValueError: ``num_messages`` is negative or above 1,000,000.
         """
         self._check_open()
         if not 0 <= num_messages <= MAX_MESSAGES:
@@ -128,16 +129,16 @@ class Consumer(AssignedConsumer):
             self._end_poll()
 
     def consume_arrow(self, max_records: int = 100_000, timeout: float | None = -1) -> pyarrow.Table:
-        """Return up to ``max_records`` records as one Arrow table: fewer after ``timeout`` seconds.
+        """Return up to ``max_records`` records as one Arrow table, fewer after ``timeout`` seconds.
 
-        Columns: ``key``, ``value`` (binary), ``topic`` (string), ``partition`` (int32), ``offset`` (int64),
-        ``timestamp`` (milliseconds, UTC) and ``headers`` (list of struct of ``key`` string and ``value`` binary, null
-        for none), as in Spark's Kafka source. Positions and stored offsets move as with :meth:`consume`, and callbacks
-        are called. The ends of partitions (``enable.partition.eof``) are not told.
+        The columns are those of Spark's Kafka source: ``key`` and ``value`` (binary), ``topic`` (string), ``partition``
+        (int32), ``offset`` (int64), ``timestamp`` (milliseconds, UTC) and ``headers`` (list of struct of ``key`` string
+        and ``value`` binary, null for none). Positions, stored offsets and callbacks behave as in :meth:`consume`. The
+        ends of partitions (``enable.partition.eof``) are not reported.
 
         Raises:
-            KafkaException: an event that :meth:`poll` would have returned, once what came before it was returned;
-                _DESTROY when closed.
+            KafkaException: an event that :meth:`poll` would have returned, after the records before it were returned;
+                _DESTROY if closed.
             ValueError: ``max_records`` is negative.
             ModuleNotFoundError: pyarrow is not installed.
         """
@@ -181,15 +182,15 @@ class Consumer(AssignedConsumer):
         offsets: Iterable[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit the offset after ``message``, or ``offsets``, or with neither what is stored of the assignment.
+        """Commit the offset after ``message``, or ``offsets``, or by default the stored offsets of the assignment.
 
-        Asynchronously None is returned at once, and ``on_commit(error, partitions)`` is called by a later poll().
-        Otherwise the call waits, and returns the partitions, each with its offset and its error. Errors that may pass
-        are retried for ``request.timeout.ms``; commits are carried out in the order of the calls.
+        An asynchronous call returns None immediately, and a later poll() calls ``on_commit(error, partitions)``. A
+        synchronous call waits and returns the partitions, each with its offset and error. Retriable errors are retried
+        for ``request.timeout.ms``. Commits are executed in the order of the calls.
 
         Raises:
-            KafkaException: _NO_OFFSET: there is nothing to commit; when not one partition was committed, the error
-                of the last, as ILLEGAL_GENERATION after the group has rebalanced; _UNKNOWN_GROUP; _DESTROY.
+            KafkaException: _NO_OFFSET if there is nothing to commit; the last error if no partition was committed, such
+                as ILLEGAL_GENERATION after a rebalance; _UNKNOWN_GROUP; _DESTROY.
             ValueError: both ``message`` and ``offsets`` are given.
         """
         self._check_open()
@@ -199,12 +200,12 @@ class Consumer(AssignedConsumer):
         return group.commit(given_offsets(message, offsets, "commit"), asynchronous=asynchronous)
 
     def store_offsets(self, message: Message | None = None, offsets: Iterable[TopicPartition] | None = None) -> None:
-        """Have the offset after ``message``, or ``offsets``, committed with the next automatic or argumentless commit.
+        """Store the offset after ``message``, or ``offsets``, for the next automatic or argumentless commit.
 
         Raises:
-            KafkaException: _INVALID_ARG with ``enable.auto.offset.store``, which stores by itself; _UNKNOWN_PARTITION
-                when none of the partitions is assigned; _UNKNOWN_GROUP; _DESTROY.
-            ValueError: not exactly one of both is given.
+            KafkaException: _INVALID_ARG with ``enable.auto.offset.store``, which stores offsets itself;
+                _UNKNOWN_PARTITION if none of the partitions is assigned; _UNKNOWN_GROUP; _DESTROY.
+            ValueError: not exactly one of the arguments is given.
         """
         self._check_open()
         if message is None and offsets is None:
@@ -215,10 +216,10 @@ class Consumer(AssignedConsumer):
         group.store(given_offsets(message, offsets, "store"), self._positions)
 
     def committed(self, partitions: Iterable[TopicPartition], timeout: float | None = None) -> list[TopicPartition]:
-        """Return for each partition the offset that the group has committed, OFFSET_INVALID for none, or its error.
+        """Return each partition with the group's committed offset, OFFSET_INVALID if there is none, or its error.
 
         Raises:
-            KafkaException: the group's error, or that the coordinator has not answered in ``timeout`` seconds.
+            KafkaException: the group's error, or the coordinator did not answer in ``timeout`` seconds.
         """
         self._check_open()
         keys = [key_of(partition) for partition in partitions]
@@ -226,10 +227,10 @@ class Consumer(AssignedConsumer):
         return [answer(key, found[key]) for key in keys]
 
     def close(self) -> None:
-        """Stop reading; commit what is stored (``enable.auto.commit``), call callbacks, and leave the group.
+        """Stop reading, commit stored offsets (``enable.auto.commit``), call the callbacks, and leave the group.
 
-        A poll() that waits in another thread returns. A second call does nothing. A cluster that does not answer is
-        waited for up to ten seconds.
+        A poll() that waits in another thread returns. A second call has no effect. The call waits up to ten seconds for
+        a cluster that does not answer.
         """
         if self._lifetime.is_over:
             return
@@ -289,7 +290,7 @@ def _deadline(timeout: float | None) -> float | None:
 def given_offsets(
     message: Message | None, offsets: Iterable[TopicPartition] | None, what: str
 ) -> dict[Key, OffsetAndMetadata]:
-    """Return the offset after ``message``, or ``offsets``; raises ValueError when both are given."""
+    """Return the offset after ``message``, or ``offsets``. Raise ValueError if both are given."""
     if message is not None and offsets is not None:
         raise ValueError("message and offsets are mutually exclusive")
     return offset_after(message, what) if message is not None else offsets_of(offsets or ())

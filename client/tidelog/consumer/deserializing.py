@@ -1,4 +1,4 @@
-"""A consumer whose messages have objects for keys and values, in place of bytes."""
+"""A consumer whose messages have deserialized keys and values."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tidelog.serialization.builders import CLUSTER_ID_TIMEOUT_S, build_serdes
 
 
 class DeserializingConsumer(Consumer):
-    """confluent-kafka's class of the same name: ``key.deserializer`` and ``value.deserializer`` are among the settings.
+    """A consumer with the settings ``key.deserializer`` and ``value.deserializer``, as in confluent-kafka.
 
-    In their places ``key.deserializer.builder`` and ``value.deserializer.builder`` may stand (DeserializerBuilder);
-    what they build is closed with the consumer. Each deserializer is called with the bytes, or None, and a
-    :class:`~tidelog.serialization.SerializationContext`; without one the bytes stay as they are.
+    ``key.deserializer.builder`` and ``value.deserializer.builder`` (DeserializerBuilder) can replace them; the consumer
+    closes the deserializers that they build. Each deserializer is called with the bytes, or None, and a
+    :class:`~tidelog.serialization.SerializationContext`. Without a deserializer, the bytes are returned unchanged.
     """
 
     __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        """Read the settings.
+        """Create a consumer from settings.
 
         Raises:
-            KafkaException: INVALID_CONFIG, also for a deserializer that cannot be called.
+            KafkaException: INVALID_CONFIG, also for a deserializer that is not callable.
         """
         given = {**(config or {}), **{name.replace("_", ".", 1): settings.pop(name) for name in _named(settings)}}
         self._serdes, given = build_serdes(given, "deserializer")
@@ -47,24 +47,24 @@ class DeserializingConsumer(Consumer):
         self._serdes.resolve_cluster_id(functools.partial(self.cluster_id, CLUSTER_ID_TIMEOUT_S))
 
     def close(self) -> None:
-        """Close as :meth:`Consumer.close` does, then the deserializers that were built."""
+        """Close the consumer as :meth:`Consumer.close` does, then the deserializers that were built."""
         super().close()
         self._serdes.close()
 
     def poll(self, timeout: float | None = -1) -> Message | None:
-        """Return the next message, deserialized, or None after ``timeout`` seconds (-1: wait without end).
+        """Return the next message, deserialized, or None after ``timeout`` seconds (-1: wait forever).
 
         Raises:
-            ConsumeError: an event; ``kafka_message`` is what :meth:`Consumer.poll` would have returned.
-            KeyDeserializationError, ValueDeserializationError: a deserializer raised ``exception``; the message is
-                ``kafka_message``, as it was read, and the next call returns the one after it.
-            KafkaException: _DESTROY when closed.
+            ConsumeError: an event; ``kafka_message`` is the result that :meth:`Consumer.poll` would have returned.
+            KeyDeserializationError, ValueDeserializationError: a deserializer raised ``exception``. ``kafka_message``
+                is the message as it was read, and the next call returns the one after it.
+            KafkaException: _DESTROY if closed.
         """
         message = super().poll(timeout)
         return None if message is None else self._deserialize(message)
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> NoReturn:
-        """Raise NotImplementedError, as confluent-kafka's: one message that fails would take others with it."""
+        """Raise NotImplementedError, as in confluent-kafka: one failing message would lose the others."""
         raise NotImplementedError("use poll(): a message that cannot be deserialized would take others with it")
 
     def _deserialize(self, message: Message) -> Message:

@@ -42,32 +42,32 @@ _MAX_INT64 = 2**63 - 1
 
 
 class Producer(ProduceCalls):
-    """Sends records; may be used from any thread. Close it, or use it as a context manager.
+    """Sends records to topics. Thread-safe. Close it, or use it as a context manager.
 
     ::
 
         with Producer({"bootstrap.servers": "127.0.0.1:9094"}) as producer:
             producer.produce("flights", value=b"...", key=b"UA", on_delivery=report)
 
-    ``produce()`` returns at once. Callbacks are called by :meth:`poll`, :meth:`flush` and :meth:`close` on the thread
-    that calls these, and may call any of them. Records of one partition are stored, and reported, in the order of
-    ``produce()``, each once unless ``enable.idempotence`` is false. One that was reported as failed with _MSG_TIMED_OUT
-    or _PURGE_INFLIGHT may be stored all the same, once and in its place; the report's sentence says where that is
-    possible. A child process made by fork needs a producer of its own.
+    ``produce()`` queues a record and returns. :meth:`poll`, :meth:`flush` and :meth:`close` call the delivery
+    callbacks on the thread that calls these methods, and callbacks may call them too. The records of a partition are
+    stored and reported in the order of ``produce()``, each exactly once unless ``enable.idempotence`` is false. A
+    record that is reported as failed with _MSG_TIMED_OUT or _PURGE_INFLIGHT may still be stored, once and in order;
+    the error's text says so if that is possible. Create another producer after a fork.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Read the settings (``tidelog.producer.config.ProducerConfig``), and what is no plain value among them.
+        """Create a producer from settings (``tidelog.producer.config.ProducerConfig``) and callbacks.
 
-        These are ``on_delivery`` (a default callback), ``error_cb(KafkaError)``, ``stats_cb(json)``, ``throttle_cb``,
-        ``logger``, ``interceptors`` (objects with ``on_send`` or ``on_acknowledgement``) and a callable as
-        ``partitioner``. The callbacks are called where delivery reports are; a partitioner is called under the
-        producer's lock, perhaps on the network thread: it may not use the producer. Keyword arguments are settings
-        too, with ``_`` for dots.
+        The dict also takes ``on_delivery`` (the default callback), ``error_cb(KafkaError)``, ``stats_cb(json)``,
+        ``throttle_cb``, ``logger``, ``interceptors`` (objects with ``on_send`` or ``on_acknowledgement``), and a
+        callable as ``partitioner``. Callbacks are called in the same places as delivery callbacks. A partitioner is
+        called under the producer's lock, possibly on the network thread, and must not use the producer. Settings can
+        also be keyword arguments, with ``_`` for dots.
 
         Raises:
             KafkaException: INVALID_CONFIG.
-            TypeError: a callback cannot be called.
+            TypeError: a callback is not callable.
         """
         settings = {**dict(config or {}), **{_dotted(key): value for key, value in more.items()}}
         settings = read_settings(ProducerConfig, settings, "P", objects=OBJECTS)
@@ -93,12 +93,12 @@ class Producer(ProduceCalls):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close; Ctrl-C and the like give up what is not acknowledged instead of waiting for it."""
+        """Close the producer. On Ctrl-C and similar exceptions, discard unacknowledged records instead of waiting."""
         is_interrupted = kind is not None and not issubclass(kind, Exception)
         self.close(0 if is_interrupted else -1)
 
     def __len__(self) -> int:
-        """Return how many records are not acknowledged, plus the callbacks not yet served."""
+        """Return the number of unacknowledged records plus the number of pending callbacks."""
         return self._reports.total
 
     def __bool__(self) -> bool:
@@ -189,27 +189,27 @@ class Producer(ProduceCalls):
         timestamp: Any = None,
         headers: Any = None,
     ) -> WrittenRows:
-        """Send many records by one call, without a Python object for each, and wait until they are acknowledged.
+        """Send many records in one call and wait until they are acknowledged, without an object per record.
 
-        ``data`` is a frame (of pandas or polars, an Arrow table or record batch) with a column ``value`` and, where
-        wanted, ``key``, ``timestamp`` (ms or a timestamp), ``partition`` and ``headers``; or the values alone: a series
-        or an Arrow array of binary or string, or a list of bytes, text (as UTF-8) and None. Then ``key``,
-        ``timestamp``, ``partition`` and ``headers`` may be columns of the same length; ``partition`` and ``timestamp``
-        may always be one number for all rows. Keys choose partitions as in :meth:`produce`; rows without one go to the
-        sticky partition of their batch. Rows with headers (lists of pairs) are taken one by one, and are slower.
+        ``data`` is a table (pandas, polars, Arrow) with a column ``value``, and optionally ``key``, ``timestamp`` (ms
+        or a timestamp), ``partition`` and ``headers``. It can also be the values alone: a series or an Arrow array of
+        binary or string, or a list of bytes, text (as UTF-8) and None. In that case ``key``, ``timestamp``,
+        ``partition`` and ``headers`` may be columns of the same length. ``partition`` and ``timestamp`` may always be
+        one number for all rows. Keys choose partitions as in :meth:`produce`; rows without a key go to the sticky
+        partition of their batch. Rows with headers (lists of pairs) are processed one by one, which is slower.
 
-        Rows that are bound for one partition are stored in their order, behind what was produced before; so are the
-        sticky ones that come into one partition, which may stand before or behind the others. All count against
-        ``queue.buffering.max.messages`` and ``buffer.memory``: the call waits for room, and calls the callbacks of
-        other records meanwhile, as :meth:`flush` does. No callback is called for the rows.
+        Rows with the same partition are stored in their order, behind the records produced before. Rows that get their
+        partition from the sticky partitioner are in order among themselves, and may be before or behind the others. All
+        rows count against ``queue.buffering.max.messages`` and ``buffer.memory``: the call waits for room and meanwhile
+        calls the callbacks of other records, as :meth:`flush` does. Rows have no callbacks.
 
         Returns the offset of each row (see :class:`WrittenRows`).
 
         Raises:
-            BatchDeliveryError: some rows were not delivered; its ``rows`` says which. No retry is left to do.
-            KafkaException: as :meth:`produce`, before anything is sent; _STATE where there are interceptors, which
-                must see every record.
-            TypeError, ValueError: ``data`` is none of these, or columns do not fit together; nothing is sent.
+            BatchDeliveryError: some rows were not delivered; its ``rows`` identifies them. They are not retried.
+            KafkaException: as in :meth:`produce`, before anything is sent; _STATE if there are interceptors, which
+                would have to see every record.
+            TypeError, ValueError: ``data`` has another type, or columns do not match; nothing is sent.
         """
         self._lifetime.check()
         if self._hooks.interceptors:
@@ -222,7 +222,7 @@ class Producer(ProduceCalls):
         return feed.run(pieces)
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve delivery callbacks and return how many; waits up to ``timeout`` s for the first (-1: without end)."""
+        """Call delivery callbacks and return their number; wait up to ``timeout`` s for the first (-1: forever)."""
         self._lifetime.check()
         served = self._reports.serve()
         if not served and timeout != 0 and self._reports.wait(_timeout_s(timeout)):
@@ -230,10 +230,10 @@ class Producer(ProduceCalls):
         return served
 
     def flush(self, timeout: float = -1) -> int:
-        """Send everything now and serve all callbacks; returns how many records are left after ``timeout`` seconds.
+        """Send all queued records and call all callbacks; return the number of records left after ``timeout`` seconds.
 
-        0 within ``message.timeout.ms`` at the latest: what is not acknowledged by then is reported as failed.
-        Inside of a callback, the reports that are being served do not count.
+        The number is 0 after ``message.timeout.ms`` at the latest, when unacknowledged records are reported as failed.
+        Inside a callback, reports in progress do not count.
         """
         self._lifetime.check()
         deadline = None if timeout < 0 else time.monotonic() + timeout
@@ -245,12 +245,12 @@ class Producer(ProduceCalls):
                     return self._reports.left
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up records: their callbacks get _PURGE_QUEUE or _PURGE_INFLIGHT. It never blocks."""
+        """Discard records: their callbacks receive _PURGE_QUEUE or _PURGE_INFLIGHT. Never blocks."""
         self._lifetime.check()
         self._purge(in_queue, in_flight)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         # Only here, so that a program that produces need not load all that administers.
         from tidelog.admin.metadata import list_topics
 
@@ -258,15 +258,15 @@ class Producer(ProduceCalls):
         return run_sync(list_topics(self._cluster, topic, timeout))
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._lifetime.check()
         timeout_ms = None if timeout < 0 else timeout * 1000
         return run_sync(self._cluster.refresh((), timeout_ms=timeout_ms)).cluster_id
 
     def close(self, timeout: float = -1) -> int:
-        """Flush, then stop; returns how many records were left, which are reported as purged.
+        """Flush and stop; return the number of records left, which are reported as purged.
 
-        A second call does nothing, nor does one in a child of the process that made the producer.
+        A second call has no effect, and neither has a call in a forked child of the process that created the producer.
         """
         if self._lifetime.is_over:
             return 0
