@@ -1,9 +1,9 @@
-"""The log directories that the controller is still to be told of, many in one call and one call at a time (KIP-858).
+"""Assignments of replicas to log directories that the controller does not have yet (KIP-858).
 
-The newest word on a replica counts. It is repeated until the controller has it, in whatever order directories fail
-meanwhile: an assignment to a directory that is offline is how the controller learns that the replica is. A word is
-dropped when the controller has no such partition, or none on this node, any more. After a call that failed, or that
-left a word unsaid, the next one waits, longer each time.
+One call is under way at a time and carries many assignments. The newest assignment of a replica counts, and is repeated
+until the controller has it, in whatever order directories fail meanwhile: an assignment to a directory that is offline
+tells the controller that the replica is offline too. The queue drops an assignment when the controller no longer has
+the partition, or no longer on this node. After a call that failed, in whole or for one replica, the queue backs off.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OBSOLETE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""The partition is not there or not on this node any more."""
+"""Errors of a partition that does not exist any more, or not on this node."""
 
 ReplicaKey: TypeAlias = tuple[TopicId, int]
 
@@ -39,7 +39,7 @@ class AssignmentsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsFailed:
-    """A call failed whole, or nobody knows."""
+    """A call failed as a whole, or its outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class AssignmentsDue:
 
 @dataclass(frozen=True, slots=True)
 class SendAssignments:
-    """Send these in one call: ``AssignmentsAnswered`` or ``AssignmentsFailed``."""
+    """Send these in one call; feed back ``AssignmentsAnswered`` or ``AssignmentsFailed``."""
 
     assignments: tuple[AssignDirectory, ...]
 
@@ -58,7 +58,7 @@ AssignmentEvent: TypeAlias = AssignDirectory | AssignmentsAnswered | Assignments
 
 
 class AssignmentQueue:
-    """Of one node. Its deadline is ``next_deadline_ms``, None while there is nothing to say or a call is under way."""
+    """The assignments of one node, from ``AssignDirectory`` until the controller has confirmed them."""
 
     def __init__(self) -> None:
         self._waiting: dict[ReplicaKey, AssignDirectory] = {}
@@ -71,12 +71,12 @@ class AssignmentQueue:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The time at which ``AssignmentsDue`` is to come; it may be over."""
+        """The time at which to feed ``AssignmentsDue``, maybe past; None with nothing to send or a call under way."""
         return self._not_before_ms if self._waiting and not self._sent else None
 
     @property
     def is_retrying(self) -> bool:
-        """Whether the last call left something unsaid."""
+        """Whether the last call failed, in whole or for one replica."""
         return self._backoff_ms != _FIRST_BACKOFF_MS
 
     def step(self, event: AssignmentEvent, now_ms: int) -> list[SendAssignments]:
@@ -97,7 +97,8 @@ class AssignmentQueue:
     def check_invariants(self) -> None:
         """Assert what must hold after every step."""
         assert len(self._sent) <= MAX_ASSIGNMENTS_PER_REQUEST
-        assert all((sent.topic_id, sent.index) in self._waiting for sent in self._sent), "it may have to be repeated"
+        # An assignment under way may have to be repeated.
+        assert all((sent.topic_id, sent.index) in self._waiting for sent in self._sent)
 
     def _send(self, now_ms: int) -> list[SendAssignments]:
         if self._sent or not self._waiting or now_ms < self._not_before_ms:
@@ -106,7 +107,7 @@ class AssignmentQueue:
         return [SendAssignments(self._sent)]
 
     def _answered(self, event: AssignmentsAnswered, now_ms: int) -> None:
-        """Drop what is settled."""
+        """Drop the assignments that are settled."""
         is_done = True
         for sent in self._sent:
             key = (sent.topic_id, sent.index)

@@ -1,4 +1,4 @@
-"""Inputs of :class:`~tidelog_node.hosting.replicas.HostedReplicas`: the metadata, and what disks and partitions did."""
+"""Inputs of :class:`~tidelog_node.hosting.replicas.HostedReplicas`, from the metadata, the disks and the partitions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ImageChanged:
 
 
 class Proceed(NamedTuple):
-    """The commands so far are done: ask for the next step of an image's changes."""
+    """The commands so far are complete; begin the next step of an image's changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultsChanged:
-    """The node's own settings of topics are other ones; replicas get them with the next image."""
+    """The node's own settings of topics have changed; replicas get them with the next image."""
 
     defaults: TopicConfig
 
@@ -43,8 +43,8 @@ class LogOpened:
 class OpenRefused:
     """The log that an ``OpenLog`` asked for was not opened.
 
-    ``directory`` is the log directory that refused to open it, None when it did not come to that. An ``error`` without
-    a cause is the refusal of a rule.
+    ``directory`` is the log directory that refused to open it, None when none was asked. An ``error`` without a cause
+    is a rule's refusal.
     """
 
     key: PartitionKey
@@ -53,7 +53,7 @@ class OpenRefused:
 
 
 class RegistrationTaken(NamedTuple):
-    """The partition's state machine has taken the registration of a ``ChangeRegistration``."""
+    """The partition's state machine has accepted the registration of a ``ChangeRegistration``."""
 
     key: PartitionKey
     registration: PartitionRegistration
@@ -99,7 +99,7 @@ class AppendRefused:
 
 @dataclass(frozen=True, slots=True)
 class SpaceMeasured:
-    """The file system of a log directory has so many bytes left, -1 when it does not say."""
+    """The file system of a log directory has ``free`` bytes left, -1 when it does not say."""
 
     directory: Path
     free: int
@@ -140,7 +140,7 @@ class CondemnRefused:
 
 @dataclass(frozen=True, slots=True)
 class FolderSetAside:
-    """A folder of an earlier topic of the name does not stand in the way any more."""
+    """The folder of an earlier topic of the name has another name now."""
 
     key: PartitionKey
 
@@ -165,12 +165,12 @@ class DirectoryPreferred:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Some time passed: folders may be due to be removed."""
+    """Some time passed; folders may be due for removal."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryDue:
-    """It is time to look whether full disks have room."""
+    """Check whether full disks have room."""
 
 
 @dataclass(frozen=True, slots=True)

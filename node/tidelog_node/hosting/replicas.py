@@ -1,19 +1,19 @@
-"""The replicas that a node hosts, as a state machine: one state per replica, moved by the metadata and the disks.
+"""A state machine of the replicas that a node hosts: one state per replica, changed by the metadata and the disks.
 
-An image's changes are taken over step by step, in the order of :mod:`tidelog_node.hosting.plan`; other events may come
-between two steps, and each step goes by what is then. The rules:
+It applies an image's changes step by step, in the order of :mod:`tidelog_node.hosting.plan`. Other events may occur
+between two steps; each step considers the states at its time. The rules:
 
-- A replica whose log may be in a log directory that is offline is not created anew, nor is the last in-sync one while
-  the directory that had it is missing: ``OpenLog`` names what these rules go by. A replica that was open, and is tried
-  again, must find its folder.
-- A log directory that fails takes its replicas with it until the next start; without a directory the node ends
-  (KIP-112, KIP-858). A replica whose own files cannot be used goes offline alone, is lost to the controller, and is
-  opened again and again.
-- A replica whose append a full disk refuses steps back where others can take its place: it leaves the ISR at once, as
-  its directory is lost to the controller, and copies nothing. The last replica in sync stays, refuses records and
-  serves reads. When there is room it has its place again and says that its log was never lost, if the controller knew
-  it there: so it stays an eligible leader (KIP-966). Where nobody can lead in its place it has it at once.
-- The controller is told each directory that it does not have, the newest word last.
+- A replica is not created anew while its log may be in a log directory that is offline, and the last in-sync replica
+  not while its directory is missing (:mod:`tidelog_node.hosting.placement`). A replica that was open must find its
+  folder when it is opened again.
+- When a log directory fails, its replicas are offline until the next start; without a directory the node ends
+  (KIP-112, KIP-858). When only a replica's own files fail, that replica goes offline. The controller is told that its
+  directory is lost, and every retry opens it again.
+- A replica steps back when a full disk refuses its append and others can take its place. Its directory is reported as
+  lost, so that it leaves the ISR at once, and it fetches nothing. The last replica in sync stays: it refuses records
+  and serves reads. A replica returns when the disk has room, or at once when nobody else can lead. If the controller
+  knew it in its directory before, it reports that its log was never lost, and stays an eligible leader (KIP-966).
+- The node reports each directory that the controller does not have.
 - A folder of a deleted replica that cannot be renamed keeps its place; no new replica of its name is opened there.
 - A replica is copied from the leader that its state machine follows, and from nobody while it is stepped back or not
   open.

@@ -37,7 +37,7 @@ def _give_up_what_a_disk_refused() -> list[Patch]:
 
 
 def _tell_the_controller_once() -> list[Patch]:
-    """After its first word on a directory a node tells the controller no other: a lost one stays lost."""
+    """A node assigns directories in one call only: a directory that was reported as lost stays lost."""
     original = AssignmentQueue._send
 
     def send(self: Any, now_ms: int) -> list[SendAssignments]:

@@ -1,4 +1,4 @@
-"""What the controller is told of directories, until it has it."""
+"""Assignments to log directories, until the controller has them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def queue() -> Queue:
     return Queue()
 
 
-def test_words_go_in_one_call_and_one_call_at_a_time(queue: Queue) -> None:
+def test_assignments_go_in_one_call_and_one_call_at_a_time(queue: Queue) -> None:
     queue.step(at(A, 0))
     queue.step(at(B, 1))
     assert queue.due() == [(at(A, 0), at(B, 1))]
@@ -58,7 +58,7 @@ def test_words_go_in_one_call_and_one_call_at_a_time(queue: Queue) -> None:
     assert queue.due() == [(at(B, 2),)]
 
 
-def test_newest_word_counts_also_when_the_one_before_is_on_its_way(queue: Queue) -> None:
+def test_newest_assignment_counts_also_when_the_one_before_is_on_its_way(queue: Queue) -> None:
     queue.step(at(LOST_DIRECTORY))
     queue.due()
     queue.step(at(A))
@@ -69,7 +69,7 @@ def test_newest_word_counts_also_when_the_one_before_is_on_its_way(queue: Queue)
 
 
 @pytest.mark.parametrize("event", [AssignmentsFailed(), AssignmentsAnswered({})])
-def test_word_is_repeated_ever_later_until_the_controller_has_it(queue: Queue, event: AssignmentEvent) -> None:
+def test_assignment_is_repeated_ever_later_until_the_controller_has_it(queue: Queue, event: AssignmentEvent) -> None:
     queue.step(at(A))
     for pause_ms in (50, 100, 200, 400, 800, 1_000, 1_000):
         assert queue.due() == [(at(A),)]
@@ -83,14 +83,14 @@ def test_word_is_repeated_ever_later_until_the_controller_has_it(queue: Queue, e
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_word_of_a_replica_that_is_gone_is_dropped(queue: Queue, code: ErrorCode) -> None:
+def test_assignment_of_a_replica_that_is_gone_is_dropped(queue: Queue, code: ErrorCode) -> None:
     queue.step(at(A))
     queue.due()
     queue.answer(code)
     assert len(queue.core) == 0
 
 
-def test_word_that_is_refused_is_repeated_alone(queue: Queue) -> None:
+def test_assignment_that_is_refused_is_repeated_alone(queue: Queue) -> None:
     queue.step(at(A, 0))
     queue.step(at(A, 1))
     queue.due()
@@ -99,7 +99,7 @@ def test_word_that_is_refused_is_repeated_alone(queue: Queue) -> None:
     assert queue.due() == [(at(A, 1),)]
 
 
-def test_call_has_no_more_words_than_a_request_may_have(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_has_no_more_assignments_than_a_request_may_have(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignments, "MAX_ASSIGNMENTS_PER_REQUEST", 3)
     for index in range(4):
         queue.step(at(A, index))
