@@ -37,11 +37,11 @@ class AdminOperations(
     SecurityAdmin,
     TopicAdmin,
 ):
-    """All operations that return futures, which may be waited for or awaited; none blocks."""
+    """All operations that return futures, which callers can wait for or await. None of them blocks."""
 
 
 class AdminClient(AdminOperations):
-    """Administers a cluster; may be used from any thread. Close it, or use it as a context manager.
+    """Administers a cluster. Thread-safe. Close it, or use it as a context manager.
 
     ::
 
@@ -58,27 +58,27 @@ class AdminClient(AdminOperations):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; operations under way fail with _DESTROY. A second call does nothing."""
+        """Close the connections. Pending operations fail with _DESTROY. A second call has no effect."""
         if self._lifetime.is_over:
             return
         self._lifetime.end()
         self._lifetime.stop()
 
     def poll(self, timeout: float = -1) -> int:
-        """Call ``error_cb`` for the errors since the last call, and return how many there were.
+        """Call ``error_cb`` for the errors since the last call, and return their number.
 
-        Waits up to ``timeout`` seconds for the first (-1: without end). Futures are done without it.
+        Wait up to ``timeout`` seconds for the first (-1: forever). Futures complete without it.
         """
         self._lifetime.check()
         return self._errors.serve(None if timeout < 0 else timeout)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._lifetime.check()
         return run_sync(list_topics(self._cluster, topic, timeout))
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._lifetime.check()
         return run_sync(cluster_id(self._cluster, timeout))
 

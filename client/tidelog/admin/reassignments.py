@@ -15,14 +15,14 @@ from tidelog_foundation.errors import TidelogError, error_for
 
 @dataclass(frozen=True, slots=True)
 class NewPartitionReassignment:
-    """The nodes that are to hold a partition; the first is its preferred leader."""
+    """The target replicas of a partition, as node ids; the first is the preferred leader."""
 
     target_replicas: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A reassignment under way. ``adding_replicas`` and ``removing_replicas`` are parts of ``replicas``."""
+    """A reassignment in progress. ``adding_replicas`` and ``removing_replicas`` are subsets of ``replicas``."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ class PartitionReassignment:
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """Who holds the partition when the reassignment is over."""
+        """The replicas of the partition after the reassignment."""
         return tuple(r for r in self.replicas if r not in self.removing_replicas)
 
 
@@ -45,12 +45,12 @@ class ReassignmentAdmin(Operations):
         operation_timeout: float = 30,
         request_timeout: float | None = None,
     ) -> dict[TopicPartition, Future[None]]:
-        """Begin to move partitions to other nodes; None cancels what is under way (KIP-455).
+        """Start to move partitions to other nodes; None cancels a reassignment in progress (KIP-455).
 
-        A future is done when the reassignment has begun; :meth:`list_partition_reassignments` shows those that are not
-        over. Without ``allow_replication_factor_change`` a target of another size fails with
-        INVALID_REPLICATION_FACTOR (KIP-860). ``operation_timeout`` is how long the controller may take,
-        ``request_timeout`` the whole (default: request.timeout.ms), in seconds.
+        A future is done when the reassignment has started; :meth:`list_partition_reassignments` shows those in
+        progress. Without ``allow_replication_factor_change``, a target of another size fails with
+        INVALID_REPLICATION_FACTOR (KIP-860). ``operation_timeout`` limits the controller's work, ``request_timeout``
+        the whole operation (default: request.timeout.ms), in seconds.
         """
         timeout_ms = int(operation_timeout * 1000)
         changes_factor = allow_replication_factor_change
@@ -68,7 +68,7 @@ class ReassignmentAdmin(Operations):
     def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, request_timeout: float | None = None
     ) -> Future[dict[TopicPartition, PartitionReassignment]]:
-        """List the reassignments under way, of these partitions or of all (KIP-455)."""
+        """List the reassignments in progress, of these partitions or of all (KIP-455)."""
         wanted = None if partitions is None else list(partitions)
 
         async def list_ongoing() -> Outcomes[str, dict[TopicPartition, PartitionReassignment]]:

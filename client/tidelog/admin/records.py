@@ -23,7 +23,7 @@ _ANSWER_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
-    """What is left of a partition: the least offset that is still there on any replica whose node lives."""
+    """The remaining start of a partition: the lowest offset that a replica on a running node still has."""
 
     low_watermark: int
 
@@ -38,15 +38,14 @@ class RecordAdmin(Operations):
         operation_timeout: float = 30,
         request_timeout: float | None = None,
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
-        """Delete the records below the offset of each partition; OFFSET_END deletes all that are committed (KIP-107).
+        """Delete the records below the offset of each partition; OFFSET_END deletes all committed records (KIP-107).
 
-        A future is done when the records are gone from every replica whose node lives, or failed with KafkaException:
-        POLICY_VIOLATION where the topic is only compacted, OFFSET_OUT_OF_RANGE beyond the high watermark,
-        REQUEST_TIMED_OUT when a replica is late (the leader deletes nevertheless). Timeouts as in
-        :meth:`create_topics`.
+        A future is done when the records are deleted from every replica on a running node, or fails with
+        KafkaException: POLICY_VIOLATION if the topic is only compacted, OFFSET_OUT_OF_RANGE above the high watermark,
+        REQUEST_TIMED_OUT if a replica is late (the leader deletes nevertheless). Timeouts as in :meth:`create_topics`.
 
         Raises:
-            KafkaException: _INVALID_ARG: an offset or a partition below 0, or a partition twice.
+            KafkaException: _INVALID_ARG for a negative offset or partition, or a repeated partition.
         """
         partitions = list(topic_partition_offsets)
         offsets = _deletion_offsets(partitions)

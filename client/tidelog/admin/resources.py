@@ -15,7 +15,7 @@ class _Ordered(enum.Enum):
 
 
 class ResourceType(_Ordered):
-    """A kind of resource that has settings or access rules. No call takes TRANSACTIONAL_ID yet."""
+    """A kind of resource with settings or ACLs. No call accepts TRANSACTIONAL_ID yet."""
 
     UNKNOWN = 0
     ANY = 1
@@ -26,7 +26,7 @@ class ResourceType(_Ordered):
 
 
 class ResourcePatternType(_Ordered):
-    """The way in which an access rule names resources (KIP-290); ANY and MATCH are for filters."""
+    """The kind of pattern with which an ACL names resources (KIP-290); ANY and MATCH are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -36,7 +36,7 @@ class ResourcePatternType(_Ordered):
 
 
 class AclOperation(_Ordered):
-    """An operation that an access rule concerns; ANY is for filters."""
+    """The operation of an ACL; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -54,7 +54,7 @@ class AclOperation(_Ordered):
 
 
 class AclPermissionType(_Ordered):
-    """Whether an access rule allows or denies; ANY is for filters."""
+    """Whether an ACL allows or denies; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1

@@ -27,9 +27,9 @@ E = TypeVar("E", bound=enum.Enum)
 
 @functools.total_ordering
 class AclBinding:
-    """An access rule: a principal, from a host, may or may not do an operation on resources (KIP-11).
+    """An ACL: it allows or denies a principal, from a host, an operation on resources (KIP-11).
 
-    Types may be given as members, their names or their numbers. Two rules are equal when all their parts are.
+    Types can be members, their names or their numbers. Two ACLs are equal if all their parts are.
     """
 
     _FORBIDDEN: ClassVar[frozenset[enum.Enum]] = frozenset(
@@ -103,7 +103,7 @@ class AclBinding:
 
 
 class AclBindingFilter(AclBinding):
-    """A filter of access rules: None, or the member ANY, matches every value of that part."""
+    """A filter of ACLs: None, or the member ANY, matches every value of that part."""
 
     _FORBIDDEN = frozenset(
         (
@@ -125,7 +125,7 @@ class ScramCredentialInfo:
 
 
 class UserScramCredentialsDescription:
-    """The credentials that a user has."""
+    """The credentials of a user."""
 
     def __init__(self, user: str, scram_credential_infos: Sequence[ScramCredentialInfo]) -> None:
         self.user = user
@@ -140,7 +140,7 @@ class UserScramCredentialAlteration:
 
 
 class UserScramCredentialUpsertion(UserScramCredentialAlteration):
-    """A credential to be set; without a ``salt`` a random one is used."""
+    """A credential to set; without a ``salt``, a random one is used."""
 
     def __init__(
         self, user: str, scram_credential_info: ScramCredentialInfo, password: bytes, salt: bytes | None = None
@@ -152,7 +152,7 @@ class UserScramCredentialUpsertion(UserScramCredentialAlteration):
 
 
 class UserScramCredentialDeletion(UserScramCredentialAlteration):
-    """A credential to be deleted."""
+    """A credential to delete."""
 
     def __init__(self, user: str, mechanism: ScramMechanism) -> None:
         super().__init__(user)
@@ -160,7 +160,7 @@ class UserScramCredentialDeletion(UserScramCredentialAlteration):
 
 
 class SecurityAdmin(Operations):
-    """Operations on access rules and credentials: all of them fail."""
+    """Operations on ACLs and credentials. All of them fail."""
 
     def create_acls(
         self, acls: Iterable[AclBinding], *, request_timeout: float | None = None

@@ -28,10 +28,10 @@ class TopicAdmin(Operations):
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
-        """Create topics; a future is done when its topic is created and visible, or failed with KafkaException.
+        """Create topics. A future is done when its topic exists and is visible, or fails with KafkaException.
 
-        ``operation_timeout`` is how long the controller may take, ``request_timeout`` the whole (default:
-        request.timeout.ms), in seconds. ``validate_only`` checks and creates nothing.
+        ``operation_timeout`` limits the controller's work, ``request_timeout`` the whole operation (default:
+        request.timeout.ms), in seconds. ``validate_only`` only validates.
         """
         topics = list(new_topics)
         request = pb.CreateTopicsRequest(
@@ -71,9 +71,9 @@ class TopicAdmin(Operations):
         include_authorized_operations: bool = False,
         request_timeout: float | None = None,
     ) -> dict[str, Future[TopicDescription]]:
-        """Describe topics: partitions, leaders, replicas, what is set on them.
+        """Describe topics: partitions, leaders, replicas, and the topics' own settings.
 
-        With ``include_authorized_operations`` also what the client may do: everything.
+        ``include_authorized_operations`` adds the client's permissions: all operations.
         """
         names = list(TopicCollection.of(topics).topic_names)
         request = pb.DescribeTopicsRequest(topic_names=names)

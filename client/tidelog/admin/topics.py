@@ -85,7 +85,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitionInfo:
-    """A partition: ``leader`` is None while there is none."""
+    """A partition. ``leader`` is None while there is none."""
 
     id: int
     leader: Node | None
@@ -96,7 +96,7 @@ class TopicPartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic's partitions in order, and what was set on it; defaults are left out of ``config``."""
+    """A topic's partitions in order, and its own settings; ``config`` omits defaults."""
 
     name: str
     topic_id: Uuid
@@ -119,9 +119,9 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class DescribeClusterResult:
-    """The cluster: ``controller`` leads the quorum of ``voters``, and is None when not known.
+    """A cluster. ``controller`` is the leader of the quorum of ``voters``, or None if it is unknown.
 
-    ``listeners`` are the addresses of each of ``nodes``, those for clients of Kafka included, by the node's id.
+    ``listeners`` maps node ids to the addresses of all their listeners, including those for Kafka's clients.
     """
 
     cluster_id: str

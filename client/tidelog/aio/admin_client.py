@@ -20,9 +20,9 @@ class AdminClient(AdminOperations):
             await admin.create_topics([NewTopic("flights", 12, 3)])["flights"]
             cluster = await admin.describe_cluster()
 
-    The operations are those of :class:`tidelog.AdminClient`: they return at once, with the same futures, and each
-    future may be awaited. Who gives up waiting leaves the operation to itself. ``future.result()`` would block the loop
-    until the future is done.
+    The operations are those of :class:`tidelog.AdminClient`. They return the same futures without waiting, and you can
+    await each future. Cancelling the wait does not cancel the operation. ``future.result()`` would block the loop until
+    the future is done.
     """
 
     async def __aenter__(self) -> Self:
@@ -34,22 +34,22 @@ class AdminClient(AdminOperations):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; operations under way fail with _DESTROY. A second call does nothing."""
+        """Close the connections. Pending operations fail with _DESTROY. A second call has no effect."""
         if not self._lifetime.is_over:
             self._lifetime.end()
             await self._lifetime.stop_awaited()
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
-        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._lifetime.check()
         return await run_on_network(list_topics(self._cluster, topic, timeout))
 
     async def cluster_id(self, timeout: float = -1) -> str:  # noqa: ASYNC109
-        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._lifetime.check()
         return await run_on_network(cluster_id(self._cluster, timeout))
 
     async def list_groups(self, group: str | None = None, timeout: float = -1) -> list[GroupMetadata]:  # noqa: ASYNC109
-        """Return the groups of all kinds, or one; raises KafkaException when a node does not answer in time."""
+        """Return the groups of all kinds, or one. Raise KafkaException if a node does not answer in time."""
         self._lifetime.check()
         return await run_on_network(group_metadata(self._cluster, group, timeout))

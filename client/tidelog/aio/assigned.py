@@ -20,19 +20,19 @@ from tidelog_foundation.transport import run_on_network
 
 
 class AssignedConsumer:
-    """Base of :class:`tidelog.aio.Consumer`: all but reading and the group.
+    """The base of :class:`tidelog.aio.Consumer`, without reading and the group.
 
-    Methods that need no answer of the cluster take effect when they are called: they need not be awaited, and a
-    callback that is a plain function may call them.
+    Methods that need no response from the cluster take effect when they are called. Awaiting them is optional, and
+    callbacks that are plain functions may call them.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Read the settings, as :class:`tidelog.Consumer`; ``on_commit`` may be a coroutine function.
+        """Create a consumer from settings, as :class:`tidelog.Consumer`; ``on_commit`` may be a coroutine function.
 
         Raises:
             KafkaException: INVALID_CONFIG.
             RuntimeError: there is no running event loop.
-            TypeError: ``on_commit`` cannot be called.
+            TypeError: ``on_commit`` is not callable.
         """
         self._loop = asyncio.get_running_loop()
         self._callbacks = Callbacks(self._loop, "consumer")
@@ -59,46 +59,46 @@ class AssignedConsumer:
             await self._consumer._lifetime.stop_awaited()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Read these partitions and no others; as :meth:`tidelog.Consumer.assign`."""
+        """Read exactly these partitions; as :meth:`tidelog.Consumer.assign`."""
         self._consumer.assign(partitions)
         return DONE
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Read these partitions too; as :meth:`tidelog.Consumer.incremental_assign`."""
+        """Add partitions to the assignment; as :meth:`tidelog.Consumer.incremental_assign`."""
         self._consumer.incremental_assign(partitions)
         return DONE
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Read these partitions no longer; as :meth:`tidelog.Consumer.incremental_unassign`."""
+        """Remove partitions from the assignment; as :meth:`tidelog.Consumer.incremental_unassign`."""
         self._consumer.incremental_unassign(partitions)
         return DONE
 
     def unassign(self) -> Awaitable[None]:
-        """Read nothing."""
+        """Remove all partitions from the assignment."""
         self._consumer.unassign()
         return DONE
 
     def assignment(self) -> Awaitable[list[TopicPartition]]:
-        """Return the partitions that are read."""
+        """Return the assigned partitions."""
         return Done(self._consumer.assignment())
 
     def seek(self, partition: TopicPartition) -> Awaitable[None]:
-        """Go on from another offset; as :meth:`tidelog.Consumer.seek`."""
+        """Continue a partition at another offset; as :meth:`tidelog.Consumer.seek`."""
         self._consumer.seek(partition)
         return DONE
 
     def pause(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Deliver nothing of these partitions until :meth:`resume`; as :meth:`tidelog.Consumer.pause`."""
+        """Return no messages of these partitions until :meth:`resume`; as :meth:`tidelog.Consumer.pause`."""
         self._consumer.pause(partitions)
         return DONE
 
     def resume(self, partitions: Iterable[TopicPartition]) -> Awaitable[None]:
-        """Go on with these partitions; as :meth:`tidelog.Consumer.resume`."""
+        """Continue paused partitions; as :meth:`tidelog.Consumer.resume`."""
         self._consumer.resume(partitions)
         return DONE
 
     def position(self, partitions: Iterable[TopicPartition]) -> Awaitable[list[TopicPartition]]:
-        """Return for each partition the offset after the last record that was returned, else OFFSET_INVALID."""
+        """Return each partition with the offset after its last returned record, or OFFSET_INVALID."""
         return Done(self._consumer.position(partitions))
 
     async def get_watermark_offsets(
@@ -118,19 +118,19 @@ class AssignedConsumer:
         partitions: Iterable[TopicPartition],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> list[TopicPartition]:
-        """Return the first offsets of times; as :meth:`tidelog.Consumer.offsets_for_times`."""
+        """Return the first offsets at or after times; as :meth:`tidelog.Consumer.offsets_for_times`."""
         self._consumer._check_open()
         wanted = times_of(partitions)
         found = await run_on_network(self._consumer._cluster.list_offsets(wanted, timeout_ms=timeout_in_ms(timeout)))
         return [TopicPartition(topic, partition, found[topic, partition].offset) for topic, partition in wanted]
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
-        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._consumer._check_open()
         return await run_on_network(list_topics(self._consumer._cluster, topic, timeout))
 
     async def cluster_id(self, timeout: float = -1) -> str:  # noqa: ASYNC109
-        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._consumer._check_open()
         return await run_on_network(cluster_id(self._consumer._cluster, timeout))
 

@@ -16,7 +16,7 @@ _told: set[str] = set()
 
 
 class AIOProducer(Producer):
-    """:class:`Producer`. The arguments after the settings size confluent-kafka's threads, which there are not here."""
+    """confluent-kafka's name of :class:`Producer`. It ignores the arguments that size confluent-kafka's thread pool."""
 
     def __init__(
         self,
@@ -26,17 +26,17 @@ class AIOProducer(Producer):
         batch_size: int = 1000,
         buffer_timeout: float = 1.0,
     ) -> None:
-        """Read the settings; raises as :class:`Producer`."""
+        """Create a producer from settings. Raise as :class:`Producer`."""
         if (max_workers, executor, batch_size, buffer_timeout) != (4, None, 1000, 1.0):
             _tell_once(_SIZES)
         super().__init__(producer_conf)
 
 
 class AIOConsumer(Consumer):
-    """:class:`Consumer`. The arguments after the settings size confluent-kafka's threads, which there are not here."""
+    """confluent-kafka's name of :class:`Consumer`. It ignores the arguments that size confluent-kafka's thread pool."""
 
     def __init__(self, consumer_conf: Mapping[str, Any], max_workers: int = 100, executor: object = None) -> None:
-        """Read the settings; raises as :class:`Consumer`."""
+        """Create a consumer from settings. Raise as :class:`Consumer`."""
         if (max_workers, executor) != (100, None):
             _tell_once(_SIZES)
         super().__init__(consumer_conf)

@@ -32,7 +32,7 @@ RebalanceCallback = Callable[["Consumer", list[TopicPartition]], object]
 
 
 class Consumer(AssignedConsumer):
-    """Reads from an event loop, the one that it is made in. Close it, or use it as an async context manager.
+    """Reads from the event loop that it is created in. Close it, or use it as an async context manager.
 
     ::
 
@@ -41,17 +41,17 @@ class Consumer(AssignedConsumer):
             async for message in consumer:
                 await handle(message)
 
-    It does what :class:`tidelog.Consumer` does, with the same settings. Tasks that read take turns. One that is
-    cancelled has read nothing: what it had gathered is read again.
+    Its behavior and settings are those of :class:`tidelog.Consumer`. Reading tasks take turns. A task that is cancelled
+    has read nothing: its messages are returned again.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Read the settings, as :class:`tidelog.Consumer`; ``on_commit`` may be a coroutine function.
+        """Create a consumer from settings, as :class:`tidelog.Consumer`; ``on_commit`` may be a coroutine function.
 
         Raises:
             KafkaException: INVALID_CONFIG.
             RuntimeError: there is no running event loop.
-            TypeError: ``on_commit`` cannot be called.
+            TypeError: ``on_commit`` is not callable.
         """
         super().__init__(config)
         self._rebalances = Rebalances(self._loop, self._consumer)
@@ -60,7 +60,7 @@ class Consumer(AssignedConsumer):
         self._is_closing = False
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        """Return the messages as they come until the consumer is closed; events but _PARTITION_EOF are raised."""
+        """Return messages until the consumer is closed. Raise events other than _PARTITION_EOF."""
         return self
 
     async def __anext__(self) -> Message:
@@ -81,40 +81,40 @@ class Consumer(AssignedConsumer):
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> Awaitable[None]:
-        """Share these topics with the other members of the group; as :meth:`tidelog.Consumer.subscribe`.
+        """Subscribe to topics as a member of the group; as :meth:`tidelog.Consumer.subscribe`.
 
-        The rebalance waits for callbacks that are coroutines, in which partitions may be assigned, offsets committed
-        and much else awaited, but no poll().
+        A rebalance waits for callbacks that are coroutines. They may assign partitions, commit offsets and await
+        anything else except poll().
         """
         self._consumer.subscribe(topics, on_assign, on_revoke, on_lost)
         return DONE
 
     def unsubscribe(self) -> Awaitable[None]:
-        """Leave the group; the partitions are revoked by the next :meth:`poll`."""
+        """Leave the group. The next :meth:`poll` revokes the partitions."""
         self._consumer.unsubscribe()
         return DONE
 
     def memberid(self) -> Awaitable[str | None]:
-        """Return the member's id in its group, or None while it is no member."""
+        """Return the member's id in its group, or None if it is not a member."""
         return Done(self._consumer.memberid())
 
     def consumer_group_metadata(self) -> Awaitable[ConsumerGroupMetadata]:
-        """Return who the consumer is in its group now; raises _UNKNOWN_GROUP without ``group.id``."""
+        """Return the consumer's identity in its group. Raise _UNKNOWN_GROUP without ``group.id``."""
         return Done(self._consumer.consumer_group_metadata())
 
     async def poll(self, timeout: float | None = -1) -> Message | None:  # noqa: ASYNC109
-        """Return the next message or event, or None after ``timeout`` seconds (-1: wait without end)."""
+        """Return the next message or event, or None after ``timeout`` seconds (-1: wait forever)."""
         messages = await self.consume(1, timeout)
         return messages[0] if messages else None
 
     async def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:  # noqa: ASYNC109
-        """Return up to ``num_messages`` messages or events: fewer after ``timeout`` seconds (-1: wait without end).
+        """Return up to ``num_messages`` messages or events, fewer after ``timeout`` seconds (-1: wait forever).
 
-        Fewer also when partitions are to be taken away, and when the consumer is closed meanwhile.
+        Return fewer also if partitions are about to be revoked, or if the consumer is closed meanwhile.
 
         Raises:
-            KafkaException: _DESTROY when closed; _STATE inside of a rebalance's callback.
-            ValueError: ``num_messages`` is negative, or above 1,000,000.
+            KafkaException: _DESTROY if closed; _STATE inside a rebalance callback.
+            ValueError: ``num_messages`` is negative or above 1,000,000.
         """
         if not 0 <= num_messages <= MAX_MESSAGES:
             raise ValueError(f"num_messages must be at least 0, not {num_messages}, and at most {MAX_MESSAGES}")
@@ -146,10 +146,10 @@ class Consumer(AssignedConsumer):
         offsets: Iterable[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> Awaitable[list[TopicPartition] | None]:
-        """Commit the offset after ``message``, or ``offsets``, or with neither what is stored of the assignment.
+        """Commit the offset after ``message``, or ``offsets``, or by default the stored offsets of the assignment.
 
-        The commit begins with the call. Asynchronously nothing is waited for, and ``on_commit(error, partitions)`` is
-        called when it has ended; otherwise ``await`` returns the partitions, each with its offset and its error. As
+        The commit starts with the call. An asynchronous commit does not wait, and calls ``on_commit(error,
+        partitions)`` when it completes. Otherwise ``await`` returns the partitions, each with its offset and error. As
         :meth:`tidelog.Consumer.commit`.
         """
         if asynchronous:
@@ -162,7 +162,7 @@ class Consumer(AssignedConsumer):
     def store_offsets(
         self, message: Message | None = None, offsets: Iterable[TopicPartition] | None = None
     ) -> Awaitable[None]:
-        """Have offsets committed with the next automatic or argumentless commit.
+        """Store offsets for the next automatic or argumentless commit.
 
         As :meth:`tidelog.Consumer.store_offsets`.
         """
@@ -174,7 +174,7 @@ class Consumer(AssignedConsumer):
         partitions: Iterable[TopicPartition],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> list[TopicPartition]:
-        """Return for each partition the offset that the group has committed; as :meth:`tidelog.Consumer.committed`."""
+        """Return each partition with the group's committed offset; as :meth:`tidelog.Consumer.committed`."""
         self._consumer._check_open()
         keys = [key_of(partition) for partition in partitions]
         timeout_ms = None if timeout is None or timeout < 0 else timeout * 1000
@@ -182,10 +182,10 @@ class Consumer(AssignedConsumer):
         return [answer(key, found[key]) for key in keys]
 
     async def close(self) -> None:
-        """Stop reading; commit what is stored (``enable.auto.commit``), serve callbacks, and leave the group.
+        """Stop reading, commit stored offsets (``enable.auto.commit``), run the callbacks, and leave the group.
 
-        A task that waits in poll() goes on. Coroutines of ``on_commit`` have ended when it returns. Cancelled, it
-        leaves no group, but stops all the same. A second call does nothing more.
+        A task that waits in poll() returns. The coroutines of ``on_commit`` have completed when the call returns. A
+        cancelled call stops the consumer without leaving the group. A second call has no effect.
         """
         self._rebalances.check_outside("close")
         try:

@@ -27,7 +27,7 @@ DeliveryCallback = Callable[[KafkaError | None, Message], object]
 
 
 class Producer:
-    """Sends records from an event loop, the one that it is made in. Close it, or use it as an async context manager.
+    """Sends records from the event loop that it is created in. Close it, or use it as an async context manager.
 
     ::
 
@@ -35,19 +35,19 @@ class Producer:
             delivery = await producer.produce("flights", value=b"...", key=b"UA")
             message = await delivery
 
-    Callbacks and futures are served in the loop as records are acknowledged: there is no need to poll. Otherwise it
-    does what :class:`tidelog.Producer` does, with the same settings.
+    Callbacks and futures complete in the loop as records are acknowledged, without polling. Otherwise its behavior and
+    settings are those of :class:`tidelog.Producer`.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Read the settings, as :class:`tidelog.Producer`; callbacks may be coroutine functions.
+        """Create a producer from settings, as :class:`tidelog.Producer`; callbacks may be coroutine functions.
 
-        ``max.block.ms`` says how long :meth:`produce` waits for room; without it, it waits without end.
+        ``max.block.ms`` limits the time for which :meth:`produce` waits for room; by default it waits forever.
 
         Raises:
             KafkaException: INVALID_CONFIG.
             RuntimeError: there is no running event loop.
-            TypeError: ``on_delivery`` cannot be called.
+            TypeError: ``on_delivery`` is not callable.
         """
         self._loop = asyncio.get_running_loop()
         self._callbacks = Callbacks(self._loop, "producer")
@@ -80,12 +80,12 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close; cancellation and Ctrl-C give up what is not acknowledged instead of waiting for it."""
+        """Close the producer. On cancellation and Ctrl-C, discard unacknowledged records instead of waiting."""
         is_interrupted = kind is not None and not issubclass(kind, Exception)
         await self.close(0 if is_interrupted else -1)
 
     def __len__(self) -> int:
-        """Return how many records are not acknowledged, plus the callbacks not yet served."""
+        """Return the number of unacknowledged records plus the number of pending callbacks."""
         return len(self._producer)
 
     def __bool__(self) -> bool:
@@ -103,14 +103,14 @@ class Producer:
         *,
         callback: DeliveryCallback | None = None,
     ) -> asyncio.Future[Message]:
-        """Take one record for sending, when there is room for it; returns the future of its delivery.
+        """Queue one record when there is room for it; return the future of its delivery.
 
-        The future has the delivered message or fails with KafkaException; it need not be awaited. Arguments and
-        callbacks are as in :meth:`tidelog.Producer.produce`. Where the queue is full, callers wait for room in the
-        order in which they came; one that is cancelled there has sent nothing.
+        The future returns the delivered message or raises KafkaException. Awaiting it is optional. Arguments and
+        callbacks are those of :meth:`tidelog.Producer.produce`. If the queue is full, callers wait for room in order; a
+        caller that is cancelled meanwhile has sent nothing.
 
         Raises:
-            BufferError: there is no room, after ``max.block.ms`` too.
+            BufferError: there is no room after ``max.block.ms``.
             KafkaException, TypeError: as :meth:`tidelog.Producer.produce`.
         """
         report = on_delivery or callback or self._on_delivery
@@ -130,18 +130,18 @@ class Producer:
         timestamp: Any = None,
         headers: Any = None,
     ) -> WrittenRows:
-        """Send many records by one call and wait for them; as :meth:`tidelog.Producer.produce_batch`.
+        """Send many records in one call and wait for them; as :meth:`tidelog.Producer.produce_batch`.
 
-        A thread of the loop's default executor reads the columns meanwhile. Cancelled, it waits no longer, but the rows
-        are sent all the same.
+        A thread of the loop's default executor reads the columns. A cancelled call stops waiting, but the rows are
+        sent.
         """
         columns = (data, key, partition, timestamp, headers)
         return await asyncio.to_thread(self._producer.produce_batch, topic, *columns)
 
     async def poll(self, timeout: float = 0) -> int:  # noqa: ASYNC109
-        """Return how many callbacks were served since the last poll; waits up to ``timeout`` s for one (-1: for ever).
+        """Return the number of callbacks called since the last poll; wait up to ``timeout`` s for one (-1: forever).
 
-        They are served without it, too.
+        Callbacks are called without it, too.
         """
         self._producer._lifetime.check()
         await self._bell.wait_until(lambda: self._unpolled > 0 or self._is_over, _timeout_s(timeout))
@@ -149,9 +149,9 @@ class Producer:
         return served
 
     async def flush(self, timeout: float = -1) -> int:  # noqa: ASYNC109
-        """Send everything now and wait for all reports; returns how many records are left after ``timeout`` seconds.
+        """Send all queued records and wait for the reports; return the number left after ``timeout`` seconds.
 
-        0 within ``message.timeout.ms`` at the latest: what is not acknowledged by then is reported as failed.
+        The number is 0 after ``message.timeout.ms`` at the latest, when unacknowledged records are reported as failed.
         """
         self._producer._lifetime.check()
         reports = self._producer._reports
@@ -160,24 +160,24 @@ class Producer:
         return reports.left
 
     async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up records: their futures fail with _PURGE_QUEUE or _PURGE_INFLIGHT. It never waits."""
+        """Discard records: their futures fail with _PURGE_QUEUE or _PURGE_INFLIGHT. Never waits."""
         self._producer.purge(in_queue, in_flight, blocking)
 
     async def cluster_id(self, timeout: float = -1) -> str:  # noqa: ASYNC109
-        """Return the cluster's id; raises KafkaException when no node answers in ``timeout`` seconds."""
+        """Return the cluster's id. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._producer._lifetime.check()
         return await run_on_network(cluster_id(self._producer._cluster, timeout))
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:  # noqa: ASYNC109
-        """Return the cluster's brokers and topics; raises KafkaException when none answers in ``timeout`` seconds."""
+        """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
         self._producer._lifetime.check()
         return await run_on_network(list_topics(self._producer._cluster, topic, timeout))
 
     async def close(self, timeout: float = -1) -> int:  # noqa: ASYNC109
-        """Flush, then stop; returns how many records were left, which are reported as purged.
+        """Flush and stop; return the number of records left, which are reported as purged.
 
-        Cancelled, it waits no longer but stops all the same. Coroutines of callbacks have ended when it returns, but
-        the one that calls it. A second call does nothing more.
+        A cancelled call stops the producer without waiting. The coroutines of callbacks have completed when the call
+        returns, except one that called it. A second call has no effect.
         """
         left = 0
         if not self._is_over:

@@ -63,16 +63,17 @@ class _AwaitedClient:
 
 
 class AsyncSerializingProducer(_AwaitedClient, AIOProducer):
-    """A producer with the settings ``key.serializer`` and ``value.serializer``, or builders in their places.
+    """A producer with the settings ``key.serializer`` and ``value.serializer``, or builders instead.
 
-    Serializers may be functions or coroutine functions; what a builder builds is closed with the producer. Builders may
-    be asynchronous, so awaiting an object makes it ready: ``producer = await AsyncSerializingProducer(conf)``.
+    Serializers may be functions or coroutine functions. The producer closes the serializers that builders build.
+    Builders may be asynchronous, so await the object before its first use: ``producer = await
+    AsyncSerializingProducer(conf)``.
     """
 
     _KIND = "serializer"
 
     async def close(self, timeout: float = -1) -> int:  # noqa: ASYNC109
-        """Close as :meth:`tidelog.aio.Producer.close` does, then the serializers that were built."""
+        """Close the producer as :meth:`tidelog.aio.Producer.close` does, then the serializers that were built."""
         left = await super().close(timeout) if self._is_ready else 0
         await self._serdes.close_awaited()
         return left
@@ -86,11 +87,11 @@ class AsyncSerializingProducer(_AwaitedClient, AIOProducer):
         timestamp: int = 0,
         headers: HeadersArgument | None = None,
     ) -> asyncio.Future[Message]:
-        """Serialize key and value, then take the record; returns the future of its delivery.
+        """Serialize key and value and queue the record; return the future of its delivery.
 
         Raises:
             KeySerializationError, ValueSerializationError: a serializer raised; its exception is ``exception``.
-            TypeError: the topic is not text; and all that :meth:`tidelog.aio.Producer.produce` raises.
+            TypeError: the topic is not a string; also everything that :meth:`tidelog.aio.Producer.produce` raises.
         """
         if not self._is_ready:
             raise error_for(ErrorCode._STATE, "await the AsyncSerializingProducer before it is used")
@@ -111,27 +112,27 @@ class AsyncSerializingProducer(_AwaitedClient, AIOProducer):
 
 
 class AsyncDeserializingConsumer(_AwaitedClient, AIOConsumer):
-    """A consumer with the settings ``key.deserializer`` and ``value.deserializer``, or builders in their places.
+    """A consumer with the settings ``key.deserializer`` and ``value.deserializer``, or builders instead.
 
-    Deserializers may be functions or coroutine functions; what a builder builds is closed with the consumer. Awaiting
-    an object makes it ready: ``consumer = await AsyncDeserializingConsumer(conf)``.
+    Deserializers may be functions or coroutine functions. The consumer closes the deserializers that builders build.
+    Await the object before its first use: ``consumer = await AsyncDeserializingConsumer(conf)``.
     """
 
     _KIND = "deserializer"
 
     async def close(self) -> None:
-        """Close as :meth:`tidelog.aio.Consumer.close` does, then the deserializers that were built."""
+        """Close the consumer as :meth:`tidelog.aio.Consumer.close` does, then the deserializers that were built."""
         if self._is_ready:
             await super().close()
         await self._serdes.close_awaited()
 
     async def poll(self, timeout: float | None = -1) -> Message | None:  # noqa: ASYNC109
-        """Return the next message, deserialized, or None after ``timeout`` seconds (-1: wait without end).
+        """Return the next message, deserialized, or None after ``timeout`` seconds (-1: wait forever).
 
         Raises:
-            ConsumeError: an event; ``kafka_message`` is what the consumer would have returned.
-            KeyDeserializationError, ValueDeserializationError: a deserializer raised ``exception``; the message is
-                ``kafka_message``, as it was read, and the next call returns the one after it.
+            ConsumeError: an event; ``kafka_message`` is the result that the consumer would have returned.
+            KeyDeserializationError, ValueDeserializationError: a deserializer raised ``exception``. ``kafka_message``
+                is the message as it was read, and the next call returns the one after it.
         """
         # The base's poll() calls consume(), which deserializes too.
         messages = await super().consume(1, timeout)
@@ -144,12 +145,13 @@ class AsyncDeserializingConsumer(_AwaitedClient, AIOConsumer):
         return await self._deserialize(message)
 
     async def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:  # noqa: ASYNC109
-        """Return up to ``num_messages`` messages, deserialized; events are among them as they are.
+        """Return up to ``num_messages`` deserialized messages, with events unchanged among them.
 
-        Where a message cannot be deserialized, those before it are returned, and the next call raises.
+        If a message cannot be deserialized, return the messages before it; the next call raises.
 
         Raises:
-            KeyDeserializationError, ValueDeserializationError: as :meth:`poll`; the next call returns what is after.
+            KeyDeserializationError, ValueDeserializationError: as :meth:`poll`; the next call returns the messages
+                after it.
         """
         messages = await super().consume(num_messages, timeout)
         for index, message in enumerate(messages):

@@ -28,7 +28,7 @@ from tidelog_foundation.errors import TidelogError
 class GroupAdmin(Operations):
     """Operations on consumer groups. ``request_timeout`` is in seconds everywhere (default: request.timeout.ms).
 
-    What is asked of a coordinator that is loading or moves is asked again until then.
+    Requests to a coordinator that is loading or moving are retried until then.
     """
 
     def list_consumer_groups(
@@ -38,13 +38,13 @@ class GroupAdmin(Operations):
         types: Collection[ConsumerGroupType] | None = None,
         request_timeout: float | None = None,
     ) -> Future[ListConsumerGroupsResult]:
-        """List the groups of the cluster, of all nodes; those in some states or of some types alone if given.
+        """List the groups of all nodes, optionally only those in some states or of some types.
 
-        A node that does not answer is among the ``errors`` of the result. Groups of others than consumers, as of
-        Kafka Connect, are left out.
+        The ``errors`` of the result contain the nodes that did not answer. Groups of other clients, such as Kafka
+        Connect, are omitted.
 
         Raises:
-            TypeError: an element is of another type.
+            TypeError: an element has another type.
         """
         _check_all("states", states or (), ConsumerGroupState)
         _check_all("types", types or (), ConsumerGroupType)
@@ -61,15 +61,15 @@ class GroupAdmin(Operations):
         include_authorized_operations: bool = False,
         request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupDescription]]:
-        """Describe groups of both protocols: state, coordinator, assignor and members with their partitions.
+        """Describe groups of both protocols: state, coordinator, assignor, and members with their partitions.
 
-        With ``include_authorized_operations`` also what the client may do: everything.
+        ``include_authorized_operations`` adds the client's permissions: all operations.
 
-        Futures fail with KafkaException: GROUP_ID_NOT_FOUND (KIP-1043); _INVALID_ARG, the group is not of consumers;
-        COORDINATOR_NOT_AVAILABLE and the like when none could be asked in time.
+        Futures fail with KafkaException: GROUP_ID_NOT_FOUND (KIP-1043); _INVALID_ARG if the group is not a consumer
+        group; COORDINATOR_NOT_AVAILABLE and similar errors if no coordinator answered in time.
 
         Raises:
-            TypeError, ValueError: ``group_ids`` is one text in place of several, or empty, or one of them is.
+            TypeError, ValueError: ``group_ids`` is a string instead of a list, or empty, or contains an empty id.
         """
         ids = _group_ids(group_ids)
 
@@ -82,9 +82,9 @@ class GroupAdmin(Operations):
     def delete_consumer_groups(
         self, group_ids: Iterable[str], *, request_timeout: float | None = None
     ) -> dict[str, Future[None]]:
-        """Delete groups that have no members, with their offsets.
+        """Delete groups without members, with their offsets.
 
-        Futures fail with KafkaException: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. Raises as
+        Futures fail with KafkaException: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND. Raise as
         :meth:`describe_consumer_groups`.
         """
         ids = _group_ids(group_ids)
@@ -101,13 +101,13 @@ class GroupAdmin(Operations):
         require_stable: bool = False,
         request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Return the committed offsets of groups: of the partitions that are named, or of all that have one (None).
+        """Return the committed offsets of groups, for the named partitions or for all that have one (None).
 
-        OFFSET_INVALID stands where none is committed. ``require_stable`` waits for transactions that may change an
+        The offset is OFFSET_INVALID if none is committed. ``require_stable`` waits for transactions that may change an
         offset (KIP-447).
 
         Raises:
-            TypeError, ValueError: a group without an id or named twice; a partition that cannot be, or with an offset.
+            TypeError, ValueError: a group has no id or is repeated; a partition is invalid or has an offset.
         """
         groups = _checked(list_consumer_group_offsets_request)
         for partition in (p for group in groups for p in group.topic_partitions or ()):
@@ -125,13 +125,13 @@ class GroupAdmin(Operations):
         *,
         request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Set offsets of groups that have no members; a group that is not there comes into being.
+        """Set offsets of groups without members; a group that does not exist is created.
 
-        A result has the partitions, with ``error`` set where one was refused. A future fails with KafkaException where
-        the whole group was: UNKNOWN_MEMBER_ID, it has members.
+        A result contains the partitions, with ``error`` set for those that were refused. A future fails with
+        KafkaException if the whole group was refused: UNKNOWN_MEMBER_ID means that it has members.
 
         Raises:
-            TypeError, ValueError: as :meth:`list_consumer_group_offsets`; a partition without an offset.
+            TypeError, ValueError: as :meth:`list_consumer_group_offsets`; a partition has no offset.
         """
         groups = _checked(alter_consumer_group_offsets_request)
         for group in groups:
@@ -151,10 +151,11 @@ class GroupAdmin(Operations):
         *,
         request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Delete the offsets that groups have of partitions (KIP-496).
+        """Delete committed offsets of groups (KIP-496).
 
-        A result has the partitions, with ``error`` set where one was refused: GROUP_SUBSCRIBED_TO_TOPIC, a member
-        reads the topic. A future fails with KafkaException where the whole group was: GROUP_ID_NOT_FOUND.
+        A result contains the partitions, with ``error`` set for those that were refused: GROUP_SUBSCRIBED_TO_TOPIC
+        means that a member reads the topic. A future fails with KafkaException if the whole group was refused:
+        GROUP_ID_NOT_FOUND.
 
         Raises:
             TypeError, ValueError: as :meth:`list_consumer_group_offsets`; no partition is named.
@@ -176,10 +177,10 @@ class GroupAdmin(Operations):
         reason: str = "",
         request_timeout: float | None = None,
     ) -> Future[dict[MemberToRemove, TidelogError | None]]:
-        """Take members out of a group of the classic protocol, all that it has if None (KIP-345, KIP-800).
+        """Remove members from a group of the classic protocol, or all of them if None (KIP-345, KIP-800).
 
-        The result has each member with None, or with why it is still there: UNKNOWN_MEMBER_ID. The future fails with
-        KafkaException where the whole group was refused. A member that lives joins again.
+        The result maps each member to None, or to the error for which it was not removed: UNKNOWN_MEMBER_ID. The future
+        fails with KafkaException if the whole group was refused. A running member joins again.
 
         Raises:
             ValueError: ``group_id`` is empty, or a member has neither an instance id nor a member id.
@@ -204,9 +205,9 @@ class GroupAdmin(Operations):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         request_timeout: float | None = None,
     ) -> dict[str, Future[list[PartitionLag]]]:
-        """Return for each group how far it is with its partitions: those with an offset, and those a member owns.
+        """Return the lag of each group, for the partitions with a committed offset and those owned by a member.
 
-        Futures fail as those of :meth:`describe_consumer_groups`; an error of one partition is in its place.
+        Futures fail as those of :meth:`describe_consumer_groups`; an error of one partition is part of its lag.
         """
         ids = _group_ids(group_ids)
 

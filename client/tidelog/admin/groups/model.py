@@ -13,7 +13,7 @@ from tidelog_foundation.errors import TidelogError
 
 
 class ConsumerGroupState(enum.Enum):
-    """What a group is doing. ASSIGNING and RECONCILING are of KIP-848's protocol."""
+    """The state of a group. ASSIGNING and RECONCILING belong to KIP-848's protocol."""
 
     UNKNOWN = 0
     PREPARING_REBALANCING = 1
@@ -26,12 +26,12 @@ class ConsumerGroupState(enum.Enum):
 
     @classmethod
     def parse(cls, name: str) -> ConsumerGroupState:
-        """Return the state of Kafka's name for it, e.g. ``PreparingRebalance``; UNKNOWN for any other."""
+        """Return the state with this name of Kafka's, e.g. ``PreparingRebalance``; UNKNOWN for any other."""
         return _STATES.get(name.lower(), cls.UNKNOWN)
 
     @property
     def kafka_name(self) -> str:
-        """Kafka's name for it."""
+        """Kafka's name of the state."""
         return _STATE_NAMES[self]
 
     def __lt__(self, other: object) -> bool:
@@ -52,7 +52,7 @@ _STATES = {name.lower(): state for state, name in _STATE_NAMES.items()}
 
 
 class ConsumerGroupType(enum.Enum):
-    """By which protocol a group's members share their partitions."""
+    """The protocol of a group."""
 
     UNKNOWN = 0
     CONSUMER = 1
@@ -60,12 +60,12 @@ class ConsumerGroupType(enum.Enum):
 
     @classmethod
     def parse(cls, name: str) -> ConsumerGroupType:
-        """Return the type of Kafka's name for it, ``consumer`` or ``classic``; UNKNOWN for any other."""
+        """Return the type with this name of Kafka's, ``consumer`` or ``classic``; UNKNOWN for any other."""
         return cls.__members__.get(name.upper(), cls.UNKNOWN)
 
     @property
     def kafka_name(self) -> str:
-        """Kafka's name for it."""
+        """Kafka's name of the type."""
         return self.name.lower()
 
     def __lt__(self, other: object) -> bool:
@@ -74,7 +74,7 @@ class ConsumerGroupType(enum.Enum):
 
 @dataclass(slots=True)
 class ConsumerGroupTopicPartitions:
-    """A group with partitions: those to ask about (None: all that have an offset), or with offsets and errors."""
+    """A group with partitions: those of a request (None: all with an offset), or results with offsets and errors."""
 
     group_id: str
     topic_partitions: Sequence[TopicPartition] | None = None
@@ -92,7 +92,7 @@ class ConsumerGroupListing:
 
 @dataclass(frozen=True, slots=True)
 class ListConsumerGroupsResult:
-    """The groups that were found, by id, and why some nodes could not be asked for theirs."""
+    """The groups by id, and the errors of nodes that could not list theirs."""
 
     valid: list[ConsumerGroupListing] = field(default_factory=list)
     errors: list[TidelogError] = field(default_factory=list)
@@ -100,14 +100,14 @@ class ListConsumerGroupsResult:
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """The partitions that a member owns, or is to own."""
+    """The current or target partitions of a member."""
 
     topic_partitions: list[TopicPartition] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group. ``target_assignment`` is what it is to own (KIP-848), None in a classic group."""
+    """A member of a group. ``target_assignment`` (KIP-848) is None in a classic group."""
 
     member_id: str
     client_id: str
@@ -121,7 +121,7 @@ class MemberDescription:
 class ConsumerGroupDescription:
     """A group with its members. ``partition_assignor`` is empty while there is none.
 
-    ``group_epoch`` and ``assignment_epoch`` are of KIP-848's protocol, None in a classic group.
+    ``group_epoch`` and ``assignment_epoch`` belong to KIP-848's protocol and are None in a classic group.
     """
 
     group_id: str
@@ -139,7 +139,7 @@ class ConsumerGroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class MemberToRemove:
-    """A member that is to leave its group: a static one by its instance id, any by its member id."""
+    """A member to remove from its group: a static one by its instance id, any by its member id."""
 
     group_instance_id: str | None = None
     member_id: str = ""
@@ -147,10 +147,10 @@ class MemberToRemove:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is with a partition that it has an offset of, or that a member owns.
+    """The lag of a group in a partition with a committed offset, or owned by a member.
 
-    ``committed_offset`` is None when nothing is committed, ``log_end_offset`` when the partition cannot be asked, for
-    which ``error`` says why. ``lag`` is the difference, None when one of both is, and never below 0.
+    ``committed_offset`` is None if nothing is committed. ``log_end_offset`` is None if it could not be read, and
+    ``error`` has the reason. ``lag`` is the difference, never below 0, or None if one of them is None.
     """
 
     topic: str
@@ -164,7 +164,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """The records that are not consumed yet."""
+        """The number of records that are not consumed yet."""
         if self.committed_offset is None or self.log_end_offset is None:
             return None
         return max(self.log_end_offset - self.committed_offset, 0)
