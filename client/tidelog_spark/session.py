@@ -33,11 +33,11 @@ logger.gateway.level = error
 def spark_session(
     app_name: str = "tidelog", master: str = "local[2]", config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a session on this machine that knows ``format("tidelog")``; starts a JVM at the first call.
+    """Return a local session that knows ``format("tidelog")``; the first call starts a JVM.
 
-    Times are UTC, logs are errors only, there is no web UI, and all sockets are on loopback. ``config`` overrides any
-    setting. Java is looked for as `tidelog_spark.java.find_java` says; JAVA_HOME and the Python of the
-    workers are set for the JVM, not in this process's environment. Stop it with ``session.stop()``.
+    Times are UTC, only errors are logged, there is no web UI, and all sockets are on loopback. ``config`` overrides any
+    setting. `tidelog_spark.java.find_java` describes the search for Java. JAVA_HOME and the Python of the workers are
+    set for the JVM, not in this process's environment. Stop the session with ``session.stop()``.
 
     Raises:
         ConfigError: no Java 17 or newer was found.

@@ -13,20 +13,19 @@ from tidelog_spark.stream_reader import TidelogStreamReader
 
 
 class TidelogDataSource(DataSource):
-    """Batch and streaming source with the options and columns of Spark's own Kafka source.
+    """A batch and streaming source with the options and columns of Spark's Kafka source.
 
     ::
 
         spark.read.format("tidelog").option("bootstrap.servers", "host:9092").option("subscribe", "flights").load()
 
-    A batch DataFrame ends at the high watermarks of its first action and keeps them: later actions see the same
-    records, and ``load()`` again sees newer ones. Spark builds the source anew, from the options, wherever it
-    needs one.
+    A batch DataFrame ends at the high watermarks of its first action: later actions read the same records, and another
+    ``load()`` reads newer ones. Spark recreates the source from its options wherever it needs one.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return the word for ``format(...)``."""
+        """Return the name for ``format(...)``."""
         return "tidelog"
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -41,7 +40,7 @@ class TidelogDataSource(DataSource):
         """Return the reader of a batch query.
 
         Raises:
-            ConfigError: an option that a batch query cannot honour, or a schema of the user's own.
+            ConfigError: an option does not apply to batch queries, or the user gave a schema.
         """
         self._check_schema(schema)
         return TidelogReader(batch_plan(self._options), schema)
@@ -50,7 +49,7 @@ class TidelogDataSource(DataSource):
         """Return the reader of a streaming query.
 
         Raises:
-            ConfigError: an option that a streaming query cannot honour, or a schema of the user's own.
+            ConfigError: an option does not apply to streaming queries, or the user gave a schema.
         """
         self._check_schema(schema)
         return TidelogStreamReader(stream_plan(self._options), schema)

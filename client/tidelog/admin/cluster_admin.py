@@ -16,7 +16,7 @@ class ClusterAdmin(Operations):
     ) -> Future[DescribeClusterResult]:
         """Describe the cluster: its id, the leading controller, nodes and voters.
 
-        With ``include_authorized_operations`` also what the client may do: everything.
+        ``include_authorized_operations`` adds the client's permissions: all operations.
         """
 
         async def describe() -> Outcomes[str, DescribeClusterResult]:
@@ -28,9 +28,9 @@ class ClusterAdmin(Operations):
         return self._futures([""], describe())[""]
 
     def unregister_broker(self, broker_id: int, *, request_timeout: float | None = None) -> Future[None]:
-        """Forget a node that is fenced and gone for good, with the names of Kafka's Java client (KIP-631).
+        """Remove the registration of a fenced node that will not return (KIP-631); named as in Kafka's Java client.
 
-        The future fails with KafkaException where the controller refuses, as with BROKER_ID_NOT_REGISTERED.
+        The future fails with KafkaException if the controller refuses, for example with BROKER_ID_NOT_REGISTERED.
         """
 
         async def unregister() -> Outcomes[str, None]:

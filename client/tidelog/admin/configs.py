@@ -15,7 +15,7 @@ _GROUP = 32
 
 
 class ConfigSource(enum.Enum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     UNKNOWN_CONFIG = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -27,7 +27,7 @@ class ConfigSource(enum.Enum):
 
 
 class AlterConfigOpType(enum.Enum):
-    """What a change does: APPEND to and SUBTRACT from a list."""
+    """The kind of a change. APPEND adds to a list, and SUBTRACT removes from it."""
 
     SET = 0
     DELETE = 1
@@ -36,10 +36,10 @@ class AlterConfigOpType(enum.Enum):
 
 
 class ConfigEntry:
-    """A setting: one that was described, or with ``incremental_operation`` a change of it.
+    """A setting: a described one, or with ``incremental_operation`` a change.
 
-    ``synonym_chain`` lists the values that apply in turn when those before them are not set, this value first.
-    ``synonyms`` has them by name, as in confluent-kafka: of several with one name the last.
+    ``synonym_chain`` lists the values in order of precedence, beginning with this one; each applies if those before it
+    are not set. ``synonyms`` maps names to them, as in confluent-kafka; of several with one name, it contains the last.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class ConfigEntry:
 
 
 class ConfigResource:
-    """Whose settings: a topic by name, a node by id, ``""`` of type BROKER for all nodes, or a group by id.
+    """A resource with settings: a topic by name, a node by id, ``""`` of type BROKER for all nodes, or a group by id.
 
-    ``set_config`` maps names to values, as a SET of each; ``incremental_configs`` are changes of other kinds as well.
-    Two are equal when they name the same resource.
+    ``set_config`` maps names to values to SET; ``incremental_configs`` contains changes of any kind. Two objects are
+    equal if they name the same resource.
     """
 
     Type = ResourceType
@@ -98,7 +98,7 @@ class ConfigResource:
         """Name a resource.
 
         Raises:
-            ValueError: there is no such type, or ``name`` is None.
+            ValueError: the type is unknown, or ``name`` is None.
         """
         if name is None:
             raise ValueError("name must be text, not None")
@@ -115,7 +115,7 @@ class ConfigResource:
         return f"ConfigResource({self.restype},{self.name}{error})"
 
     def __len__(self) -> int:
-        """Return how many settings ``set_config`` has."""
+        """Return the number of settings in ``set_config``."""
         return len(self.set_config_dict)
 
     def __bool__(self) -> bool:
@@ -131,7 +131,7 @@ class ConfigResource:
         return (self.restype_int, self.name) < (other.restype_int, other.name)
 
     def set_config(self, name: str, value: str, overwrite: bool = True) -> None:
-        """Add a SET of one setting; an earlier one stays when ``overwrite`` is false."""
+        """Add a SET of one setting. If ``overwrite`` is false, keep an earlier one."""
         if overwrite or name not in self.set_config_dict:
             self.set_config_dict[name] = value
 
@@ -153,8 +153,9 @@ class ConfigAdmin(Operations):
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
         """Return all settings of resources by name, with values, sources and synonyms.
 
-        A node is asked for its own; any answers for topics, by its own defaults, and for all nodes (``""``), of which
-        only what is set is there. ``request_timeout`` in seconds (default: request.timeout.ms).
+        A node is asked for its own settings. Any node answers for topics, with its own defaults, and for all nodes
+        (``""``), for which only values that are set are returned. ``request_timeout`` is in seconds (default:
+        request.timeout.ms).
         """
         futures: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = {}
         wanted = list(dict.fromkeys(resources))
@@ -173,10 +174,10 @@ class ConfigAdmin(Operations):
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[ConfigResource, Future[None]]:
-        """Change settings: each resource's changes together, or none of them.
+        """Change settings. The changes of a resource are applied together or not at all.
 
-        A future is done when the change is written; nodes take it over as soon as they hear of it. ``validate_only``
-        checks and changes nothing.
+        A future is done when the change is written; nodes apply it when they receive it. ``validate_only`` only
+        validates.
         """
         wanted = list(resources)
         request = pb.IncrementalAlterConfigsRequest(
@@ -200,10 +201,10 @@ class ConfigAdmin(Operations):
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[ConfigResource, Future[None]]:
-        """Replace all settings of resources: what ``set_config`` does not name goes back to its default.
+        """Replace all settings of resources: settings that ``set_config`` omits return to their defaults.
 
-        A change that others make to the same resource at the same time may be lost (KIP-339):
-        :meth:`incremental_alter_configs` changes single settings. Arguments are as there.
+        A concurrent change of the same resource can be lost (KIP-339); :meth:`incremental_alter_configs` changes single
+        settings. The arguments are the same.
         """
         wanted = list(resources)
 

@@ -13,14 +13,17 @@ from tidelog_foundation.errors import TidelogError, error_for
 
 
 class ElectionType(enum.Enum):
-    """Whom to elect: the first replica of a partition or, where nobody leads, any that lives: it may lose records."""
+    """The kind of election: preferred leaders, or any running replicas for partitions without a leader.
+
+    The latter can lose records.
+    """
 
     PREFERRED = pb.ELECTION_TYPE_PREFERRED
     UNCLEAN = pb.ELECTION_TYPE_UNCLEAN
 
 
 class ElectionAdmin(Operations):
-    """Elections."""
+    """Operations that elect leaders."""
 
     def elect_leaders(
         self,
@@ -30,12 +33,13 @@ class ElectionAdmin(Operations):
         operation_timeout: float = 30,
         request_timeout: float | None = None,
     ) -> Future[dict[TopicPartition, TidelogError | None]]:
-        """Elect leaders: the preferred ones or, where nobody leads, any replica that lives (KIP-183, KIP-460).
+        """Elect preferred leaders, or for partitions without a leader any running replica (KIP-183, KIP-460).
 
-        Of all partitions when none are given. The result has each partition with None, or with why it has no other
-        leader: ELECTION_NOT_NEEDED (left out when all are asked for), PREFERRED_LEADER_NOT_AVAILABLE,
-        ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION. ``operation_timeout`` is how long the controller may
-        take, ``request_timeout`` the whole (default: request.timeout.ms), in seconds.
+        Without partitions, elect leaders of all. The result maps each partition to None, or to the error for which its
+        leader did not change: ELECTION_NOT_NEEDED (omitted if all partitions are requested),
+        PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION.
+        ``operation_timeout`` limits the controller's work, ``request_timeout`` the whole operation (default:
+        request.timeout.ms), in seconds.
         """
         request = _request(election_type, partitions, int(operation_timeout * 1000))
 

@@ -11,7 +11,7 @@ from tidelog.v1 import admin_service_pb2 as pb
 
 
 class UpgradeType(enum.Enum):
-    """Whether a level may rise, or fall without or with the loss of metadata."""
+    """The permitted change of a level: a rise, or a fall without or with loss of metadata."""
 
     UPGRADE = pb.FEATURE_UPGRADE_TYPE_UPGRADE
     SAFE_DOWNGRADE = pb.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE
@@ -20,7 +20,7 @@ class UpgradeType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """The level that a feature is to have; 0 for "not used"."""
+    """The new level of a feature; 0 disables it."""
 
     max_version_level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
@@ -28,7 +28,7 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SupportedVersionRange:
-    """The levels of a feature that every process of the cluster knows, both bounds included."""
+    """The levels of a feature that every process of the cluster supports, both bounds included."""
 
     min_version: int
     max_version: int
@@ -36,7 +36,7 @@ class SupportedVersionRange:
 
 @dataclass(frozen=True, slots=True)
 class FeatureMetadata:
-    """What the cluster uses (features at level 0 are left out), as of a metadata offset, and what it could use."""
+    """The finalized levels (without features at level 0) as of a metadata offset, and the supported ones."""
 
     finalized_features: dict[str, int]
     finalized_features_epoch: int
@@ -47,7 +47,7 @@ class FeatureAdmin(Operations):
     """Operations on features."""
 
     def describe_features(self, *, request_timeout: float | None = None) -> Future[FeatureMetadata]:
-        """Describe the features; ``request_timeout`` in seconds (default: request.timeout.ms)."""
+        """Describe the features. ``request_timeout`` is in seconds (default: request.timeout.ms)."""
 
         async def describe() -> Outcomes[str, FeatureMetadata]:
             request = pb.DescribeFeaturesRequest()
@@ -64,10 +64,10 @@ class FeatureAdmin(Operations):
         operation_timeout: float = 30,
         request_timeout: float | None = None,
     ) -> dict[str, Future[None]]:
-        """Change the levels of features, all or none: the futures of a request end alike.
+        """Change the levels of features, all or none: all futures have the same outcome.
 
-        They fail with KafkaException: INVALID_UPDATE_VERSION where a level may not be, FEATURE_UPDATE_FAILED where a
-        downgrade is not safe now.
+        They fail with KafkaException: INVALID_UPDATE_VERSION for a level that is not permitted, FEATURE_UPDATE_FAILED
+        if a downgrade is not safe now.
         """
         request = pb.UpdateFeaturesRequest(
             updates=[

@@ -15,7 +15,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartitionReplica:
-    """The replica of a partition that one node holds."""
+    """A replica of a partition on one node."""
 
     topic: str
     partition: int
@@ -27,9 +27,9 @@ class TopicPartitionReplica:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """A replica in a log directory: its bytes, and how many offsets it is behind.
+    """A replica in a log directory: its size in bytes, and the number of offsets that it is behind.
 
-    ``is_future``: a replica is being moved here, and this copy will replace it.
+    ``is_future`` marks the copy of a replica that is moving to this directory and will replace it.
     """
 
     size: int
@@ -39,9 +39,10 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One of ``log.dirs`` of a node; ``error`` says why it is offline. Bytes are of its file system, -1 if not known.
+    """A log directory of a node. ``error`` is the reason if it is offline. Bytes are those of its file system, -1 if
+    unknown.
 
-    A directory has a replica or the copy that will replace it, never both.
+    A directory contains a replica or the copy that will replace it, never both.
     """
 
     error: TidelogError | None = None
@@ -67,7 +68,7 @@ class LogDirAdmin(Operations):
     def describe_log_dirs(
         self, broker_ids: Iterable[int], *, request_timeout: float | None = None
     ) -> dict[int, Future[dict[str, LogDirDescription]]]:
-        """Describe the log directories of nodes: for each node, by path (KIP-113)."""
+        """Describe the log directories of nodes, for each node by path (KIP-113)."""
         ids = list(broker_ids)
 
         async def describe(broker_id: int) -> Outcomes[int, dict[str, LogDirDescription]]:
@@ -78,9 +79,9 @@ class LogDirAdmin(Operations):
     def alter_replica_log_dirs(
         self, replica_assignment: Mapping[TopicPartitionReplica, str], *, request_timeout: float | None = None
     ) -> dict[TopicPartitionReplica, Future[None]]:
-        """Move replicas to other log directories of their nodes: a path of ``log.dirs`` for each (KIP-113).
+        """Move replicas to other log directories of their nodes, each given as a path of ``log.dirs`` (KIP-113).
 
-        A future is done when the move has begun; :meth:`describe_log_dirs` shows how far it is.
+        A future is done when the move has started; :meth:`describe_log_dirs` shows its progress.
         """
         by_node: dict[int, dict[TopicPartitionReplica, str]] = {}
         for replica, path in replica_assignment.items():

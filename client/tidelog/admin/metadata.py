@@ -26,7 +26,7 @@ class BrokerMetadata:
 
 @dataclass(slots=True)
 class PartitionMetadata:
-    """A partition: its leader (-1 for none), replicas and in-sync replicas by broker id."""
+    """A partition: its leader (-1 for none), replicas and in-sync replicas, as node ids."""
 
     id: int
     leader: int
@@ -41,7 +41,7 @@ class PartitionMetadata:
 
 @dataclass(slots=True)
 class TopicMetadata:
-    """A topic: its partitions by number, or an error; ``topic_id``, which confluent-kafka leaves out, is zero then."""
+    """A topic: its partitions by number, or an error. With an error, ``topic_id`` is zero."""
 
     topic: str
     partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class TopicMetadata:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """Brokers by id and topics by name, and the node that leads the controllers (-1 when not known).
+    """Nodes by id, topics by name, and the id of the leading controller (-1 if unknown).
 
     ``orig_broker_name`` is ``host:port/id`` of the node that answered.
     """

@@ -27,7 +27,7 @@ _ATTEMPT_MS = 5_000
 
 
 class IsolationLevel(enum.Enum):
-    """Up to where a partition is looked at: the high watermark, or the first record of an open transaction."""
+    """The visible end of a partition: the high watermark, or the first record of an open transaction."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -35,7 +35,7 @@ class IsolationLevel(enum.Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetSpec:
-    """Which offset is wanted. Made by the class methods."""
+    """Identifies an offset. Create it with the class methods."""
 
     timestamp_ms: int
 
@@ -46,7 +46,7 @@ class OffsetSpec:
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """Return the spec of the log's end, as far as it is committed."""
+        """Return the spec of the end of the committed records."""
         return cls(LATEST_TIMESTAMP)
 
     @classmethod
@@ -56,10 +56,10 @@ class OffsetSpec:
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """Return the spec of the first record whose timestamp is not below this one, in ms since the epoch.
+        """Return the spec of the first record whose timestamp is at least this one, in ms since the epoch.
 
         Raises:
-            KafkaException: _INVALID_ARG: the timestamp is below 0.
+            KafkaException: _INVALID_ARG for a negative timestamp.
         """
         if timestamp < 0:
             raise error_for(ErrorCode._INVALID_ARG, f"timestamp {timestamp} is not valid: must be at least 0")
@@ -68,7 +68,7 @@ class OffsetSpec:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsResultInfo:
-    """An offset: -1 when no record is as late as asked. ``timestamp`` in ms, -1 for the log's ends."""
+    """An offset, -1 if no record has such a timestamp. ``timestamp`` is in ms, -1 for the ends of the log."""
 
     offset: int
     timestamp: int
@@ -87,10 +87,10 @@ class OffsetAdmin(Operations):
     ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
         """Find the first or last offset of partitions, or one by timestamp.
 
-        ``request_timeout`` in seconds (default: request.timeout.ms).
+        ``request_timeout`` is in seconds (default: request.timeout.ms).
 
         Raises:
-            TypeError: a value is no OffsetSpec.
+            TypeError: a value is not an OffsetSpec.
         """
         for partition, spec in topic_partition_offsets.items():
             if not isinstance(spec, OffsetSpec):

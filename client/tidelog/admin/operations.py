@@ -29,9 +29,10 @@ _READ_ATTEMPT_MS = 5_000
 
 
 class Future(concurrent.futures.Future[T]):
-    """What will become of one item: ``result(timeout)`` waits for it, and ``await`` does in any event loop.
+    """The future outcome of one item. ``result(timeout)`` waits for it, and ``await`` does in any event loop.
 
-    It cannot be cancelled: the cluster may have begun. Who gives up waiting leaves the operation to itself.
+    It cannot be cancelled, because the cluster may have started the operation. Cancelling the wait does not affect the
+    operation.
     """
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -39,7 +40,7 @@ class Future(concurrent.futures.Future[T]):
 
 
 class Operations:
-    """A client's settings, its connections and its end; the operations are in the classes below it."""
+    """A client's settings, connections and lifetime. The operations are in its subclasses."""
 
     def __init__(self, conf: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         """Read the settings (``tidelog.cluster.config.ClientConfig``), ``error_cb``, ``throttle_cb`` and ``logger``.
@@ -87,7 +88,7 @@ class Operations:
 
 
 def timeout_in_ms(timeout_s: float | None) -> float | None:
-    """Return a timeout of an operation in milliseconds; None for the client's own."""
+    """Return an operation's timeout in milliseconds; None for the client's own."""
     return None if timeout_s is None or timeout_s < 0 else timeout_s * 1000
 
 

@@ -12,9 +12,9 @@ from tidelog_foundation.errors import ErrorCode, error_for
 
 @dataclass(slots=True)
 class NewPartitions:
-    """The partitions that a topic is to have, more than it has.
+    """The new number of partitions of a topic, which must be larger than the current one.
 
-    ``replica_assignment`` lists broker ids for each partition that is added; empty lets the controller choose.
+    ``replica_assignment`` lists the node ids of each added partition; if it is empty, the controller chooses them.
     """
 
     topic: str
@@ -46,11 +46,11 @@ class PartitionAdmin(Operations):
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
-        """Add partitions to topics; a future is done when they are there, or failed with KafkaException.
+        """Add partitions to topics. A future is done when they exist, or fails with KafkaException.
 
-        ``operation_timeout`` is how long the controller may take, ``request_timeout`` the whole (default:
-        request.timeout.ms), in seconds. ``validate_only`` checks and adds nothing. Records with a key that a topic has
-        are in other partitions than those that follow.
+        ``operation_timeout`` limits the controller's work, ``request_timeout`` the whole operation (default:
+        request.timeout.ms), in seconds. ``validate_only`` only validates. Existing records stay in their partitions,
+        while new records with the same keys may go to other ones.
         """
         wanted = list(new_partitions)
         request = pb.CreatePartitionsRequest(

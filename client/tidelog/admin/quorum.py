@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumAdminConfig:
-    """Where the quorum is: one of the two ``bootstrap`` keys must be set.
+    """The location of the quorum: exactly one of the two ``bootstrap`` keys must be set.
 
     Raises:
-        ValueError: none or both are; ``parse_config`` makes it a ConfigError.
+        ValueError: none or both are set; ``parse_config`` converts it to a ConfigError.
     """
 
     bootstrap_servers: tuple[str, ...] = setting(
@@ -45,13 +45,13 @@ class QuorumAdminConfig:
 
 
 class QuorumAdmin:
-    """Administers the quorum; may be used from any thread. Close it, or use it as a context manager.
+    """Administers the quorum. Thread-safe. Close it, or use it as a context manager.
 
-    Timeouts are in seconds, None takes request.timeout.ms. A change that times out may still come into force.
+    Timeouts are in seconds; None is request.timeout.ms. A change that times out may still take effect.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Read the settings (:class:`QuorumAdminConfig`).
+        """Create an admin client from settings (:class:`QuorumAdminConfig`).
 
         Raises:
             KafkaException: INVALID_CONFIG.
@@ -69,10 +69,10 @@ class QuorumAdmin:
         self.close()
 
     def describe_metadata_quorum(self, *, request_timeout: float | None = None) -> QuorumInfo:
-        """Ask the leader for the state of the quorum.
+        """Return the state of the quorum, as seen by its leader.
 
         Raises:
-            KafkaException: REQUEST_TIMED_OUT, no controller that leads answered; or no node did.
+            KafkaException: REQUEST_TIMED_OUT if no leading controller, or no node, answered.
         """
         return self._run(self._quorum.describe, request_timeout)
 
@@ -85,21 +85,21 @@ class QuorumAdmin:
         *,
         request_timeout: float | None = None,
     ) -> None:
-        """Give a controller that follows the log a vote; empty ``voter_directory_id``: whichever log it has.
+        """Give a vote to a controller that follows the log; an empty ``voter_directory_id`` matches any log.
 
         Raises:
-            KafkaException: DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_VOTER_KEY, INVALID_REQUEST (another change is
-                under way), REQUEST_TIMED_OUT (it did not catch up in time), UNSUPPORTED_VERSION.
+            KafkaException: DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_VOTER_KEY, INVALID_REQUEST (another change is in
+                progress), REQUEST_TIMED_OUT (it did not catch up in time), UNSUPPORTED_VERSION.
         """
         self._run(lambda t: self._quorum.add_voter(voter_id, voter_directory_id, host, port, t), request_timeout)
 
     def remove_raft_voter(
         self, voter_id: int, voter_directory_id: bytes = b"", *, request_timeout: float | None = None
     ) -> None:
-        """Take a controller's vote, also the leader's; empty ``voter_directory_id`` matches any.
+        """Remove a controller's vote, which may be the leader's; an empty ``voter_directory_id`` matches any log.
 
         Raises:
-            KafkaException: VOTER_NOT_FOUND, INVALID_REQUEST (the last voter, or another change is under way),
+            KafkaException: VOTER_NOT_FOUND, INVALID_REQUEST (the last voter, or another change is in progress),
                 REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
         """
         self._run(lambda t: self._quorum.remove_voter(voter_id, voter_directory_id, t), request_timeout)
@@ -107,19 +107,20 @@ class QuorumAdmin:
     def update_raft_voter(
         self, voter_id: int, voter_directory_id: bytes, host: str, port: int, *, request_timeout: float | None = None
     ) -> None:
-        """Change the address of a voter that cannot announce it; an empty ``voter_directory_id`` matches any.
+        """Change the address of a voter that is down; an empty ``voter_directory_id`` matches any log.
 
         Raises:
             KafkaException: VOTER_NOT_FOUND, INVALID_REQUEST (it runs and announces another address), REQUEST_TIMED_OUT
-                (also while another change is under way), UNSUPPORTED_VERSION.
+                (also while another change is in progress), UNSUPPORTED_VERSION.
         """
         self._run(lambda t: self._quorum.update_voter(voter_id, voter_directory_id, host, port, t), request_timeout)
 
     def transfer_leadership(self, voter_id: int | None = None, *, request_timeout: float | None = None) -> int:
-        """Let another voter lead, None: the one that has most of the log; returns which leads then.
+        """Transfer leadership to a voter, or with None to the one with the longest log; return the new leader.
 
         Raises:
-            KafkaException: VOTER_NOT_FOUND, INVALID_REQUEST (there is no other voter), REQUEST_TIMED_OUT (it leads on).
+            KafkaException: VOTER_NOT_FOUND, INVALID_REQUEST (there is no other voter), REQUEST_TIMED_OUT (the leader
+                did not change).
         """
         request = pb.TransferLeadershipRequest(voter_id=-1 if voter_id is None else voter_id)
 
@@ -132,11 +133,11 @@ class QuorumAdmin:
         return self._run(transfer, request_timeout)
 
     def take_snapshot(self, controller_id: int | None = None, *, request_timeout: float | None = None) -> SnapshotInfo:
-        """Let a controller (None: the leader) take a snapshot of its state and drop the log before it.
+        """Make a controller, or with None the leader, take a snapshot of its state and drop the log before it.
 
         Raises:
-            KafkaException: VOTER_NOT_FOUND, no such controller follows the log; SNAPSHOT_NOT_FOUND, there is nothing
-                to snapshot yet; KAFKA_STORAGE_ERROR.
+            KafkaException: VOTER_NOT_FOUND if no such controller follows the log; SNAPSHOT_NOT_FOUND if there is
+                nothing to snapshot yet; KAFKA_STORAGE_ERROR.
         """
 
         async def take(timeout_s: float) -> SnapshotInfo:
@@ -146,7 +147,7 @@ class QuorumAdmin:
         return self._run(take, request_timeout)
 
     def close(self) -> None:
-        """Close the connections. A second call does nothing."""
+        """Close the connections. A second call has no effect."""
         if not self._lifetime.is_over:
             self._lifetime.end()
             self._lifetime.stop()
@@ -162,7 +163,7 @@ class QuorumAdmin:
 
 
 class QuorumOperations(Operations):
-    """What of :class:`QuorumAdmin` Kafka's Admin has too. The nodes say where the controllers are."""
+    """The operations of :class:`QuorumAdmin` that Kafka's Admin has too. Nodes name the controllers."""
 
     def describe_metadata_quorum(self, *, request_timeout: float | None = None) -> Future[QuorumInfo]:
         """Describe the quorum; as :meth:`QuorumAdmin.describe_metadata_quorum`."""
@@ -187,7 +188,7 @@ class QuorumOperations(Operations):
     def remove_raft_voter(
         self, voter_id: int, voter_directory_id: bytes = b"", *, request_timeout: float | None = None
     ) -> Future[None]:
-        """Take a controller's vote; as :meth:`QuorumAdmin.remove_raft_voter`."""
+        """Remove a controller's vote; as :meth:`QuorumAdmin.remove_raft_voter`."""
 
         async def remove() -> Outcomes[str, None]:
             await self._quorum.remove_voter(voter_id, voter_directory_id, self._request_ms(request_timeout) / 1000)

@@ -45,18 +45,21 @@ _OFFSETS_FACTOR, _MOST_OFFSETS_REPLICAS = "offsets.topic.replication.factor", 3
 
 
 class LocalCluster:
-    """Three controllers and three storage nodes, or as many as asked, as processes of this machine.
+    """A cluster of processes on this machine, by default with three controllers and three storage nodes.
 
-    A context manager: entering starts it and waits until it is ready, leaving ends every process. No process outlives
-    the one that made the cluster, however that one ends. Data is in ``data_dir``, which is kept and can be started
-    again with as many controllers, or in a temporary folder, which is removed. ``node_ports`` are the ports of the
-    first nodes, ``kafka_ports`` those for clients of Kafka. All other ports are those that the processes had before in
-    ``data_dir``, or any that are free where there are none or another program has taken them. With ``on_busy_port``
-    the given ports give way too; it is called with the process's name, the port that it should have, and the one that
-    it gets instead. ``config`` holds Kafka's dotted keys; each goes to the controllers, to the nodes or to both, as
-    they know it, and a key that neither knows raises ``ConfigError``. A node has its data in its
-    folder ``data``, and with more than one ``log_dirs_per_node`` in ``data-2``, ``data-3`` ... as well.
-    ``place("node", 2)`` and ``place("controller", 1)`` say where a process runs, when not as any of this machine.
+    As a context manager, it starts the processes, waits until they are ready, and ends them. No process outlives the one
+    that created the cluster, even if that one is killed. ``data_dir`` keeps the data, and a later cluster with as many
+    controllers can use it again; without it, the data is in a temporary folder, which is deleted.
+
+    ``node_ports`` are the gRPC ports of the first nodes, ``kafka_ports`` their ports for Kafka's clients. All other ports
+    are those that the processes had before in ``data_dir``, or free ones if there are none or another program uses them.
+    With ``on_busy_port``, given ports can change as well: it is called with the name of the process, the given port and
+    the port used instead.
+
+    ``config`` contains settings by Kafka's dotted keys. Each applies to the controllers, the nodes or both, whichever have
+    it; a key that neither has raises ``ConfigError``. A node's data is in its folder ``data``, and with more than one of
+    ``log_dirs_per_node`` also in ``data-2``, ``data-3`` and so on. ``place("node", 2)`` and ``place("controller", 1)``
+    return the places of processes that do not run as ordinary processes of this machine.
 
     Needs ``pip install tidelog[node,quorum]``.
     """
@@ -105,18 +108,18 @@ class LocalCluster:
 
     @property
     def failures(self) -> list[str]:
-        """How each process ended that nobody here ended, with what it printed last."""
+        """The unexpected ends of processes, each with the process's last output."""
         return [handle.failure for handle in self._handles() if handle.failure is not None]
 
     @property
     def data_dir(self) -> Path:
-        """Where the processes keep their data, configuration and output; RuntimeError before the start."""
+        """The directory of the processes' data, configuration and output. Raise RuntimeError before the start."""
         if self._data_dir is None:
             raise RuntimeError("the cluster was not started")
         return Path(self._data_dir)
 
     def __enter__(self) -> LocalCluster:
-        """Start everything and wait until it is ready."""
+        """Start all processes and wait until they are ready."""
         try:
             self.start()
             self.wait_ready()
@@ -128,17 +131,17 @@ class LocalCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every process; an error gets a note of those that had ended by themselves."""
+        """End all processes. Add a note to an exception for each process that ended unexpectedly."""
         if error is not None:
             for failure in self.failures:
                 error.add_note(failure)
         self.close()
 
     def start(self) -> None:
-        """Start every process; returns before the cluster is ready.
+        """Start all processes; return before the cluster is ready.
 
         Raises:
-            ConfigError: a key is unknown, or ``data_dir`` is in use or of a cluster with other controllers.
+            ConfigError: a key is unknown, or ``data_dir`` is in use or belongs to a cluster with other controllers.
         """
         per_module = divide_settings(self._config)
         if self._data_dir is None:
@@ -151,7 +154,7 @@ class LocalCluster:
             handle.start()
 
     def close(self) -> None:
-        """End every process: a controlled stop where the data is kept, else at once."""
+        """End all processes: cleanly if the data is kept, else immediately."""
         if self._keep_data:
             self._stop_controlled()
         for handle in self._handles():
@@ -168,7 +171,7 @@ class LocalCluster:
             self._data_dir = None
 
     def add_controller(self) -> ProcessHandle:
-        """Start one more controller, which follows the metadata log without a vote; returns before it is ready."""
+        """Start another controller, which follows the metadata log without a vote; return before it is ready."""
         if self._group is None:
             raise RuntimeError("the cluster was not started")
         controller_id = max(self.controllers) + 1
@@ -192,20 +195,20 @@ class LocalCluster:
         return handle
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Wait until the controllers have a leader and every running node serves and knows all the others.
+        """Wait until the controllers have a leader, and every running node serves and knows all the others.
 
         Raises:
-            TimeoutError: it took longer; the text says who was missing.
-            RuntimeError: a process ended; the text has its last output.
+            TimeoutError: the cluster was not ready in time; the message names the missing processes.
+            RuntimeError: a process ended; the message contains its last output.
         """
         run_sync(self._wait_ready(timeout_s), timeout_s + 5)
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Return the id of the node that leads a partition now, None while there is none."""
+        """Return the id of the node that leads a partition, or None if there is none."""
         return run_sync(self._leader(topic, partition), 10)
 
     def controller_leader(self) -> int | None:
-        """Return the id of the controller that leads the quorum now, None while there is none."""
+        """Return the id of the leading controller, or None if there is none."""
         return run_sync(self._controller_leader(), 10)
 
     def _handles(self) -> list[ProcessHandle]:

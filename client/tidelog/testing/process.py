@@ -64,7 +64,7 @@ class ProcessGroup:
 class ProcessHandle:
     """A controller or a storage node of a :class:`~tidelog.testing.LocalCluster`.
 
-    Not thread-safe: one thread at a time kills, stops or starts a given process.
+    Not thread-safe: use a process from one thread at a time.
     """
 
     def __init__(self, node_id: int, module: str, place: Place, directory: Path, group: ProcessGroup) -> None:
@@ -81,46 +81,46 @@ class ProcessHandle:
 
     @property
     def address(self) -> str:
-        """``host:port`` where it serves gRPC; the same after a restart."""
+        """``host:port`` of its gRPC listener; unchanged by a restart."""
         return f"{self.host}:{self.port}"
 
     @property
     def kafka_address(self) -> str:
-        """``host:port`` where a node serves Kafka's protocol; the same after a restart. A controller does not."""
+        """``host:port`` of a node's Kafka listener; unchanged by a restart. Controllers have none."""
         return f"{self.host}:{self.kafka_port}"
 
     @property
     def pid(self) -> int:
-        """The process id of the latest start; RuntimeError before the first."""
+        """The process id of the latest start. Raise RuntimeError before the first."""
         if self._process is None:
             raise RuntimeError(f"{self.name} was never started")
         return self._process.pid
 
     @property
     def name(self) -> str:
-        """What messages call it, e.g. ``node 2``."""
+        """The name in messages, e.g. ``node 2``."""
         return f"{'node' if self._module == 'tidelog_node' else 'controller'} {self.id}"
 
     @property
     def is_running(self) -> bool:
-        """Whether the process exists (a paused one does)."""
+        """Whether the process exists, possibly paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def failure(self) -> str | None:
-        """How the process ended and what it printed last, when it ended though nobody here ended it; else None."""
+        """The unexpected end of the process with its last output, or None."""
         if self._process is None or self._is_ended or self._process.poll() is None:
             return None
         return f"{self.name} ended by itself with exit code {self._process.returncode}:\n{self.log_tail()}"
 
     @property
     def log_path(self) -> Path:
-        """The file that has what the process printed, over all its starts."""
+        """The file with the process's output, over all of its starts."""
         return self.directory / "process.log"
 
     @property
     def properties_path(self) -> Path:
-        """The configuration it is started with."""
+        """The process's configuration file."""
         return self.directory / PROPERTIES_FILE
 
     def configure(self, properties: Mapping[str, object]) -> None:
@@ -130,7 +130,7 @@ class ProcessHandle:
         self.properties_path.write_text("\n".join(lines) + "\n")
 
     def start(self) -> None:
-        """Start the process unless it runs; returns before it is ready."""
+        """Start the process unless it is running; return before it is ready."""
         if self.is_running:
             return
         self._is_ended = False
@@ -152,31 +152,31 @@ class ProcessHandle:
             )
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         self._end(signal.SIGKILL)
         with ReportedBlock(f"{self.name} to be gone after SIGKILL"):
             self.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: the process keeps its connections and does nothing."""
+        """Send SIGSTOP: the process keeps its connections and does nothing."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT after a pause."""
+        """Send SIGCONT after a pause."""
         self._signal(signal.SIGCONT)
 
     def stop(self, timeout_s: float = 20.0) -> int:
-        """SIGTERM (a controlled shutdown) and wait; after ``timeout_s`` SIGKILL. Returns the exit code."""
+        """Send SIGTERM (a clean stop) and wait, with SIGKILL after ``timeout_s``. Return the exit code."""
         self.terminate()
         with ReportedBlock(f"{self.name} to stop"):
             return self.wait_or_kill(timeout_s)
 
     def terminate(self) -> None:
-        """SIGTERM: asks for a controlled shutdown, does not wait for it."""
+        """Send SIGTERM, which requests a clean stop, without waiting."""
         self._end(signal.SIGTERM)
 
     def wait_or_kill(self, timeout_s: float) -> int:
-        """Wait for the process to end, after ``timeout_s`` with SIGKILL. Returns the exit code."""
+        """Wait for the process to end, with SIGKILL after ``timeout_s``. Return the exit code."""
         try:
             return self.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -184,11 +184,11 @@ class ProcessHandle:
             return -signal.SIGKILL
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for the process to end. Raises subprocess.TimeoutExpired."""
+        """Wait for the process to end. Raise subprocess.TimeoutExpired."""
         return 0 if self._process is None else self._process.wait(timeout_s)
 
     def log_tail(self) -> str:
-        """Return the last lines that the process printed."""
+        """Return the last lines of the process's output."""
         with contextlib.suppress(FileNotFoundError):
             return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
         return ""
