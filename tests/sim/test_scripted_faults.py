@@ -1,18 +1,19 @@
 """Scripts of faults that no draw reaches.
 
 A majority of a stale minority and of one whose disk forgot, for the replicas of a partition and for the controllers.
-And a change of the ISR that is stored after it was refused.
+A change of the ISR that is stored after it was refused. And one that comes with a higher min.insync.replicas.
 """
 
 from __future__ import annotations
 
 import pytest
+from sim.cluster.bugs_of_hosting import SETTINGS_AFTER_ISRS
 from sim.cluster.bugs_of_replicas import FORGETS_A_REFUSED_EXPAND
 from sim.cluster.cluster import Cluster
 from sim.cluster.late_expands import LateExpand
 from sim.cluster.planted_bugs import BY_NAME
 from sim.cluster.runs import run
-from sim.cluster.scripted import ORDERS, late_expand, stale_controllers, stale_replicas
+from sim.cluster.scripted import ORDERS, late_expand, raised_min_isr, stale_controllers, stale_replicas
 from sim.outcome import NEVER, Outcome
 from sim.planting import planted
 
@@ -56,6 +57,19 @@ def test_stale_controller_would_lead_if_promises_were_given_before_the_disk_has_
     with planted(BY_NAME["metadata log sends before it persists"]):
         outcome = run(stale_controllers(order), check_every=NEVER)
     assert outcome.violated is not None
+
+
+def test_leader_commits_nothing_alone_when_the_minimum_rises_as_its_isr_shrinks() -> None:
+    outcome = run(raised_min_isr())
+    assert outcome.violated is None, outcome.detail
+    assert outcome.counts["elections"] >= 2
+    assert outcome.counts["truncated"] >= 1, "the leader had records that the other one had not"
+
+
+def test_leader_would_commit_alone_if_it_took_over_the_settings_after_the_isr() -> None:
+    with planted(SETTINGS_AFTER_ISRS):
+        outcome = run(raised_min_isr(), check_every=NEVER)
+    assert outcome.violated == "LeaderCompleteness", outcome
 
 
 @pytest.mark.parametrize("seed", range(3))

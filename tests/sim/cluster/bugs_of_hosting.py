@@ -1,4 +1,4 @@
-"""Bugs of the replicas that a node hosts: brokers, disks that refuse, and who is copied."""
+"""Bugs of the replicas that a node hosts: settings, brokers, disks that refuse, and who is copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,23 @@ from sim.planting import Patch, PlantedBug
 from tidelog_node.hosting.assignments import AssignmentQueue, SendAssignments
 from tidelog_node.hosting.commands import ChangeEligible, Command
 from tidelog_node.hosting.fetch_sources import FetchSources
+from tidelog_node.hosting.plan import ConfigsStep, Plan, Step
 from tidelog_node.hosting.replicas import HostedReplicas
+
+
+def _settings_after_isrs() -> list[Patch]:
+    """KIP-966: a leader commits by a min.insync.replicas that is not the one by which the controller chose the ISR."""
+    original = Plan.next_step
+
+    def next_step(self: Any) -> Step | None:
+        step = original(self)
+        if isinstance(step, ConfigsStep):
+            self.late = step
+            return None
+        late: Step | None = self.__dict__.pop("late", None) if self.is_over else None
+        return late or step
+
+    return [(Plan, "next_step", next_step)]
 
 
 def _stay_with_the_first_leader() -> list[Patch]:
@@ -56,3 +72,6 @@ HOSTING_BUGS = (
     PlantedBug("tells the controller a directory once", 300, _tell_the_controller_once),
     PlantedBug("gives up what a full disk refused", 600, _give_up_what_a_disk_refused),
 )
+
+SETTINGS_AFTER_ISRS = PlantedBug("settings after the ISRs", 1, _settings_after_isrs)
+"""The script :func:`sim.cluster.scripted.raised_min_isr` shows it."""

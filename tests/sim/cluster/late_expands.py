@@ -126,9 +126,11 @@ class _Calls(ControllerCalls):
         super().__init__(node, node.controllers, node.number % len(node.controllers))
         self._script = script
 
-    def ask(self, handler: str, request: Any, then: OnAnswer, timeout_ms: int, *, repeats: bool = True) -> None:
+    def ask(
+        self, handler: str, request: Any, then: OnAnswer, timeout_ms: int, *attempt_ms: int, repeats: bool = True
+    ) -> None:
         if handler != "handle_alter_partition":
-            super().ask(handler, request, then, timeout_ms, repeats=repeats)
+            super().ask(handler, request, then, timeout_ms, *attempt_ms, repeats=repeats)
         elif self._script.is_lost(request):
             lost = error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller answered")
             self._caller.after(timeout_ms, then, lost)

@@ -21,6 +21,7 @@ _BACK_AT_MS = _CUT_AT_MS + CUT_OFF_MS
 _CRASH_AT_MS = _BACK_AT_MS - 30
 _AWAY_MS = 3_000
 _ALL_THAT_IS_NOT_SYNCED = 1
+_APPLY_MS = 500
 
 
 def stale_replicas(order: tuple[int, int, int], *, uses_elr: bool) -> Schedule:
@@ -66,6 +67,28 @@ def late_expand(seed: int) -> Schedule:
         every_ms=12,
     )
     return Schedule(seed, topology, 4_000, ())
+
+
+def raised_min_isr() -> Schedule:
+    """Return the script of a leader whose next image has a higher min.insync.replicas and a smaller ISR (KIP-966).
+
+    The follower, node 1 of two, is cut off. It leaves the ISR below the new setting, and so stays an eligible leader.
+    Then the leader is killed: it must not have committed, by the old setting, what the follower lacks.
+    """
+    topology = dataclasses.replace(
+        _topology(uses_elr=True),
+        nodes=2,
+        topics=(TopicPlan("t0", 1, 2, (("segment.bytes", "1000000"),)),),
+        min_isr=1,
+        apply_ms=_APPLY_MS,
+        every_ms=12,
+    )
+    actions = (
+        Action(0, 1_000, "isolate", NODE, 1, 800),
+        Action(1, 1_150, "min_isr", LEADER, 0, 0, 2),
+        Action(2, 1_200 + _APPLY_MS, "kill", NODE, 0, 5_000),
+    )
+    return Schedule(1, topology, 4_000, actions)
 
 
 def _topology(uses_elr: bool) -> Topology:
