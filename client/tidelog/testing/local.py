@@ -47,19 +47,19 @@ _OFFSETS_FACTOR, _MOST_OFFSETS_REPLICAS = "offsets.topic.replication.factor", 3
 class LocalCluster:
     """A cluster of processes on this machine, by default with three controllers and three storage nodes.
 
-    As a context manager, it starts the processes, waits until they are ready, and ends them. No process outlives the one
-    that created the cluster, even if that one is killed. ``data_dir`` keeps the data, and a later cluster with as many
-    controllers can use it again; without it, the data is in a temporary folder, which is deleted.
+    As a context manager, it starts the processes, waits until they are ready, and ends them. No process outlives the
+    one that created the cluster, even if that one is killed. ``data_dir`` keeps the data, and a later cluster with as
+    many controllers can use it again; without it, the data is in a temporary folder, which is deleted.
 
-    ``node_ports`` are the gRPC ports of the first nodes, ``kafka_ports`` their ports for Kafka's clients. All other ports
-    are those that the processes had before in ``data_dir``, or free ones if there are none or another program uses them.
-    With ``on_busy_port``, given ports can change as well: it is called with the name of the process, the given port and
-    the port used instead.
+    ``node_ports`` are the gRPC ports of the first nodes, ``kafka_ports`` their ports for Kafka's clients. All other
+    ports are those that the processes had before in ``data_dir``, or free ones if there are none or another program
+    uses them. With ``on_busy_port``, given ports can change as well: it is called with the name of the process, the
+    given port and the port used instead.
 
-    ``config`` contains settings by Kafka's dotted keys. Each applies to the controllers, the nodes or both, whichever have
-    it; a key that neither has raises ``ConfigError``. A node's data is in its folder ``data``, and with more than one of
-    ``log_dirs_per_node`` also in ``data-2``, ``data-3`` and so on. ``place("node", 2)`` and ``place("controller", 1)``
-    return the places of processes that do not run as ordinary processes of this machine.
+    ``config`` contains settings by Kafka's dotted keys. Each applies to the controllers, the nodes or both, whichever
+    have it; a key that neither has raises ``ConfigError``. A node's data is in its folder ``data``, and with more than
+    one of ``log_dirs_per_node`` also in ``data-2``, ``data-3`` and so on. ``place("node", 2)`` and
+    ``place("controller", 1)`` return the places of processes that do not run as ordinary processes of this machine.
 
     Needs ``pip install tidelog[node,quorum]``.
     """
