@@ -24,9 +24,7 @@ _COMPARED = {
     "cold start of 3+3 to the first acknowledged record": "Cold start of 3 controllers and 3 nodes",
     "memory of 3+3, idle: resident": "Memory of the idle cluster",
     "produce, 1 KiB, 3 nodes, RF 3, acks=all": "Produce, 1 KiB, 3 replicas, `acks=all`",
-    "consume from cache, 1 KiB, 3 nodes, RF 3": "Consume, 1 KiB",
     "synchronous produce, 1 KiB, 3 nodes, RF 3, acks=all: p50": "Latency of one record, `acks=all`, median",
-    "synchronous produce, 1 KiB, 3 nodes, RF 3, acks=all: p99": "Latency of one record, `acks=all`, p99",
     "leader killed to writable again": "Leader killed: not writable for",
 }
 """Results that README shows, with their titles there."""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
 REPOSITORY = Path(__file__).parents[2]
 _REMOTE = re.compile(r"""<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(?:https?:)?//""")
 
@@ -28,26 +30,22 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_site_contains_pages_from_the_top_and_the_api_reference(site: Path) -> None:
     for name in ("index", "architecture", "contributing", "kubernetes", "decisions/0001-own-raft-core"):
         assert (site / f"{name}.html").exists()
     assert "tidelog.Producer.produce" in (site / "api" / "tidelog.html").read_text()
 
 
-@pytest.mark.slow
 def test_site_refers_to_no_other_host_for_its_parts(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
     assert [page.name for page in pages if _REMOTE.search(page.read_text())] == []
 
 
-@pytest.mark.slow
 def test_site_hides_the_comments_of_the_tests(site: Path) -> None:
     assert [page.name for page in site.rglob("*.html") if "<!-- setup" in page.read_text()] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("link", ["nowhere.md", "client.md#nowhere", "../nowhere.py"])
 def test_site_with_a_link_to_nowhere_does_not_build(tmp_path: Path, link: str) -> None:
     (tmp_path / "docs").mkdir()
