@@ -12,6 +12,7 @@ class Level(enum.IntEnum):
     DEBUG = 10
     INFO = 20
     WARNING = 30
+    ERROR = 40
 
 
 @dataclass(frozen=True, slots=True)

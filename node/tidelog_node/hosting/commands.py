@@ -6,23 +6,16 @@ slices of the event loop; everything else is done at once.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerId, DirectoryId, LeaderEpoch, TopicId
+from tidelog_node.broker.report import Report
 from tidelog_node.hosting.states import LastState, PartitionKey
 from tidelog_node.replication.events import EligibleBrokersChanged
 from tidelog_quorum.metadata import PartitionRegistration, TopicConfig
-
-
-class Severity(enum.Enum):
-    """Of a line in the node's log."""
-
-    INFO = "info"
-    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +108,6 @@ class FailNode:
     """Stop the node: no log directory is left."""
 
     error: TidelogError
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Write a line to the node's log; ``text`` has places for the arguments."""
-
-    severity: Severity
-    text: str
-    arguments: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LOST_DIRECTORY, NO_BROKER, BrokerId, DirectoryId, TopicId
+from tidelog_node.broker.report import Level, Report
 from tidelog_node.hosting import commands, events
 from tidelog_node.hosting.brokers import brokers_of
 from tidelog_node.hosting.fetch_sources import FetchSources
@@ -384,7 +385,7 @@ class HostedReplicas:
         self._replicas[key] = SteppedBack(state)
         text, name = "%s-%d steps back on this node until its disk has room: %s", (*key, event.error.message)
         return [
-            commands.Report(commands.Severity.ERROR, text, name),
+            Report(Level.ERROR, text, name),
             *self._sources.stop(key),
             *self._lose(key, state.topic_id),
         ]
@@ -397,7 +398,7 @@ class HostedReplicas:
                 continue
             # A file system that does not say is tried.
             if not 0 <= free < _MIN_FREE_BATCHES * self._configs.of(key[0]).max_message_bytes:
-                result.append(commands.Report(commands.Severity.INFO, "The disk of %s-%d has room again", key))
+                result.append(Report(Level.INFO, "The disk of %s-%d has room again", key))
                 result.append(self._assign(key, state.online, directory))
                 result += self._bring_back(key, state.online)
         return result
@@ -431,7 +432,7 @@ class HostedReplicas:
                 self._replicas[key] = Offline(state.topic_id, error, OfflineReason.DIRECTORY)
                 result += [*self._sources.stop(key), commands.TakeOffline(key, error)]
         text = "The log directory %s is offline until the next start, with its %d replicas: %s"
-        result.append(commands.Report(commands.Severity.ERROR, text, (path, len(event.replicas), error.message)))
+        result.append(Report(Level.ERROR, text, (path, len(event.replicas), error.message)))
         result.append(commands.ReportDirectories() if self._directories else commands.FailNode(error))
         return result
 
@@ -448,7 +449,7 @@ class HostedReplicas:
             result.append(commands.FailDirectory(event.directory, error))
         elif is_news:
             text = "A deleted replica is in its place until it can be renamed: %s"
-            result.append(commands.Report(commands.Severity.ERROR, text, (error.message,)))
+            result.append(Report(Level.ERROR, text, (error.message,)))
             self._refused_folders[key] = RefusedFolder(event.directory, event.delay_ms)
         if isinstance(self._replicas.get(key), Opening):
             return [*self._open_refused(events.OpenRefused(key, None, error)), *result]
@@ -486,5 +487,5 @@ class HostedReplicas:
         return [commands.AssignDirectory(topic_id, key[1], LOST_DIRECTORY)]
 
 
-def _offline_line(key: PartitionKey, error: TidelogError) -> commands.Report:
-    return commands.Report(commands.Severity.ERROR, "%s-%d is offline on this node: %s", (*key, error.message))
+def _offline_line(key: PartitionKey, error: TidelogError) -> Report:
+    return Report(Level.ERROR, "%s-%d is offline on this node: %s", (*key, error.message))

@@ -17,6 +17,7 @@ from typing import assert_never
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import BrokerId, LeaderEpoch
+from tidelog_node.broker.report import Report
 from tidelog_node.hosting import HostedReplicas, PartitionKey, commands, events
 from tidelog_node.log import LogDirectory, PartitionLog
 from tidelog_node.log.disk.disk_errors import is_directory_failure, is_disk_failure
@@ -48,7 +49,6 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S = 5.0
 _REMOVAL_S = 1.0
-_LEVELS = {commands.Severity.INFO: logging.INFO, commands.Severity.ERROR: logging.ERROR}
 
 
 class PartitionRegistry:
@@ -303,8 +303,8 @@ class PartitionRegistry:
                 self._on_directory_failure()
             case commands.FailNode():
                 self._on_storage_failure(command.error)
-            case commands.Report():
-                logger.log(_LEVELS[command.severity], command.text, *command.arguments)
+            case Report():
+                logger.log(command.level, command.text, *command.arguments)
             case _:
                 self._direct_fetchers(command)
 

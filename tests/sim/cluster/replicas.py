@@ -18,6 +18,7 @@ from sim.cluster.waiting import SimulatedWaiters
 
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import TopicId
+from tidelog_node.broker.report import Report
 from tidelog_node.hosting import HostedReplicas, commands, events
 from tidelog_node.hosting.assignments import AssignmentEvent, AssignmentQueue, AssignmentsDue, AssignmentsFailed
 from tidelog_node.log import PartitionLog
@@ -180,7 +181,7 @@ class Replicas:
                 self.fail_directory(command.directory, command.error)
             case commands.FailNode():
                 node.soon(node.fail)
-            case commands.HoldFetches() | commands.ReleaseFetches() | commands.ReportDirectories() | commands.Report():
+            case commands.HoldFetches() | commands.ReleaseFetches() | commands.ReportDirectories() | Report():
                 pass
             case _:
                 assert_never(command)

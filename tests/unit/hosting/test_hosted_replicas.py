@@ -29,6 +29,7 @@ from hosting_script import (
 
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from tidelog_node.broker.report import Report
 from tidelog_node.hosting.commands import (
     AddToFetcher,
     AssignDirectory,
@@ -50,7 +51,6 @@ from tidelog_node.hosting.commands import (
     ReleaseFetches,
     RemoveFolder,
     RemoveFromFetcher,
-    Report,
     ReportDirectories,
     SetAside,
     TakeOffline,
