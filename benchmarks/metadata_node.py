@@ -100,10 +100,10 @@ async def _follow(place: NodePlace) -> Following:
         lambda address: channels[address],
         registry,
         cache,
-        lambda: BrokerEpoch(place.broker_epoch),
         lambda _: None,
         lambda _: None,
     )
+    follower.note_registration(BrokerEpoch(place.broker_epoch))
     probe = asyncio.create_task(_longest_stall(follower.is_current))
     before, started = process.anonymous_bytes(_own_pid()), time.perf_counter()
     running = asyncio.create_task(follower.run())

@@ -1,1 +1,1 @@
-"""A node as the controllers see it, without I/O: its registration, heartbeats and controlled shutdown."""
+"""A node as the controllers see it, without I/O: its registration, its heartbeats, the metadata that it follows."""

@@ -363,10 +363,10 @@ class Lifecycle:
         phase = self.phase
         assert isinstance(phase, SendingHeartbeat), phase
         is_unknown = error.code in _REGISTER_AGAIN
-        if is_unknown and not phase.wants_shutdown:
+        if is_unknown and self.shutdown is None:
             return [Report(Level.WARNING, "Registering again: %s", (error,)), *self._register(was_refused=False)]
         pause = self._pause(phase, self._timings.heartbeat_retry_ms, now_ms)
-        if phase.wants_shutdown and (is_unknown or error.code in UNREACHABLE):
+        if is_unknown or (phase.wants_shutdown and error.code in UNREACHABLE):
             return [*self._stop_without_handover(error), *pause]
         return [Report(Level.WARNING, "A heartbeat failed, trying again: %s", (error,)), *pause]
 

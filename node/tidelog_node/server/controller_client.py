@@ -24,6 +24,7 @@ from tidelog_foundation.transport import error_from_rpc, open_channel
 from tidelog_foundation.transport.status import trailing_value
 from tidelog_foundation.waiting import ReportedWait
 from tidelog_node.broker.lifecycle import UNREACHABLE
+from tidelog_node.broker.metadata_stream import voter_addresses
 
 if TYPE_CHECKING:
     from tidelog.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
@@ -280,11 +281,6 @@ class ControllerClient:
             return
         position = self._addresses.index(asked) + 1 if asked in self._addresses else 0
         self._next = self._addresses[position % len(self._addresses)]
-
-
-def voter_addresses(voters: Mapping[int, tuple[str, int]]) -> list[str]:
-    """Return ``host:port`` of each voter, in the order of the ids."""
-    return [format_address(host, port) for _, (host, port) in sorted(voters.items())]
 
 
 def configured_addresses(voters: Mapping[int, tuple[str, int]], bootstrap: Sequence[tuple[str, int]]) -> list[str]:

@@ -73,7 +73,7 @@ class BrokerLifecycle:
         self._offline_log_dirs = offline_log_dirs
         self._clock = clock or SystemClock()
         self._on_heard = on_heard
-        self._on_registered: Callable[[], None] = _do_nothing
+        self._on_registered: Callable[[BrokerEpoch], None] = _do_nothing
         self._calls: asyncio.Queue[Register | SendHeartbeat | End] = asyncio.Queue(maxsize=1)
         self._may_stop = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -103,8 +103,8 @@ class BrokerLifecycle:
         """Whether no controller can have fenced this node without its knowing."""
         return self._core.has_session(self._clock.monotonic_ms())
 
-    async def run(self, on_registered: Callable[[], None]) -> None:
-        """Register, then send heartbeats until cancelled; calls ``on_registered`` whenever there is a broker epoch.
+    async def run(self, on_registered: Callable[[BrokerEpoch], None]) -> None:
+        """Register, then send heartbeats until cancelled; ``on_registered`` is told each broker epoch.
 
         Raises:
             TidelogError: the controller refuses this node for good: another cluster's, an invalid address.
@@ -182,7 +182,7 @@ class BrokerLifecycle:
             case Register() | SendHeartbeat() | End():
                 self._calls.put_nowait(command)
             case UseBrokerEpoch():
-                self._on_registered()
+                self._on_registered(command.broker_epoch)
             case HoldConnection():
                 self._on_heard(command.broker_epoch)
             case Stop():
@@ -248,7 +248,7 @@ def heartbeat_answer(response: pb.BrokerHeartbeatResponse) -> HeartbeatAnswered:
     )
 
 
-def _do_nothing() -> None:
+def _do_nothing(_: BrokerEpoch) -> None:
     pass
 
 

@@ -1,10 +1,7 @@
-"""Follows the committed metadata log from any controller and applies it to this node, one image after the other.
+"""The asyncio shell of the cores that follow the metadata: streams, images built in threads, and their application.
 
-One task reads: it turns what comes into images, the large in a thread. Another one applies the newest image, so
-that many entries in a row become one step. The partitions take an image over before it is published to the handlers,
-and only an image with this process's own registration is applied: an older one may still say that the node leads
-partitions that it led in an earlier life, a later one speaks of another process that has taken the node's id. This
-process then stops, for what the node leads is led there.
+One task reads: it turns what comes into images, the large in a thread. Another one applies the newest image. The rules
+are in :mod:`tidelog_node.broker.metadata_stream` and :mod:`tidelog_node.broker.image_application`.
 """
 
 from __future__ import annotations
@@ -12,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, assert_never
 
 import grpc.aio
 
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceStub
-from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_foundation.lasting_objects import LastingObjects, building_lasting_objects
 from tidelog_foundation.transport import error_from_rpc, raise_if_cancelled
-from tidelog_node.partitions import MetadataCache, PartitionRegistry
-from tidelog_node.server.controller_client import configured_addresses, voter_addresses
+from tidelog_node.broker import image_application, metadata_stream
+from tidelog_node.broker.image_application import ImageApplication
+from tidelog_node.broker.metadata_stream import EntryPart, MetadataStream, Responded, StreamTimings, Voters
+from tidelog_node.broker.report import Report
+from tidelog_node.partitions import MetadataCache, PartitionRegistry, SystemClock
+from tidelog_node.server.controller_client import configured_addresses
 from tidelog_quorum.metadata import (
-    MetadataDelta,
     MetadataImage,
     MetadataImageBuilder,
     decode_batch,
@@ -36,27 +36,15 @@ from tidelog_quorum.metadata import (
 
 logger = logging.getLogger(__name__)
 
-_SILENCE_S = 2.5
-_PAUSE_S = 0.05
-_MAX_PAUSE_S = 0.5
-_NOT_REGISTERED = BrokerEpoch(-1)
+_Build: TypeAlias = metadata_stream.BuildImage | metadata_stream.AdvanceImage
+_Stream: TypeAlias = "grpc.aio.UnaryStreamCall[pb.FollowMetadataRequest, pb.FollowMetadataResponse]"
+
 _MAX_BYTES_ON_LOOP = 8 * 1024
 """Some eighty partitions: decoded and applied in less than a millisecond."""
 
 _MANY_NEW = 1_000
 _OBJECTS_PER_PARTITION = 30
 """Of one that this node holds, for the collector of cycles."""
-
-Voters = Mapping[int, tuple[str, int]]
-
-
-@dataclass(slots=True)
-class _Entry:
-    """An entry of the log, or a snapshot, of which the last part may still be to come."""
-
-    offset: int
-    epoch: int
-    batches: list[bytes]
 
 
 class MetadataFollower:
@@ -71,7 +59,6 @@ class MetadataFollower:
         channel: Callable[[str], grpc.aio.Channel],
         registry: PartitionRegistry,
         cache: MetadataCache,
-        broker_epoch: Callable[[], BrokerEpoch],
         on_voters: Callable[[Voters], None],
         before_image: Callable[[MetadataImage], None],
         bootstrap: Sequence[tuple[str, int]] = (),
@@ -83,221 +70,196 @@ class MetadataFollower:
         ``on_applied`` is told the offset that the partitions have reached.
         """
         self._broker_id = broker_id
-        self._incarnation_id = incarnation_id
         self._cluster_id = cluster_id
-        self._voters = voters
-        self._configured = configured_addresses(voters, bootstrap)
-        self._addresses = self._configured
-        # Nodes begin with different controllers, so that their streams are spread.
-        self._next = broker_id % len(self._addresses)
         self._channel = channel
         self._registry = registry
         self._cache = cache
-        self._broker_epoch = broker_epoch
         self._on_voters = on_voters
         self._before_image = before_image
         self._on_fenced = on_fenced
         self._on_applied = on_applied
+        self._clock = SystemClock()
+        self._stream = MetadataStream(broker_id, voters, configured_addresses(voters, bootstrap), StreamTimings())
+        self._application = ImageApplication(broker_id, incarnation_id)
         self._image = MetadataImage()
-        self._applied = MetadataImage()
-        self._snapshot: list[bytes] | None = None
-        self._parts: list[bytes] = []
-        self._leaderless_since: float | None = None
-        self._failures = 0
-        self._received = asyncio.Event()
-        self._applying = asyncio.Lock()
+        self._to_open: metadata_stream.OpenStream | None = None
+        self._to_build: _Build | None = None
+        self._commands: deque[image_application.Command] = deque()
+        self._has_commands = asyncio.Event()
         self._lasting = LastingObjects()
         self.is_current = asyncio.Event()
         """Set when the first image with this node's registration is applied."""
 
     @property
-    def applied_offset(self) -> int:
-        """The metadata offset that this node's partitions have reached; -1 before the first."""
-        return self._applied.offset
+    def received_offset(self) -> int:
+        """The metadata offset that has been received; -1 before the first."""
+        return self._stream.offset
 
     async def run(self) -> None:
         """Follow until cancelled; a controller that fails or is silent for two seconds is left for the next.
 
         Raises:
-            TidelogError: INCONSISTENT_CLUSTER_ID, or what :meth:`apply_pending` raises; in a group.
+            TidelogError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION, another process has registered with
+                this node's id. In a group.
+            ConfigError: two log directories have the same partition, and nothing says which one is right. In a group.
         """
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._apply_received(), name="apply-metadata")
+            tasks.create_task(self._apply_images(), name="apply-metadata")
             await self._follow_any()
 
-    def note_registration(self) -> None:
+    def note_registration(self, broker_epoch: BrokerEpoch) -> None:
         """There is a broker epoch: its record may have come before the answer that told it."""
-        self._received.set()
+        self._tell(image_application.Registered(broker_epoch))
 
-    async def apply_pending(self) -> None:
-        """Apply what has been received, once this node's registration is in it.
+    def _tell(self, event: image_application.Event) -> None:
+        self._commands.extend(self._application.step(event))
+        self._has_commands.set()
 
-        Raises:
-            TidelogError: DUPLICATE_BROKER_REGISTRATION, another process has registered with this node's id.
-            ConfigError: two log directories have the same partition, and nothing says which one is right.
-        """
-        async with self._applying:
-            image = self._image
-            if image is self._applied or not self._is_registered(image):
-                return
-            # Followers look addresses up as soon as they start.
-            self._cache.publish_brokers(image)
-            self._before_image(image)
-            delta = await self._delta_to(image)
-            new = sum(change.before is None for change in delta.changed_partitions)
-            with building_lasting_objects() if new >= _MANY_NEW else contextlib.nullcontext():
-                await self._registry.apply(image, delta)
-            self._lasting.add(_OBJECTS_PER_PARTITION * new)
-            was_unfenced, self._applied = self._is_unfenced(self._applied), image
-            self._on_applied(image.offset)
-            if was_unfenced and not self._is_unfenced(image):
-                self._on_fenced()
-            if not self.is_current.is_set():
-                await self._registry.discard_unknown()
-            self._cache.publish(image)
-            self.is_current.set()
-
-    async def _delta_to(self, image: MetadataImage) -> MetadataDelta:
-        if image.topics is self._applied.topics:
-            return delta_between(self._applied, image)
-        return await asyncio.to_thread(delta_between, self._applied, image)
-
-    async def _apply_received(self) -> None:
+    async def _apply_images(self) -> None:
         while True:
-            await self._received.wait()
-            self._received.clear()
-            await self.apply_pending()
+            await self._has_commands.wait()
+            self._has_commands.clear()
+            while self._commands:
+                await self._apply(self._commands.popleft())
 
-    def _is_unfenced(self, image: MetadataImage) -> bool:
-        broker = image.brokers.get(self._broker_id)
-        return broker is not None and not broker.fenced
+    async def _apply(self, command: image_application.Command) -> None:
+        match command:
+            case image_application.PublishBrokers():
+                self._cache.publish_brokers(command.image)
+            case image_application.ChangeSettings():
+                self._before_image(command.image)
+            case image_application.ChangeReplicas():
+                await self._change_replicas(command)
+            case image_application.ReportOffset():
+                self._on_applied(command.offset)
+            case image_application.RequestHeartbeat():
+                self._on_fenced()
+            case image_application.DiscardUnknown():
+                await self._registry.discard_unknown()
+            case image_application.Publish():
+                self._cache.publish(command.image)
+                self.is_current.set()
+            case image_application.End():
+                raise command.error
+            case _:
+                assert_never(command)
 
-    def _is_registered(self, image: MetadataImage) -> bool:
-        broker, epoch = image.brokers.get(self._broker_id), self._broker_epoch()
-        if epoch == _NOT_REGISTERED or broker is None or broker.broker_epoch < epoch:
-            return False
-        if broker.incarnation_id != self._incarnation_id:
-            text = f"another process has registered as node {self._broker_id}, at {broker.endpoint}: this one must stop"
-            raise error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
-        return True
+    async def _change_replicas(self, command: image_application.ChangeReplicas) -> None:
+        before, image = command.before, command.image
+        is_small = image.topics is before.topics
+        delta = delta_between(before, image) if is_small else await asyncio.to_thread(delta_between, before, image)
+        new = sum(change.before is None for change in delta.changed_partitions)
+        with building_lasting_objects() if new >= _MANY_NEW else contextlib.nullcontext():
+            await self._registry.apply(image, delta)
+        self._lasting.add(_OBJECTS_PER_PARTITION * new)
+        self._tell(image_application.ReplicasChanged())
 
     async def _follow_any(self) -> None:
+        self._step(metadata_stream.Started())
         while True:
-            address = self._addresses[self._next % len(self._addresses)]
-            reason = "the stream ended"
-            try:
-                await self._follow(address)
-            except grpc.aio.AioRpcError as rpc_error:
-                error = error_from_rpc(rpc_error)
-                if error.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
-                    raise error from rpc_error
-                reason = str(error)
-            except TimeoutError:
-                reason = f"nothing of use for {_SILENCE_S} s"
-            raise_if_cancelled()
-            await self._turn_from(address, reason)
+            if self._to_open is not None:
+                command, self._to_open = self._to_open, None
+                await self._follow(command)
+                raise_if_cancelled()
+            else:
+                await asyncio.sleep(self._remaining_s)
+                self._step(metadata_stream.TimePassed())
 
-    async def _follow(self, address: str) -> None:
+    @property
+    def _remaining_s(self) -> float:
+        """The time until the core's deadline is over for certain."""
+        deadline_ms = self._stream.next_deadline_ms
+        assert deadline_ms is not None, "no controller is followed"
+        return max(0, deadline_ms + 1 - self._clock.monotonic_ms()) / 1000
+
+    async def _follow(self, command: metadata_stream.OpenStream) -> None:
+        """Read a stream until it ends, or until it is closed."""
         request = pb.FollowMetadataRequest(
-            cluster_id=self._cluster_id, observer_id=self._broker_id, from_offset=self._image.offset + 1
+            cluster_id=self._cluster_id, observer_id=self._broker_id, from_offset=command.from_offset
         )
-        self._snapshot = None
-        self._parts = []
-        self._leaderless_since = None
-        call = ControllerServiceStub(self._channel(address)).FollowMetadata(request)
+        call = ControllerServiceStub(self._channel(command.address)).FollowMetadata(request)
         try:
-            while True:
-                async with asyncio.timeout(_SILENCE_S):
-                    response = await call.read()
-                if not isinstance(response, pb.FollowMetadataResponse):
-                    return
-                self._failures = 0
-                await self._take(response)
+            while isinstance(self._stream.phase, metadata_stream.Reading):
+                await self._read(call)
+        except grpc.aio.AioRpcError as rpc_error:
+            self._step(metadata_stream.StreamEnded(error_from_rpc(rpc_error)))
         finally:
             call.cancel()
 
-    async def _take(self, response: pb.FollowMetadataResponse) -> None:
-        self._note_leader(response.leader_id)
-        if response.HasField("voters"):
-            self._take_voters({v.voter_id: (v.endpoint.host, v.endpoint.port) for v in response.voters.voters})
-        if response.snapshot_begin:
-            self._snapshot = []
-        if self._snapshot is not None:
-            self._snapshot += [entry.batch for entry in response.entries]
-            if response.snapshot_end:
-                await self._take_snapshot(response.entries[-1].offset, response.entries[-1].epoch)
-        elif entries := self._whole_entries(response.entries):
-            await self._take_entries(entries)
-
-    async def _take_snapshot(self, offset: int, epoch: int) -> None:
-        batches, self._snapshot = self._snapshot, None
-        if offset > self._image.offset:
-            self._set_image(await asyncio.to_thread(_build_image, offset, epoch, batches or []))
-
-    def _whole_entries(self, messages: Sequence[pb.MetadataEntry]) -> list[_Entry]:
-        """Return the new entries of which the last part is here."""
-        entries = []
-        for message in messages:
-            self._parts.append(message.batch)
-            if not message.is_continued:
-                parts, self._parts = self._parts, []
-                if message.offset > self._image.offset:
-                    entries.append(_Entry(message.offset, message.epoch, parts))
-        return entries
-
-    async def _take_entries(self, entries: Sequence[_Entry]) -> None:
-        size = sum(len(batch) for entry in entries for batch in entry.batches)
-        if size <= _MAX_BYTES_ON_LOOP:
-            self._set_image(_advance(self._image, entries))
-        else:
-            self._set_image(await asyncio.to_thread(_advance, self._image, entries))
-
-    def _set_image(self, image: MetadataImage) -> None:
-        self._image = image
-        self._received.set()
-
-    def _take_voters(self, voters: Voters) -> None:
-        """Follow who the controllers are; those of the configuration stay the last resort."""
-        if not voters or voters == self._voters:
+    async def _read(self, call: _Stream) -> None:
+        try:
+            async with asyncio.timeout(self._remaining_s):
+                response = await call.read()
+        except TimeoutError:
+            self._step(metadata_stream.TimePassed())
             return
-        current = voter_addresses(voters)
-        addresses = current + [a for a in self._configured if a not in current]
-        self._voters = voters
-        followed = self._addresses[self._next % len(self._addresses)]
-        logger.info("The controllers are now %s", ", ".join(current))
-        self._addresses = addresses
-        self._next = addresses.index(followed) if followed in addresses else 0
-        self._on_voters(voters)
+        if isinstance(response, pb.FollowMetadataResponse):
+            self._step(stream_response(response))
+            if self._to_build is not None:
+                command, self._to_build = self._to_build, None
+                await self._build(command)
+        else:
+            self._step(metadata_stream.StreamEnded(None))
 
-    async def _turn_from(self, address: str, reason: str) -> None:
-        """Go on to the next controller; of failures in a row only the first is worth a line."""
-        level = logging.DEBUG if self._failures else logging.INFO
-        logger.log(level, "Following the metadata from %s ended, trying the next controller: %s", address, reason)
-        self._next += 1
-        self._failures += 1
-        await asyncio.sleep(min(_PAUSE_S * self._failures, _MAX_PAUSE_S))
+    async def _build(self, command: _Build) -> None:
+        if isinstance(command, metadata_stream.BuildImage) or _size(command) > _MAX_BYTES_ON_LOOP:
+            image = await asyncio.to_thread(built_image, self._image, command)
+        else:
+            image = built_image(self._image, command)
+        self._image = image
+        self._tell(image_application.ImageReceived(image))
+        self._step(metadata_stream.ImageBuilt(image.offset))
 
-    def _note_leader(self, leader_id: int) -> None:
-        """A controller that knows no leader for long may be cut off from the quorum: its log stands still."""
-        self._cache.controller_id = BrokerId(leader_id)
-        now = asyncio.get_running_loop().time()
-        if leader_id >= 0:
-            self._leaderless_since = None
-        elif self._leaderless_since is None:
-            self._leaderless_since = now
-        elif now - self._leaderless_since > _SILENCE_S:
-            raise TimeoutError
+    def _step(self, event: metadata_stream.Event) -> None:
+        for command in self._stream.step(event, self._clock.monotonic_ms()):
+            self._perform(command)
+
+    def _perform(self, command: metadata_stream.Command) -> None:
+        match command:
+            case metadata_stream.OpenStream():
+                self._to_open = command
+            case metadata_stream.CloseStream():
+                pass  # Nothing is read any more, and the call is cancelled.
+            case metadata_stream.BuildImage() | metadata_stream.AdvanceImage():
+                self._to_build = command
+            case metadata_stream.UseLeader():
+                self._cache.controller_id = command.leader_id
+            case metadata_stream.UseVoters():
+                self._on_voters(command.voters)
+            case metadata_stream.End():
+                raise command.error
+            case Report():
+                logger.log(command.level, command.text, *command.arguments)
+            case _:
+                assert_never(command)
 
 
-def _build_image(offset: int, epoch: int, batches: Sequence[bytes]) -> MetadataImage:
-    with building_lasting_objects():
-        return image_from_batches(offset, epoch, batches)
+def stream_response(response: pb.FollowMetadataResponse) -> Responded:
+    """Return a response of the stream as its core takes it."""
+    voters = None
+    if response.HasField("voters"):
+        voters = {v.voter_id: (v.endpoint.host, v.endpoint.port) for v in response.voters.voters}
+    return Responded(
+        BrokerId(response.leader_id),
+        tuple(EntryPart(e.offset, e.epoch, e.batch, e.is_continued) for e in response.entries),
+        voters,
+        response.snapshot_begin,
+        response.snapshot_end,
+    )
 
 
-def _advance(image: MetadataImage, entries: Sequence[_Entry]) -> MetadataImage:
-    for entry in entries:
+def built_image(image: MetadataImage, command: _Build) -> MetadataImage:
+    """Return the image of a snapshot, or the one to which entries lead from ``image``."""
+    if isinstance(command, metadata_stream.BuildImage):
+        with building_lasting_objects():
+            return image_from_batches(command.offset, command.epoch, command.batches)
+    for entry in command.entries:
         builder = MetadataImageBuilder(image)
         for batch in entry.batches:
             builder.add(decode_batch(batch))
         image = builder.finish(entry.offset, entry.epoch)
     return image
+
+
+def _size(command: metadata_stream.AdvanceImage) -> int:
+    return sum(len(batch) for entry in command.entries for batch in entry.batches)

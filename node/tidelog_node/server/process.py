@@ -190,12 +190,9 @@ class Node:
             self._controller.channel,
             self._registry,
             self._cache,
-            self._broker_epoch,
             self._controller.set_voters,
             self._settings.follow,
             self._config.bootstrap,
-            # A process that lives and was fenced all the same, after a pause or by mistake, need not be so until the
-            # next heartbeat is due.
             self._lifecycle.hurry,
             self._lifecycle.note_applied,
         )

@@ -10,7 +10,9 @@ from sim.cluster.standing import Standing
 from sim.planting import Patch, PlantedBug
 
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_node.broker.image_application import ChangeReplicas, ImageApplication
 from tidelog_node.broker.lifecycle import Lifecycle
+from tidelog_node.broker.metadata_stream import MetadataStream
 from tidelog_node.replication.leader import LeaderState
 from tidelog_quorum.controller import alter_partition, registration
 from tidelog_quorum.controller.partition_change import _Change
@@ -103,10 +105,32 @@ def _send_before_the_disk_has_it() -> list[Patch]:
 def _lead_by_an_image_of_an_earlier_life() -> list[Patch]:
     """A node takes over metadata in which its own registration is not yet."""
 
-    def is_registered(_self: Any, broker: Any) -> bool:
-        return broker is not None
+    def begin(self: ImageApplication) -> list[Any]:
+        image = self._received
+        if self._under_way is not None or image is self.applied or self._broker_id not in image.brokers:
+            return []
+        self._under_way = image
+        return [ChangeReplicas(self.applied, image)]
 
-    return [(Standing, "is_registered", is_registered)]
+    return [(ImageApplication, "_begin", begin)]
+
+
+def _join_parts_of_two_streams() -> list[Patch]:
+    """What a stream that broke has sent of an entry or of a snapshot is taken for the begin of the next one's."""
+    return [(MetadataStream, "_forget_parts", lambda _self: None)]
+
+
+def _follow_from_what_is_not_built() -> list[Patch]:
+    """A stream goes on behind the last entry that came, of which only a part may be here."""
+    original = MetadataStream._take
+
+    def take(self: MetadataStream, response: Any, now_ms: int) -> list[Any]:
+        commands = original(self, response, now_ms)
+        if response.entries and response.entries[-1].is_continued:
+            self.offset = max(self.offset, response.entries[-1].offset)
+        return commands
+
+    return [(MetadataStream, "_take", take)]
 
 
 def _report_metadata_before_serving() -> list[Patch]:
@@ -134,6 +158,8 @@ CONTROLLER_BUGS = (
     PlantedBug("fenced or restarted brokers join the ISR", 60, _isr_of_fenced_brokers),
     PlantedBug("metadata log sends before it persists", 20, _send_before_the_disk_has_it),
     PlantedBug("leads by an image of an earlier life", 60, _lead_by_an_image_of_an_earlier_life),
+    PlantedBug("joins parts of two metadata streams", 20, _join_parts_of_two_streams),
+    PlantedBug("takes a part of a metadata entry for all of it", 20, _follow_from_what_is_not_built),
     PlantedBug("is unfenced before it serves", 60, _report_metadata_before_serving),
     PlantedBug("stops before it has handed over", 150, _stop_by_any_answer),
 )

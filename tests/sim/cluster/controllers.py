@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 FOREVER = 1 << 60
 IDLE_MS = 250
 """How often an idle stream of metadata says that it lives."""
+IDLE, LEADERLESS = -1, -2
+"""What it says then: whether the controller knows a leader."""
 
 
 class NotController:
@@ -176,10 +178,10 @@ class ControllerProcess(Process):
         self._answer_when_committed(answer, result.response)
 
     def follow_metadata(self, from_offset: int, answer: OnAnswer) -> None:
-        """Answer with how far the log is committed, as soon as that is ``from_offset`` or beyond; -1 after a while.
+        """Answer with how far the log is committed, as soon as that is ``from_offset`` or beyond; IDLE after a while.
 
-        The entries themselves are the same for everybody, which is checked where they are committed. None says that
-        this controller knows no leader, and that its log may stand still.
+        The entries themselves are the same for everybody, which is checked where they are committed. LEADERLESS says
+        that this controller knows no leader, and that its log may stand still.
         """
         if from_offset <= self.controller.committed.offset:
             answer(self.controller.committed.offset)
@@ -289,7 +291,7 @@ class ControllerProcess(Process):
         if (from_offset, answer) in self._followers:
             self._followers.remove((from_offset, answer))
             raft = self.node.raft
-            answer(-1 if raft is not None and raft.leader_id is not None else None)
+            answer(IDLE if raft is not None and raft.leader_id is not None else LEADERLESS)
 
     def _tick(self, last_ms: int) -> None:
         now_ms = self.monotonic_ms()

@@ -32,6 +32,10 @@ class MetadataChecker:
         self._payloads: dict[int, tuple[int, bytes]] = {}
         self._checker = checker
 
+    def entry(self, index: int) -> tuple[int, bytes]:
+        """Return the term and the payload of a committed entry."""
+        return self._payloads[index]
+
     def note_committed(self, index: int, term: int, payload: bytes) -> None:
         """A controller applies an entry."""
         known = self._payloads.setdefault(index, (term, payload))

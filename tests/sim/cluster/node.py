@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from memory_disk import MachineCrashed, MemoryFiles, no_fault
 from sim.cluster.controller_calls import ControllerCalls
 from sim.cluster.fetchers import Fetchers
+from sim.cluster.following import Following
 from sim.cluster.handlers import Handlers
 from sim.cluster.isr_changes import IsrChanges
 from sim.cluster.replicas import LOG_DIR, Replicas, SimulatedPartition
@@ -45,6 +46,7 @@ class NodeProcess(Process):
 
     replicas: Replicas
     standing: Standing
+    following: Following
     fetchers: Fetchers
     handlers: Handlers
     calls: ControllerCalls
@@ -106,6 +108,7 @@ class NodeProcess(Process):
         self.fetchers = Fetchers(self)
         self._isr_changes = IsrChanges(self)
         self.standing = Standing(self)
+        self.following = Following(self)
         try:
             self.replicas = Replicas(self)
         except MachineCrashed:
@@ -114,6 +117,7 @@ class NodeProcess(Process):
             self.fail()
         else:
             self.standing.begin()
+            self.following.begin()
             self.replicas.begin()
 
     def end_life(self) -> None:

@@ -1,8 +1,6 @@
-"""A simulated node's calls to the controllers, and the metadata that it follows.
+"""The lifecycle of a simulated node: the product's, whose commands become calls over the simulated network.
 
-The lifecycle is the product's, and so are its messages; here its commands become calls over the simulated network. The
-node follows the log from any controller and applies the newest image, but none in which its own registration is not
-yet. One of these lasts for one life of the process.
+One of these lasts for one life of the process.
 """
 
 from __future__ import annotations
@@ -22,11 +20,9 @@ from tidelog_node.broker.lifecycle import (
     HoldConnection,
     Lifecycle,
     LifecycleTimings,
-    MetadataApplied,
     Register,
     Registered,
     SendHeartbeat,
-    ServingStarted,
     Started,
     Stop,
     TimePassed,
@@ -34,34 +30,26 @@ from tidelog_node.broker.lifecycle import (
 )
 from tidelog_node.broker.report import Report
 from tidelog_node.server.lifecycle import heartbeat_answer, heartbeat_request, registration_request
-from tidelog_quorum.metadata import BrokerRegistration, MetadataImage
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess
 
 CLUSTER = "simulated"
-_PAUSE_MS = 20
 _CALL_MS = 600
-_OPENING_MS = 2
 
 
 class Standing:
-    """The shell of one life's :class:`Lifecycle`, and what follows the metadata."""
+    """The shell of one life's :class:`Lifecycle`."""
 
     def __init__(self, node: NodeProcess) -> None:
         self.node = node
         self.incarnation = b"%04d-%011d" % (node.number, node.life)
         self.lifecycle = Lifecycle(_timings(node.topology.heartbeat_ms))
         self._timer_ms: int | None = None
-        self._received = MetadataImage()
-        self._is_applying = False
-        self._is_current = False
 
     def begin(self) -> None:
-        """Register, and follow the metadata."""
-        node = self.node
-        node.soon(self.step, Started(self.previous_epoch()))
-        node.soon(self._follow, node.number % len(node.controllers), 1)
+        """Register."""
+        self.node.soon(self.step, Started(self.previous_epoch()))
 
     def previous_epoch(self) -> BrokerEpoch:
         """Return the broker epoch of the last clean stop, -1 after an unclean one."""
@@ -93,7 +81,7 @@ class Standing:
             case SendHeartbeat():
                 self._send_heartbeat(command)
             case UseBrokerEpoch():
-                self._apply_soon()
+                self.node.following.note_registration(command.broker_epoch)
             case Stop():
                 self._stop(command)
             case End():
@@ -137,47 +125,6 @@ class Standing:
         ]
         require(not (command.is_handed_over and led), "HandedOver", f"{self.node.number} stops and leads {led}")
         self.node.stop_cleanly()
-
-    def is_registered(self, broker: BrokerRegistration | None) -> bool:
-        """Whether an image is of this life: with its own registration."""
-        epoch = self.lifecycle.broker_epoch
-        if epoch < 0 or broker is None or broker.broker_epoch < epoch:
-            return False
-        assert broker.incarnation_id == self.incarnation, "another process has this node's id"
-        return True
-
-    def _follow(self, controller: int, failures: int) -> None:
-        node = self.node
-        to = node.world.processes[node.controllers[controller]]
-
-        def take(committed: int | None) -> None:
-            if committed is None:
-                following = (controller + 1) % len(node.controllers)
-                node.after(min(_PAUSE_MS * failures, 100), self._follow, following, failures + 1)
-                return
-            if committed > self._received.offset:
-                self._received = node.checker.metadata.images[committed]
-                self._apply_soon()
-            self._follow(controller, 1)
-
-        node.call(to, "follow_metadata", self._received.offset + 1, take, _CALL_MS)
-
-    def _apply_soon(self) -> None:
-        if not self._is_applying:
-            self._is_applying = True
-            self.node.after(self.node.topology.apply_ms, self._apply)
-
-    def _apply(self) -> None:
-        self._is_applying = False
-        image, replicas = self._received, self.node.replicas
-        if image is replicas.applied or not self.is_registered(image.brokers.get(self.node.identity)):
-            return
-        replicas.apply(image)
-        self.step(MetadataApplied(image.offset))
-        if not self._is_current:
-            self._is_current = True
-            replicas.discard_unknown()
-            self.node.after(_OPENING_MS + self.node.topology.apply_ms, self.step, ServingStarted())
 
 
 def _timings(heartbeat_ms: int) -> LifecycleTimings:

@@ -241,6 +241,14 @@ def test_shutdown_stops_without_a_controller_that_could_move_leaderships(code: E
     assert "stopping all the same" in broker.reports[-1]
 
 
+def test_shutdown_that_is_asked_for_during_a_heartbeat_stops_when_the_registration_is_gone() -> None:
+    broker = alive()
+    broker.heartbeat()
+    assert broker.tell(ShutdownRequested(60_000)) == []
+    assert Stop(is_handed_over=False) in broker.tell(failed(ErrorCode.STALE_BROKER_EPOCH))
+    assert broker.core.is_registering is False
+
+
 def test_shutdown_stops_when_the_broker_cannot_register_again() -> None:
     broker = alive()
     broker.heartbeat()

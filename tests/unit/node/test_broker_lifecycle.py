@@ -91,8 +91,9 @@ class Running:
     def wall_ms(self):
         return self.monotonic_ms()
 
-    def on_registered(self):
-        self.epochs_told.append(self.lifecycle.broker_epoch)
+    def on_registered(self, broker_epoch):
+        assert broker_epoch == self.lifecycle.broker_epoch
+        self.epochs_told.append(broker_epoch)
 
 
 @contextlib.asynccontextmanager

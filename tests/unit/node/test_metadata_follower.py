@@ -13,6 +13,7 @@ import pytest
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog.v1.controller_service_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import BrokerEpoch
 from tidelog_foundation.transport import open_channel, server_options
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.server.metadata_follower import MetadataFollower
@@ -96,13 +97,15 @@ class Registry:
 
 
 class Node:
-    def __init__(self, controllers: Sequence[Controller], epoch: int = 1, *, by_bootstrap: bool = False) -> None:
+    running: asyncio.Task[None]
+
+    def __init__(self, controllers: Sequence[Controller], epoch: int | None, *, by_bootstrap: bool) -> None:
         addresses = [("127.0.0.1", c.port) for c in controllers]
-        self.epoch = epoch
         self.registry = Registry()
         self.cache = MetadataCache()
         self.told: list[dict[int, tuple[str, int]]] = []
         self.fenced_at: list[int] = []
+        self.applied: list[int] = []
         self.channels: dict[str, grpc.aio.Channel] = {}
         self.follower = MetadataFollower(
             7,  # type: ignore[arg-type]
@@ -112,12 +115,14 @@ class Node:
             self.channel,
             self.registry,  # type: ignore[arg-type]
             self.cache,
-            lambda: self.epoch,  # type: ignore[arg-type, return-value]
             lambda voters: self.told.append(dict(voters)),
             lambda image: None,
             addresses if by_bootstrap else (),
-            lambda: self.fenced_at.append(self.follower.applied_offset),
+            lambda: self.fenced_at.append(self.applied[-1]),
+            self.applied.append,
         )
+        if epoch is not None:
+            self.follower.note_registration(BrokerEpoch(epoch))
 
     def channel(self, address: str) -> grpc.aio.Channel:
         if address not in self.channels:
@@ -138,18 +143,22 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def cluster(
-    controllers: int = 1, max_response_bytes: int = 256 * 1024, *, by_bootstrap: bool = False
+    controllers: int = 1,
+    max_response_bytes: int = 256 * 1024,
+    *,
+    by_bootstrap: bool = False,
+    epoch: int | None = 1,
 ) -> AsyncIterator[tuple[Log, Node]]:
     log = Log()
     for _ in range(controllers):
         await Controller(log, max_response_bytes).server.start()
-    node = Node(log.controllers, by_bootstrap=by_bootstrap)
-    running = asyncio.create_task(node.follower.run())
+    node = Node(log.controllers, epoch, by_bootstrap=by_bootstrap)
+    node.running = asyncio.create_task(node.follower.run())
     try:
         yield log, node
     finally:
-        running.cancel()
-        await asyncio.wait([running])
+        node.running.cancel()
+        await asyncio.wait([node.running])
         for controller in log.controllers:
             await controller.server.stop(0)
         for channel in node.channels.values():
@@ -173,7 +182,7 @@ def test_follower_takes_a_snapshot_then_entries_small_and_large() -> None:
             log.change(FeatureLevelRecord("f", 1))
             await node.reaches(log.image)
             assert log.controllers[0].streams == 1
-            assert node.follower.applied_offset == log.image.offset
+            assert node.applied[-1] == log.image.offset
 
     asyncio.run(run())
 
@@ -187,7 +196,7 @@ def test_follower_applies_many_entries_as_one_step_when_the_partitions_are_busy(
             for number in range(1, 50):
                 log.change(*topic(number, 2))
                 await asyncio.sleep(0)
-            await until(lambda: node.follower._image.offset >= log.image.offset)
+            await until(lambda: node.follower.received_offset >= log.image.offset)
             node.registry.gate.set()
             await node.reaches(log.image)
             assert len(node.registry.images) <= 4
@@ -198,12 +207,11 @@ def test_follower_applies_many_entries_as_one_step_when_the_partitions_are_busy(
 
 def test_follower_applies_nothing_older_than_its_registration() -> None:
     async def run() -> None:
-        async with cluster() as (log, node):
-            node.epoch = 3
+        async with cluster(epoch=3) as (log, node):
             log.register(1)
             log.change(*topic(1, 1))
-            await until(lambda: node.follower._image.offset >= 2)
-            assert node.follower.applied_offset == -1
+            await until(lambda: node.follower.received_offset >= 2)
+            assert node.applied == []
             assert node.cache.image == MetadataImage()
             log.register(3)
             await node.reaches(log.image)
@@ -214,13 +222,11 @@ def test_follower_applies_nothing_older_than_its_registration() -> None:
 
 def test_follower_applies_what_came_before_the_answer_to_the_registration_and_stops_in_the_middle_of_it() -> None:
     async def run() -> None:
-        async with cluster() as (log, node):
-            node.epoch = -1
+        async with cluster(epoch=None) as (log, node):
             log.register(1)
-            await until(lambda: node.follower._image.offset >= 1)
+            await until(lambda: node.follower.received_offset >= 1)
             node.registry.gate.clear()
-            node.epoch = 1
-            node.follower.note_registration()
+            node.follower.note_registration(BrokerEpoch(1))
             await until(lambda: node.registry.is_asked)
         node.registry.gate.set()
         await asyncio.sleep(0.01)
@@ -253,12 +259,11 @@ def test_follower_tells_whenever_its_node_is_fenced_that_was_not() -> None:
 def test_follower_ends_when_another_process_has_its_id() -> None:
     async def run() -> None:
         async with cluster() as (log, node):
-            task = asyncio.create_task(node.follower.run())
             log.register(1)
             await node.reaches(log.image)
             log.register(2, b"x" * 16)
             with pytest.raises(BaseExceptionGroup) as caught:
-                await asyncio.wait_for(task, 10)
+                await asyncio.wait_for(node.running, 10)
             [error] = caught.value.exceptions
             assert isinstance(error, TidelogError)
             assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION

@@ -306,7 +306,7 @@ def test_node_takes_over_a_snapshot_that_comes_while_it_runs(running_node, make_
             controller.create_topic("again", b"2" * 16)
             controller.change(PartitionChangeRecord(TOPIC_ID, 0, leader=1))
             controller.create_topic("new", b"n" * 16)
-            await wait_for(lambda: node.node._follower.applied_offset == controller.image.offset)
+            await wait_for(lambda: node.node._cache.image.offset == controller.image.offset)
 
             assert controller.snapshots > snapshots, "the controller's tail had dropped what the node lacked"
             assert node.registry.get("t", 0) is kept

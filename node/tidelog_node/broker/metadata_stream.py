@@ -1,0 +1,324 @@
+"""The stream of committed metadata that a node reads from one controller at a time, as a pure state machine.
+
+- Any controller has the committed log. The node stays with one until the stream ends, until nothing has come for
+  ``silence_ms``, or until the controller has known no leader for as long: cut off from the quorum, its log stands
+  still. It then turns to the next controller, after a pause that grows with failures in a row. Building an image is no
+  silence.
+- Voters that the stream names become the controllers to follow, at the addresses of the metadata; those of the
+  configuration stay the last resort. The node stays with the controller that it follows.
+- A stream begins behind the last entry that has been built. A snapshot, or an entry that comes in parts, counts when
+  its last part is here; parts do not outlive their stream. What is not newer than the last image is passed over.
+- The next response is read when the images of the last one have been built.
+- A controller of another cluster ends the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+from tidelog_foundation.config.endpoints import format_address
+from tidelog_foundation.errors import ErrorCode, TidelogError
+from tidelog_foundation.ids import UNKNOWN_OFFSET, BrokerId
+from tidelog_node.broker.report import Level, Report
+
+Voters: TypeAlias = Mapping[int, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTimings:
+    """How long a controller may be silent, and the pauses after failures."""
+
+    silence_ms: int = 2_500
+    pause_ms: int = 50
+    max_pause_ms: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPart:
+    """An entry of the log, or of a snapshot, or a part of one; ``is_continued`` unless it is the last."""
+
+    offset: int
+    epoch: int
+    batch: bytes
+    is_continued: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the log with all its parts."""
+
+    offset: int
+    epoch: int
+    batches: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The node may follow the metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """A response of the stream; ``leader_id`` is -1 when the controller knows no leader, ``voters`` None as before."""
+
+    leader_id: BrokerId
+    entries: tuple[EntryPart, ...] = ()
+    voters: Voters | None = None
+    begins_snapshot: bool = False
+    ends_snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBuilt:
+    """The image of the last :class:`BuildImage` or :class:`AdvanceImage` is there."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The controller has ended the stream, or cannot be reached."""
+
+    error: TidelogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """A deadline may be over."""
+
+
+Event: TypeAlias = Started | Responded | ImageBuilt | StreamEnded | TimePassed
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStream:
+    """Follow the metadata from a controller."""
+
+    address: str
+    from_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStream:
+    """End the stream, if it has not ended; nothing of it is told any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildImage:
+    """Build the image of a snapshot and tell it by :class:`ImageBuilt`."""
+
+    offset: int
+    epoch: int
+    batches: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceImage:
+    """Apply entries to the last image and tell the result by :class:`ImageBuilt`."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UseLeader:
+    """The leading controller, -1 when none is known."""
+
+    leader_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class UseVoters:
+    """The controllers that have a vote from now on."""
+
+    voters: Voters
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """This node belongs to another cluster."""
+
+    error: TidelogError
+
+
+Command: TypeAlias = OpenStream | CloseStream | BuildImage | AdvanceImage | UseLeader | UseVoters | End | Report
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """Nobody is followed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A stream is open; its next response is due before ``silent_at_ms``, None while an image is built."""
+
+    address: str
+    silent_at_ms: int | None
+    leaderless_since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pausing:
+    """The next controller is followed at ``until_ms``."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The controllers are those of another cluster."""
+
+
+Phase: TypeAlias = NotStarted | Reading | Pausing | Ended
+
+
+class MetadataStream:
+    """One per node; ``offset`` is that of the last image that has been built."""
+
+    def __init__(self, broker_id: BrokerId, voters: Voters, configured: Sequence[str], timings: StreamTimings) -> None:
+        """``configured`` are the addresses of the configuration, at least one."""
+        self.phase: Phase = NotStarted()
+        self.offset = UNKNOWN_OFFSET
+        self._voters = voters
+        self._configured = tuple(configured)
+        self._addresses = self._configured
+        # Nodes begin with different controllers, so that their streams are spread.
+        self._next = broker_id % len(self._addresses)
+        self._timings = timings
+        self._failures = 0
+        self._snapshot: list[bytes] | None = None
+        self._parts: list[bytes] = []
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to say :class:`TimePassed`; None while there is nothing to wait for."""
+        if isinstance(self.phase, Pausing):
+            return self.phase.until_ms
+        return self.phase.silent_at_ms if isinstance(self.phase, Reading) else None
+
+    def step(self, event: Event, now_ms: int) -> list[Command]:
+        """Take in an event, and return what is to be done, in its order."""
+        match event:
+            case Started():
+                assert isinstance(self.phase, NotStarted), self.phase
+                return self._open(now_ms)
+            case Responded():
+                return self._take(event, now_ms)
+            case ImageBuilt():
+                return self._built(event.offset, now_ms)
+            case StreamEnded():
+                return self._end(event.error, now_ms)
+            case TimePassed():
+                return self._pass_time(now_ms)
+            case _:
+                assert_never(event)
+
+    def check_invariants(self) -> None:
+        """Assert what must always hold."""
+        is_reading = isinstance(self.phase, Reading)
+        assert is_reading or (self._snapshot is None and not self._parts), "parts have outlived their stream"
+        assert len(set(self._addresses)) == len(self._addresses) > 0
+        assert set(self._configured) <= set(self._addresses)
+
+    def _open(self, now_ms: int) -> list[Command]:
+        address = self._addresses[self._next % len(self._addresses)]
+        self.phase = Reading(address, now_ms + self._timings.silence_ms)
+        return [OpenStream(address, self.offset + 1)]
+
+    def _pass_time(self, now_ms: int) -> list[Command]:
+        deadline_ms = self.next_deadline_ms
+        if deadline_ms is None or now_ms < deadline_ms:
+            return []
+        return self._open(now_ms) if isinstance(self.phase, Pausing) else self._turn_from_silence(now_ms)
+
+    def _take(self, response: Responded, now_ms: int) -> list[Command]:
+        phase = self.phase
+        assert isinstance(phase, Reading), phase
+        assert phase.silent_at_ms is not None, "the image of the last response is being built"
+        self._failures = 0
+        since_ms = None if response.leader_id >= 0 else phase.leaderless_since_ms
+        if response.leader_id < 0 and since_ms is None:
+            since_ms = now_ms
+        commands: list[Command] = [UseLeader(response.leader_id)]
+        if since_ms is not None and now_ms - since_ms > self._timings.silence_ms:
+            return commands + self._turn_from_silence(now_ms)
+        if response.voters is not None:
+            commands += self._take_voters(response.voters, phase.address)
+        build = self._assemble(response)
+        silent_at_ms = None if build else now_ms + self._timings.silence_ms
+        self.phase = Reading(phase.address, silent_at_ms, since_ms)
+        return commands + build
+
+    def _take_voters(self, voters: Voters, followed: str) -> list[Command]:
+        if not voters or voters == self._voters:
+            return []
+        current = voter_addresses(voters)
+        self._voters = voters
+        self._addresses = (*current, *(a for a in self._configured if a not in current))
+        self._next = self._addresses.index(followed) if followed in self._addresses else 0
+        return [Report(Level.INFO, "The controllers are now %s", (", ".join(current),)), UseVoters(voters)]
+
+    def _assemble(self, response: Responded) -> list[Command]:
+        if response.begins_snapshot:
+            self._snapshot = []
+        if self._snapshot is None:
+            entries = self._whole_entries(response.entries)
+            return [AdvanceImage(tuple(entries))] if entries else []
+        self._snapshot += [part.batch for part in response.entries]
+        if not response.ends_snapshot:
+            return []
+        batches, self._snapshot = tuple(self._snapshot), None
+        last = response.entries[-1]
+        return [BuildImage(last.offset, last.epoch, batches)] if last.offset > self.offset else []
+
+    def _whole_entries(self, parts: Sequence[EntryPart]) -> list[Entry]:
+        """Return the new entries of which the last part is here."""
+        entries = []
+        for part in parts:
+            self._parts.append(part.batch)
+            if not part.is_continued:
+                batches, self._parts = tuple(self._parts), []
+                if part.offset > self.offset:
+                    entries.append(Entry(part.offset, part.epoch, batches))
+        return entries
+
+    def _built(self, offset: int, now_ms: int) -> list[Command]:
+        phase = self.phase
+        assert isinstance(phase, Reading), phase
+        assert offset > self.offset, f"an image at {offset} after one at {self.offset}"
+        self.offset = offset
+        self.phase = replace(phase, silent_at_ms=now_ms + self._timings.silence_ms)
+        return []
+
+    def _end(self, error: TidelogError | None, now_ms: int) -> list[Command]:
+        if error is not None and error.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._forget_parts()
+            self.phase = Ended()
+            return [End(error)]
+        return self._turn("the stream ended" if error is None else str(error), now_ms)
+
+    def _turn_from_silence(self, now_ms: int) -> list[Command]:
+        return self._turn(f"nothing of use for {self._timings.silence_ms / 1000} s", now_ms)
+
+    def _turn(self, reason: str, now_ms: int) -> list[Command]:
+        """Go on to the next controller; of failures in a row only the first is worth a line."""
+        phase = self.phase
+        assert isinstance(phase, Reading), phase
+        level = Level.DEBUG if self._failures else Level.INFO
+        text = "Following the metadata from %s ended, trying the next controller: %s"
+        self._next += 1
+        self._failures += 1
+        self._forget_parts()
+        self.phase = Pausing(now_ms + min(self._timings.pause_ms * self._failures, self._timings.max_pause_ms))
+        return [CloseStream(), Report(level, text, (phase.address, reason))]
+
+    def _forget_parts(self) -> None:
+        self._snapshot = None
+        self._parts = []
+
+
+def voter_addresses(voters: Voters) -> list[str]:
+    """Return ``host:port`` of each voter, in the order of the ids."""
+    return [format_address(host, port) for _, (host, port) in sorted(voters.items())]
