@@ -160,7 +160,6 @@ class MetadataFollower:
             if self._to_open is not None:
                 command, self._to_open = self._to_open, None
                 await self._follow(command)
-                raise_if_cancelled()
             else:
                 await asyncio.sleep(self._remaining_s)
                 self._step(metadata_stream.TimePassed())
@@ -182,6 +181,7 @@ class MetadataFollower:
             while isinstance(self._stream.phase, metadata_stream.Reading):
                 await self._read(call)
         except grpc.aio.AioRpcError as rpc_error:
+            raise_if_cancelled()
             self._step(metadata_stream.StreamEnded(error_from_rpc(rpc_error)))
         finally:
             call.cancel()
@@ -193,6 +193,7 @@ class MetadataFollower:
         except TimeoutError:
             self._step(metadata_stream.TimePassed())
             return
+        raise_if_cancelled()
         if isinstance(response, pb.FollowMetadataResponse):
             self._step(stream_response(response))
             if self._to_build is not None:
