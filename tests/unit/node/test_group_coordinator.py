@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog import waiting
 from tidelog.v1 import group_service_pb2 as pb
+from tidelog_foundation import waiting
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_node.coordination import OFFSETS_TOPIC, GroupCoordinator, coordinator, shard_driver
 from tidelog_node.coordination.offsets_topic import java_hash, partition_for
