@@ -1,4 +1,6 @@
-"""confluent-kafka's AdminClient: each operation returns at once with futures, one per topic, partition or node."""
+"""The admin client with confluent-kafka's API. Each operation returns futures at once, one per topic, partition or
+node.
+"""
 
 from __future__ import annotations
 
@@ -83,9 +85,9 @@ class AdminClient(AdminOperations):
         return run_sync(cluster_id(self._cluster, timeout))
 
     def list_groups(self, group: str | None = None, timeout: float = -1) -> list[GroupMetadata]:
-        """Return the groups of all kinds, or one; raises KafkaException when a node does not answer in time.
+        """Return one group, or the groups of all kinds; raise KafkaException if a node does not answer in time.
 
-        :meth:`list_consumer_groups` and :meth:`describe_consumer_groups` say more of groups of consumers.
+        :meth:`list_consumer_groups` and :meth:`describe_consumer_groups` return more about consumer groups.
         """
         self._lifetime.check()
         return run_sync(group_metadata(self._cluster, group, timeout))

@@ -1,4 +1,4 @@
-"""Asks for many items until each has its outcome: in rounds, as long as errors may pass and time is left."""
+"""Repeated requests for many items: rounds continue while retriable errors and time remain."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 AskRound = Callable[[frozenset[K], float], Awaitable[Outcomes[K, T]]]
-"""Asks once for these items, within so many milliseconds."""
+"""Requests these items once, within a timeout in milliseconds."""
 MayPass = Callable[[K, TidelogError], bool]
-"""Whether it is worth to ask for an item again after an error."""
+"""Returns True if an item is worth another request after the error."""
 
 
 async def ask_until_settled(
@@ -28,9 +28,10 @@ async def ask_until_settled(
     timeout_ms: float,
     may_pass: MayPass[K] = lambda _, error: error.code.retriable,
 ) -> dict[K, T | TidelogError]:
-    """Return the outcome of each item: what it was answered, or the error that does not pass, or came last.
+    """Return the outcome of each item: its answer, the error that is not retriable, or the last error.
 
-    ``ask`` gets the items that are left. What it leaves out, and all when it raises, counts as the error.
+    ``ask`` gets the remaining items. An item missing from its answer counts as failed, and so do all items when it
+    raises.
     """
     missing = frozenset(keys)
     with ReportedWait(_named(missing)) as wait:
@@ -38,7 +39,7 @@ async def ask_until_settled(
 
 
 async def settle_each(keys: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> dict[K, T | TidelogError]:
-    """Return what ``ask`` returned for each item, or the error that it raised; all are asked for at once."""
+    """Return the result of ``ask`` for each item, or the error that it raised; the calls run concurrently."""
 
     async def settle(key: K) -> T | TidelogError:
         try:

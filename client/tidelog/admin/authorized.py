@@ -1,4 +1,4 @@
-"""The operations that a client may do, as descriptions tell them: all of a kind, as in Kafka without an authorizer."""
+"""The operations that descriptions list as authorized: all of a kind, as in Kafka without an authorizer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLUSTER_OPERATIONS = (
 
 
 def with_operations(found: Mapping[K, Any], operations: Sequence[AclOperation]) -> dict[K, Any]:
-    """Return descriptions with ``authorized_operations``, and errors as they are."""
+    """Return the descriptions with ``authorized_operations`` set; errors stay unchanged."""
     return {
         key: what
         if isinstance(what, TidelogError)

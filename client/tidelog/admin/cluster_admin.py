@@ -1,4 +1,4 @@
-"""Describes the cluster, and forgets nodes that are gone."""
+"""Operations that describe the cluster and unregister nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ClusterAdmin(Operations):
     def describe_cluster(
         self, *, include_authorized_operations: bool = False, request_timeout: float | None = None
     ) -> Future[DescribeClusterResult]:
-        """Describe the cluster: its id, the leading controller, nodes and voters.
+        """Describe the cluster: its id, the active controller, nodes and voters.
 
         ``include_authorized_operations`` adds the client's permissions: all operations.
         """

@@ -1,4 +1,6 @@
-"""Describes and changes the settings of topics and nodes, with confluent-kafka's names (KIP-226, KIP-339)."""
+"""Operations that describe and change the settings of topics and nodes, with confluent-kafka's names (KIP-226,
+KIP-339).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tidelog.v1 import admin_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
 _GROUP = 32
-"""The number of groups in requests, which differs from that of :class:`ResourceType`, as in confluent-kafka."""
+"""The number of the group type in requests. :class:`ResourceType` has another number, as in confluent-kafka."""
 
 
 class ConfigSource(enum.Enum):
@@ -140,7 +142,7 @@ class ConfigResource:
         self.incremental_configs.append(config_entry)
 
     def to_name(self) -> pb.ConfigResourceName:
-        """Return the resource as a request names it."""
+        """Return the resource's name as a request carries it."""
         number = _GROUP if self.restype is ResourceType.GROUP else self.restype_int
         return pb.ConfigResourceName(type=number, name=self.name)  # type: ignore[arg-type]
 
@@ -151,7 +153,7 @@ class ConfigAdmin(Operations):
     def describe_configs(
         self, resources: Iterable[ConfigResource], *, request_timeout: float | None = None
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
-        """Return all settings of resources by name, with values, sources and synonyms.
+        """Return all settings of the resources by name, with values, sources and synonyms.
 
         A node is asked for its own settings. Any node answers for topics, with its own defaults, and for all nodes
         (``""``), for which only values that are set are returned. ``request_timeout`` is in seconds (default:
@@ -263,7 +265,7 @@ class ConfigAdmin(Operations):
 
 
 def _own_source(resource: ConfigResource) -> ConfigSource:
-    """Return the source of the settings that belong to a resource itself."""
+    """Return the source of the settings that are set on the resource itself."""
     if resource.restype is ResourceType.TOPIC:
         return ConfigSource.DYNAMIC_TOPIC_CONFIG
     if resource.restype is ResourceType.GROUP:

@@ -1,4 +1,4 @@
-"""Elections of leaders, with confluent-kafka's names (KIP-183, KIP-460)."""
+"""Leader elections, with confluent-kafka's names (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ElectionAdmin(Operations):
 def _request(
     election_type: ElectionType, partitions: Iterable[TopicPartition] | None, timeout_ms: int
 ) -> pb.ElectLeadersRequest:
-    """Return the request to elect the leaders of these partitions, of all when there is None."""
+    """Return the request to elect the leaders of the partitions; None means all."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for item in partitions or ():
         by_topic[item.topic].append(item.partition)
@@ -66,7 +66,7 @@ def _request(
 
 
 def _outcomes(response: pb.ElectLeadersResponse) -> dict[TopicPartition, TidelogError | None]:
-    """Return what became of each partition of an answer; None where its leader was elected."""
+    """Return the outcome of each partition in the response; None means that its leader was elected."""
     return {
         TopicPartition(topic.name, result.index): (
             error_for(result.error.code, result.error.message) if result.HasField("error") else None

@@ -1,4 +1,4 @@
-"""Calls of an admin client's ``error_cb``, which wait for the application to poll."""
+"""Pending calls of an admin client's ``error_cb``, which run when the application polls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tidelog.monitor import Monitor
 from tidelog_foundation.errors import OUTAGES, KafkaError, TidelogError
 
 _MOST = 1_000
-"""An application that does not poll keeps the latest errors."""
+"""The most pending errors; the oldest are dropped if the application does not poll."""
 
 
 class ErrorCalls:
-    """Filled on the network thread, served by :meth:`serve` on the application's."""
+    """A queue that the network thread fills and :meth:`serve` empties on the application's thread."""
 
     def __init__(self, callback: Callable[[KafkaError], object] | None) -> None:
         self._callback = callback
@@ -21,7 +21,9 @@ class ErrorCalls:
         self._errors: deque[KafkaError] = deque(maxlen=_MOST)
 
     def add(self, error: TidelogError) -> None:
-        """Take an error that concerns the client as a whole: no node answered. Others are their futures' alone."""
+        """Queue an error that concerns the whole client: no node answered. Other errors reach the application by
+        futures alone.
+        """
         if self._callback is None or error.code not in OUTAGES:
             return
         with self._monitor.lock:
@@ -29,7 +31,7 @@ class ErrorCalls:
             self._monitor.changed.notify_all()
 
     def serve(self, timeout_s: float | None) -> int:
-        """Call the callback for each error, and return how many; waits up to ``timeout_s`` for one (None: for ever)."""
+        """Call the callback for each error and return the count; wait up to ``timeout_s`` for one (None: no limit)."""
         with self._monitor.lock:
             self._monitor.changed.wait_for(lambda: bool(self._errors), timeout_s)
             errors = list(self._errors)

@@ -1,4 +1,4 @@
-"""The features of a cluster with their levels, with the names of Kafka's Java client (KIP-584)."""
+"""The features of a cluster and their levels, with the names of Kafka's Java client (KIP-584)."""
 
 from __future__ import annotations
 

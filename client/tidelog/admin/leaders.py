@@ -1,4 +1,4 @@
-"""Asks the leaders of partitions: each for its own, again where one has moved."""
+"""Requests to partition leaders: each gets its own partitions, and a request is retried if a leader has moved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 T = TypeVar("T")
 
 AskLeader = Callable[[Connection, list[TopicPartitionKey], float], Awaitable[Outcomes[TopicPartitionKey, T]]]
-"""Asks a leader for its partitions, within so many milliseconds."""
+"""Requests a leader's partitions from it, within a timeout in milliseconds."""
 
 
 async def ask_leaders(
@@ -26,9 +26,9 @@ async def ask_leaders(
     timeout_ms: float,
     may_pass: MayPass[TopicPartitionKey] = lambda _, error: error.code.retriable,
 ) -> dict[TopicPartitionKey, T | TidelogError]:
-    """Return the outcome of each partition; those whose errors ``may_pass`` are asked for again with fresh metadata.
+    """Return the outcome of each partition; retry those whose errors ``may_pass``, with fresh metadata.
 
-    A partition that there is not is not waited for, one without a leader is.
+    A missing partition fails at once; one without a leader is retried.
     """
     rounds = _Rounds(cluster, ask)
     return await ask_until_settled(
@@ -48,7 +48,7 @@ class _Rounds(Generic[T]):
         self._count = 0
 
     async def ask(self, keys: frozenset[TopicPartitionKey], left_ms: float) -> Outcomes[TopicPartitionKey, T]:
-        """Ask each leader once."""
+        """Ask each leader once for its partitions."""
         deadline_ms = now_ms() + left_ms
         topics = {topic for topic, _ in keys}
         self._count += 1

@@ -1,4 +1,4 @@
-"""Where replicas are on their node's disks, with the names of Kafka's Java client (KIP-113, KIP-827)."""
+"""The replicas on their nodes' disks, with the names of Kafka's Java client (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LogDirDescription:
 
     @classmethod
     def from_proto(cls, message: pb.LogDirResult) -> LogDirDescription:
-        """Return the description of a response."""
+        """Return the description in a response."""
         error = error_for(message.error.code, message.error.message) if message.HasField("error") else None
         replicas = {
             TopicPartition(topic.name, p.index): ReplicaInfo(p.size_bytes, p.offset_lag, p.is_future)
@@ -97,10 +97,10 @@ class LogDirAdmin(Operations):
 
 
 async def _describe_node(client: ClusterClient, broker_id: int, timeout_ms: float) -> dict[str, LogDirDescription]:
-    """Ask one node for its log directories, by path.
+    """Return one node's log directories, by path.
 
     Raises:
-        TidelogError: BROKER_NOT_AVAILABLE, the cluster knows no such node that is ready; or the call failed.
+        TidelogError: BROKER_NOT_AVAILABLE if the cluster has no such node ready, or the error of a failed call.
     """
     connection = await _connection(client, broker_id, timeout_ms)
     request = pb.DescribeLogDirsRequest()
@@ -111,7 +111,7 @@ async def _describe_node(client: ClusterClient, broker_id: int, timeout_ms: floa
 async def _move_replicas(
     client: ClusterClient, broker_id: int, targets: Mapping[TopicPartitionReplica, str], timeout_ms: float
 ) -> dict[TopicPartitionReplica, TidelogError | None]:
-    """Ask one node to move replicas of it to the directories that they are mapped to; None is "has begun".
+    """Ask one node to move its replicas to the given directories; None means that the move has begun.
 
     Raises:
         TidelogError: as :func:`_describe_node`.

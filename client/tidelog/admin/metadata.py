@@ -9,7 +9,7 @@ from tidelog.uuid import Uuid
 from tidelog_foundation.errors import ErrorCode, KafkaError
 
 NO_TOPIC_ID = Uuid(0, 0)
-"""The id of a topic that there is not."""
+"""The id of a missing topic."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class ClusterMetadata:
     brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     orig_broker_id: int = -1
-    """The node that answered, -1 where it is known by a bootstrap address alone."""
+    """The node that answered; -1 if only its bootstrap address is known."""
     orig_broker_name: str | None = None
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class ClusterMetadata:
 
 
 async def list_topics(client: known.ClusterClient, topic: str | None, timeout_s: float) -> ClusterMetadata:
-    """Ask for one topic, or for all (None), within ``timeout_s`` seconds (-1: request.timeout.ms).
+    """Return one topic, or all (None), within ``timeout_s`` seconds (-1: request.timeout.ms).
 
     Raises:
         TidelogError: no node answered.
@@ -93,7 +93,7 @@ async def list_topics(client: known.ClusterClient, topic: str | None, timeout_s:
 
 
 async def cluster_id(client: known.ClusterClient, timeout_s: float) -> str:
-    """Ask for the cluster's id, within ``timeout_s`` seconds (-1: request.timeout.ms).
+    """Return the cluster's id, within ``timeout_s`` seconds (-1: request.timeout.ms).
 
     Raises:
         TidelogError: no node answered.

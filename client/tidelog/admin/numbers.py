@@ -1,4 +1,4 @@
-"""Kafka's numbers under the names that confluent-kafka's extension module gives them."""
+"""Kafka's numbers, with the names from confluent-kafka's extension module."""
 
 from __future__ import annotations
 

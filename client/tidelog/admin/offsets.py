@@ -1,4 +1,4 @@
-"""Finds offsets of partitions, with confluent-kafka's names (KIP-396, KIP-734)."""
+"""Searches for offsets of partitions, with confluent-kafka's names (KIP-396, KIP-734)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
-"""A leader may take so long; then the metadata is asked for again: it may be paused, and replaced."""
+"""The longest wait for a leader's answer. The client then refreshes its metadata, since the leader may be replaced."""
 
 
 class IsolationLevel(enum.Enum):
@@ -85,7 +85,7 @@ class OffsetAdmin(Operations):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         request_timeout: float | None = None,
     ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
-        """Find the first or last offset of partitions, or one by timestamp.
+        """Return the first offset of each partition, its last, or one found by timestamp.
 
         ``request_timeout`` is in seconds (default: request.timeout.ms).
 
@@ -112,7 +112,7 @@ async def search_offsets(
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     timeout_ms: float,
 ) -> dict[TopicPartitionKey, OffsetAndTimestamp | TidelogError]:
-    """Find an offset of each partition by timestamp, as ``ClusterClient.list_offsets``, with an outcome for each."""
+    """Return an offset of each partition by timestamp, or its error; compare ``ClusterClient.list_offsets``."""
 
     async def ask(
         connection: Connection, keys: list[TopicPartitionKey], left_ms: float

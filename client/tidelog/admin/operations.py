@@ -1,4 +1,4 @@
-"""What every operation of the admin client is made of: a request on the network thread, futures for its outcomes."""
+"""The base of all admin operations: a request on the network thread, and futures for its outcomes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Outcomes = Mapping[K, T | TidelogError]
 _CALLBACKS = ("error_cb", "throttle_cb")
 _OBJECTS = (*_CALLBACKS, "logger")
 _READ_ATTEMPT_MS = 5_000
-"""One node may take so long over a question before the next is asked."""
+"""The longest wait for one node's answer before the client asks the next."""
 
 
 class Future(concurrent.futures.Future[T]):
@@ -45,8 +45,9 @@ class Operations:
     def __init__(self, conf: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         """Read the settings (``tidelog.cluster.config.ClientConfig``), ``error_cb``, ``throttle_cb`` and ``logger``.
 
-        ``error_cb(KafkaError)`` is called by ``AdminClient.poll()`` after an operation that reached no node. Settings
-        may be keyword arguments too, with ``_`` for dots.
+        ``AdminClient.poll()`` calls ``error_cb(KafkaError)`` after an operation that reached no node. Settings may also
+        be
+        keyword arguments, with ``_`` for dots.
 
         Raises:
             KafkaException: INVALID_CONFIG.
@@ -71,7 +72,7 @@ class Operations:
         return await self._cluster.ask_any(ask, timeout_ms=timeout_in_ms(timeout_s), attempt_ms=_READ_ATTEMPT_MS)
 
     async def _change(self, ask: Callable[[Connection, float], Awaitable[T]], timeout_s: float | None) -> T:
-        # A change may be asked for only once, and for long. So a node is found first that answers at all.
+        # A change is sent once and may take long, so the client first finds a node that answers.
         await self._cluster.refresh([], timeout_ms=timeout_in_ms(timeout_s))
         return await self._cluster.ask_any(ask, timeout_ms=timeout_in_ms(timeout_s))
 
@@ -82,7 +83,7 @@ class Operations:
         futures: dict[K, Future[T]] = {key: Future() for key in keys}
         for future in futures.values():
             future.set_running_or_notify_cancel()
-        # The caller may take futures out of what it is given.
+        # The caller may remove futures from the dictionary.
         asyncio.run_coroutine_threadsafe(_settle(dict(futures), ask, self._errors, self._log), network_loop())
         return futures
 

@@ -1,4 +1,4 @@
-"""Adds partitions to topics, with confluent-kafka's names (KIP-195)."""
+"""Addition of partitions to topics, with confluent-kafka's names (KIP-195)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class NewPartitions:
     replica_assignment: Sequence[Sequence[int]] = ()
 
     def to_proto(self) -> pb.NewPartitions:
-        """Return it as a request carries it.
+        """Return the protobuf message.
 
         Raises:
-            TidelogError: _INVALID_ARG for what a request cannot carry, as a number beyond 32 bits.
+            TidelogError: _INVALID_ARG for a value that a request cannot carry, such as a number beyond 32 bits.
         """
         try:
             assignments = [pb.ReplicaAssignment(broker_ids=ids) for ids in self.replica_assignment]

@@ -1,4 +1,4 @@
-"""Administers the quorum of the controllers, with the names of Kafka's Admin (KIP-836, KIP-853, KIP-919)."""
+"""Administration of the controller quorum, with the names of Kafka's Admin (KIP-836, KIP-853, KIP-919)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class QuorumOperations(Operations):
     """The operations of :class:`QuorumAdmin` that Kafka's Admin has too. Nodes name the controllers."""
 
     def describe_metadata_quorum(self, *, request_timeout: float | None = None) -> Future[QuorumInfo]:
-        """Describe the quorum; as :meth:`QuorumAdmin.describe_metadata_quorum`."""
+        """Describe the quorum; see :meth:`QuorumAdmin.describe_metadata_quorum`."""
 
         async def describe() -> Outcomes[str, QuorumInfo]:
             return {"": await self._quorum.describe(self._request_ms(request_timeout) / 1000)}
@@ -176,7 +176,7 @@ class QuorumOperations(Operations):
     def add_raft_voter(
         self, voter_id: int, voter_directory_id: bytes, host: str, port: int, *, request_timeout: float | None = None
     ) -> Future[None]:
-        """Give a controller a vote; as :meth:`QuorumAdmin.add_raft_voter`."""
+        """Make a controller a voter; see :meth:`QuorumAdmin.add_raft_voter`."""
 
         async def add() -> Outcomes[str, None]:
             timeout_s = self._request_ms(request_timeout) / 1000
@@ -199,7 +199,7 @@ class QuorumOperations(Operations):
     def update_raft_voter(
         self, voter_id: int, voter_directory_id: bytes, host: str, port: int, *, request_timeout: float | None = None
     ) -> Future[None]:
-        """Change a voter's address; as :meth:`QuorumAdmin.update_raft_voter`."""
+        """Change a voter's address; see :meth:`QuorumAdmin.update_raft_voter`."""
 
         async def update() -> Outcomes[str, None]:
             timeout_s = self._request_ms(request_timeout) / 1000

@@ -1,4 +1,4 @@
-"""Talks to the controllers: what the quorum is, and changes of it that its leader makes (KIP-836, KIP-853, KIP-919)."""
+"""Calls to the controllers: the state of the quorum, and changes that its leader makes (KIP-836, KIP-853, KIP-919)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ T = TypeVar("T")
 _READ_ATTEMPT_S = 3.0
 _PAUSE_S = 0.1
 _ANSWER_SLACK_S = 1.0
-"""The leader is let say itself that the time of a change is over: it knows what became of it."""
+"""Extra time for the leader to report a timeout itself, because it knows the outcome of the change."""
 _TRY_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode._TRANSPORT)
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplicaState:
-    """A controller that has the metadata log, as the leader sees it; times are milliseconds since 1970, None for never.
+    """A controller with the metadata log, as the leader sees it. Times are milliseconds since 1970, None for never.
 
-    ``directory_id`` tells its log from one that began anew under the same id; empty while it is not known.
+    ``directory_id`` distinguishes its log from a new one under the same id; it is empty while unknown.
     """
 
     replica_id: int
@@ -50,7 +50,7 @@ class QuorumReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class QuorumInfo:
-    """The quorum; ``high_watermark`` is the last committed offset, ``snapshot_offset`` -1 without a snapshot."""
+    """The quorum. ``high_watermark`` is the last committed offset; ``snapshot_offset`` is -1 without a snapshot."""
 
     cluster_id: str
     leader_id: int
@@ -64,17 +64,17 @@ class QuorumInfo:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """A snapshot of one controller: the last offset in it, and the first that is still in the log."""
+    """A controller's snapshot: the last offset in it, and the first offset in the log."""
 
     snapshot_offset: int
     log_start_offset: int
 
 
 class Quorum:
-    """The calls; on the network thread. Finds the controllers and, among them, the leader."""
+    """The calls. Finds the controllers and, among them, the leader. Runs on the network thread."""
 
     def __init__(self, nodes: ClusterClient | None, bootstrap: Iterable[str], client_id: str) -> None:
-        """Find the controllers by ``nodes``, which :meth:`close` closes, or at the ``bootstrap`` addresses."""
+        """Find the controllers through ``nodes``, which :meth:`close` closes, or at the ``bootstrap`` addresses."""
         self._client_id = client_id
         self._nodes = nodes
         self._bootstrap = list(bootstrap)
@@ -83,14 +83,14 @@ class Quorum:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def close(self) -> None:
-        """Close the channels to controllers, and the connections to nodes."""
+        """Close the channels to controllers and the connections to nodes."""
         channels, self._channels = list(self._channels.values()), {}
         await asyncio.gather(*(channel.close() for channel in channels))
         if self._nodes is not None:
             await self._nodes.close()
 
     async def describe(self, timeout_s: float) -> QuorumInfo:
-        """Ask one controller after the other until the leader answers."""
+        """Ask the controllers one after another until the leader answers."""
         with ReportedWait("the leading controller to answer") as wait:
             deadline = time.monotonic() + timeout_s
             reason = "no time was left"
@@ -124,13 +124,13 @@ class Quorum:
         timeout_s: float,
         done: ErrorCode | None = None,
     ) -> T | None:
-        """Ask the leader for a change; again when it ceased to lead, whereupon ``done`` means that it had been made."""
+        """Ask the leader for a change, and ask again if it lost the leadership. On a retry, ``done`` means success."""
         with ReportedWait("the leading controller to make a change") as wait:
             deadline = time.monotonic() + timeout_s
             attempt = 0
             lost = ""
             while True:
-                # Who leads is asked first: a controller that is paused must not take the time of the change.
+                # Find the leader first, so that a paused controller does not use up the time for the change.
                 try:
                     await self.describe(max(0.0, deadline - time.monotonic()))
                 except TidelogError as failure:
@@ -150,7 +150,7 @@ class Quorum:
                 attempt += 1
 
     async def add_voter(self, voter_id: int, voter_directory_id: bytes, host: str, port: int, timeout_s: float) -> None:
-        """Give a controller a vote."""
+        """Make a controller a voter."""
         request = pb.AddRaftVoterRequest(
             voter_id=voter_id,
             directory_id=voter_directory_id,
@@ -160,7 +160,7 @@ class Quorum:
         await self.change(lambda s, t: s.AddRaftVoter(request, timeout=t), timeout_s, ErrorCode.DUPLICATE_VOTER)
 
     async def remove_voter(self, voter_id: int, voter_directory_id: bytes, timeout_s: float) -> None:
-        """Take a controller's vote."""
+        """Remove a voter."""
         request = pb.RemoveRaftVoterRequest(
             voter_id=voter_id, directory_id=voter_directory_id, timeout_ms=int(timeout_s * 1000)
         )
@@ -169,7 +169,7 @@ class Quorum:
     async def update_voter(
         self, voter_id: int, voter_directory_id: bytes, host: str, port: int, timeout_s: float
     ) -> None:
-        """Change a controller's address. A repeated call does nothing more."""
+        """Change a voter's address. A repeated call has no further effect."""
         request = pb.UpdateRaftVoterRequest(
             voter_id=voter_id,
             directory_id=voter_directory_id,
@@ -179,7 +179,7 @@ class Quorum:
         await self.change(lambda s, t: s.UpdateRaftVoter(request, timeout=t), timeout_s)
 
     async def take_snapshot(self, controller_id: int | None, timeout_s: float) -> pb.TakeSnapshotResponse:
-        """Ask one controller, which need not lead."""
+        """Ask one controller, not necessarily the leader, for a snapshot."""
         quorum = await self.describe(timeout_s)
         wanted = quorum.leader_id if controller_id is None else controller_id
         replica = next((r for r in (*quorum.voters, *quorum.observers) if r.replica_id == wanted), None)
@@ -217,7 +217,7 @@ class Quorum:
     def _take(self, response: pb.DescribeQuorumResponse, address: str) -> QuorumInfo:
         self._leader = address
         quorum = _quorum_info(response)
-        # Later questions go to who has a vote then, also when those that were named first are gone.
+        # Later calls go to the current voters, even if the first addresses are gone.
         voters = [format_address(v.host, v.port) for v in quorum.voters]
         self._controllers = [*voters, *(a for a in self._bootstrap if a not in voters)]
         return quorum

@@ -1,4 +1,4 @@
-"""Partitions that move to other replicas, with the names of Kafka's Java client (KIP-455)."""
+"""Reassignments of partitions to other replicas, with the names of Kafka's Java client (KIP-455)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _alter_request(
     *,
     allow_replication_factor_change: bool,
 ) -> pb.AlterPartitionReassignmentsRequest:
-    """Return the request to begin these reassignments; None cancels the one of a partition."""
+    """Return the request to begin these reassignments; None cancels that of a partition."""
     by_topic: defaultdict[str, list[pb.ReassignablePartition]] = defaultdict(list)
     for key, wanted in reassignments.items():
         replicas = None if wanted is None else metadata_record_pb2.BrokerIds(ids=wanted.target_replicas)
@@ -102,7 +102,7 @@ def _alter_request(
 
 
 def _alter_outcomes(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, TidelogError | None]:
-    """Return what became of each partition of an answer; None where its reassignment has begun, or is cancelled."""
+    """Return the outcome of each partition in the response; None: its reassignment has begun or is cancelled."""
     return {
         TopicPartition(topic.name, result.index): (
             error_for(result.error.code, result.error.message) if result.HasField("error") else None
@@ -113,7 +113,7 @@ def _alter_outcomes(response: pb.AlterPartitionReassignmentsResponse) -> dict[To
 
 
 def _list_request(partitions: Iterable[TopicPartition] | None) -> pb.ListPartitionReassignmentsRequest:
-    """Return the request for the reassignments of these partitions, of all when there is None."""
+    """Return the request for the reassignments of these partitions; None means all."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for key in partitions or ():
         by_topic[key.topic].append(key.partition)
@@ -124,7 +124,7 @@ def _list_request(partitions: Iterable[TopicPartition] | None) -> pb.ListPartiti
 def _ongoing_reassignments(
     response: pb.ListPartitionReassignmentsResponse,
 ) -> dict[TopicPartition, PartitionReassignment]:
-    """Return the reassignments of an answer by partition."""
+    """Return the reassignments in a response, by partition."""
     return {
         TopicPartition(topic.name, p.index): PartitionReassignment(
             tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)

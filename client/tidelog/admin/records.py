@@ -1,4 +1,4 @@
-"""Deletes records from the beginning of partitions, with confluent-kafka's names (KIP-107)."""
+"""Deletion of records from the beginning of partitions, with confluent-kafka's names (KIP-107)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
-"""A leader waits so long for the other replicas, then it is asked again, or the one that has replaced it."""
+"""The longest wait of a leader for the other replicas in one request. The client then asks the current leader."""
 _ANSWER_MS = 3_000
-"""A leader has so much longer to answer before it counts as gone."""
+"""The leader's extra time to answer before the client counts it as gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def _deletion_offsets(partitions: Iterable[TopicPartition]) -> dict[TopicPartiti
 
 
 class _Deletion:
-    """One deletion. OFFSET_END is looked up first: asking again must not delete what was written since."""
+    """One deletion. It resolves OFFSET_END once, so that retries do not delete records written since."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Kafka's types of resources, and the ways in which a pattern names some, with confluent-kafka's names."""
+"""Kafka's resource types and pattern types, with confluent-kafka's names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class _Ordered(enum.Enum):
-    """Members compare by their numbers in Kafka's protocol."""
+    """An enumeration ordered by the numbers of Kafka's protocol."""
 
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, _Ordered) or type(other) is not type(self):
@@ -63,7 +63,7 @@ class AclPermissionType(_Ordered):
 
 
 class ScramMechanism(_Ordered):
-    """A mechanism of SASL/SCRAM (KIP-84)."""
+    """A SASL/SCRAM mechanism (KIP-84)."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1

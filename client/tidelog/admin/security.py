@@ -1,7 +1,7 @@
-"""Access rules and SCRAM credentials, with confluent-kafka's names: the values exist, the operations are refused.
+"""Access rules and SCRAM credentials, with confluent-kafka's names. The types exist; the operations fail.
 
-Programs that set up a cluster import these names even where they never use them. Tidelog has no authentication and no
-authorization yet, so every operation fails with a sentence that says so.
+Programs that set up a cluster import these names even if they never use them. Tidelog has no authentication or
+authorization yet, so every operation fails with a text that says so.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class AclBinding:
         operation: AclOperation | str | int,
         permission_type: AclPermissionType | str | int,
     ) -> None:
-        """Describe a rule.
+        """Create a rule.
 
         Raises:
-            ValueError: a part is missing, or names no type that a rule can have.
-            TypeError: ``name``, ``principal`` or ``host`` is no text.
+            ValueError: a part is missing, or is not a type that a rule can have.
+            TypeError: ``name``, ``principal`` or ``host`` is not a string.
         """
         self.restype = self._member("restype", ResourceType, restype)
         self.name = self._text("name", name)
@@ -191,7 +191,7 @@ class SecurityAdmin(Operations):
     def alter_user_scram_credentials(
         self, alterations: Iterable[UserScramCredentialAlteration], *, request_timeout: float | None = None
     ) -> dict[str, Future[None]]:
-        """Return a future for each user, which fails with UNSUPPORTED_VERSION."""
+        """Return a future for each user; each fails with UNSUPPORTED_VERSION."""
         return self._refused([alteration.user for alteration in alterations], _no_scram())
 
     def _refused(self, keys: Iterable[K], error: TidelogError) -> dict[K, Future[Any]]:

@@ -1,4 +1,4 @@
-"""Creates, deletes and describes topics."""
+"""Operations that create, delete and describe topics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TopicAdmin(Operations):
             topics=[topic.to_proto() for topic in topics],
             timeout_ms=int(operation_timeout * 1000),
             validate_only=validate_only,
-            # The nodes and this client ask again when an answer is lost; the topic is then there, and ours.
+            # Nodes and this client retry after a lost answer; the id then identifies the topic as this request's.
             request_id=os.urandom(REQUEST_ID_SIZE),
         )
 
@@ -54,7 +54,7 @@ class TopicAdmin(Operations):
     def delete_topics(
         self, topics: Iterable[str], *, operation_timeout: float = 30, request_timeout: float | None = None
     ) -> dict[str, Future[None]]:
-        """Delete topics; timeouts as in :meth:`create_topics`."""
+        """Delete topics. Timeouts as in :meth:`create_topics`."""
         names = list(topics)
         request = pb.DeleteTopicsRequest(topic_names=names, timeout_ms=int(operation_timeout * 1000))
 
@@ -89,7 +89,7 @@ class TopicAdmin(Operations):
 
 
 async def _await_visible(cluster: ClusterClient, names: Sequence[str]) -> None:
-    # A courtesy: the node that answers next should know the topic and its leaders. Creation has succeeded in any case.
+    # Creation has succeeded in any case; this wait only lets the next node that answers know the topic and its leaders.
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _VISIBLE_TIMEOUT_MS / 1000
     attempt = 0

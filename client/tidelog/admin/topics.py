@@ -1,4 +1,4 @@
-"""What the admin client takes and returns, with confluent-kafka's names."""
+"""The admin client's arguments and results for topics and the cluster, with confluent-kafka's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to create; -1 takes the cluster's default. ``replica_assignment`` lists broker ids per partition."""
+    """A topic to create; -1 means the cluster's default. ``replica_assignment`` lists broker ids per partition."""
 
     topic: str
     num_partitions: int = -1
@@ -25,10 +25,10 @@ class NewTopic:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def to_proto(self) -> pb.CreatableTopic:
-        """Return it as a request carries it.
+        """Return the protobuf message.
 
         Raises:
-            TidelogError: _INVALID_ARG for what a request cannot carry, as a number beyond 32 bits.
+            TidelogError: _INVALID_ARG for a value that a request cannot carry, such as a number beyond 32 bits.
             TypeError: a field is of the wrong type.
         """
         try:
@@ -60,7 +60,7 @@ class TopicCollection:
 
     @classmethod
     def of(cls, topics: TopicCollection | Iterable[str]) -> TopicCollection:
-        """Return a collection of names, or the collection itself."""
+        """Return a collection of the names, or the collection itself."""
         return topics if isinstance(topics, cls) else cls(list(topics))  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ class Node:
         return str(self.id)
 
     def __str__(self) -> str:
-        # The space at the end of a node without a rack is confluent-kafka's.
+        # confluent-kafka also prints the trailing space of a node without a rack.
         return f"({self.id}) {self.host}:{self.port} " + (f"(Rack - {self.rack})" if self.rack else "")
 
 
@@ -104,7 +104,7 @@ class TopicDescription:
     partitions: list[TopicPartitionInfo]
     config: dict[str, str]
     authorized_operations: list[AclOperation] | None = None
-    """Operations that the client may do, if it asked for them: all, since there is no authorization yet."""
+    """Operations that the client may do, if requested: all, because authorization does not exist yet."""
 
     @classmethod
     def from_proto(cls, message: pb.TopicDescription, nodes: Mapping[int, Node]) -> TopicDescription | TidelogError:
@@ -131,11 +131,11 @@ class DescribeClusterResult:
     fenced_ids: frozenset[int]
     listeners: dict[int, tuple[NamedListener, ...]]
     authorized_operations: list[AclOperation] | None = None
-    """Operations that the client may do, if it asked for them: all, since there is no authorization yet."""
+    """Operations that the client may do, if requested: all, because authorization does not exist yet."""
 
     @classmethod
     def from_proto(cls, response: pb.DescribeClusterResponse) -> DescribeClusterResult:
-        """Return the description of a response."""
+        """Return the description in a response."""
         voters = [Node(v.voter_id, v.endpoint.host, v.endpoint.port) for v in response.voters]
         controller = next((v for v in voters if v.id == response.controller_id), None)
         nodes = [Node(b.broker_id, b.host, b.port, b.rack or None) for b in response.brokers]

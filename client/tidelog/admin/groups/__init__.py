@@ -1,4 +1,4 @@
-"""Administers consumer groups."""
+"""Administration of consumer groups."""
 
 from tidelog.admin.groups.group_admin import GroupAdmin
 from tidelog.admin.groups.metadata import GroupMember, GroupMetadata, group_metadata

@@ -1,4 +1,4 @@
-"""Asks the coordinators of groups: each for its own, again where one has moved or is loading."""
+"""Requests to group coordinators: each gets its own groups, and a request is retried if one has moved or is loading."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidelog_foundation.errors import TidelogError
 T = TypeVar("T")
 
 _ATTEMPT_MS = 5_000
-"""A coordinator may take so long over a question; then it is found anew: it may be paused, and replaced."""
+"""The longest wait for a coordinator's answer. The client then finds it again, since it may be paused or replaced."""
 
 AskCoordinator = Callable[[Connection, list[str], float], Awaitable[Outcomes[str, T]]]
-"""Asks a coordinator for its groups, within so many seconds."""
+"""Requests a coordinator's groups from it, within a timeout in seconds."""
 
 
 async def ask_coordinators(
@@ -31,7 +31,7 @@ async def ask_coordinators(
     timeout_ms: float,
     may_pass: MayPass[str] = lambda _, error: error.code.retriable,
 ) -> dict[str, T | TidelogError]:
-    """Return the outcome of each group. What is asked must bear being done twice: an answer may be lost."""
+    """Return the outcome of each group. The request must be idempotent, because an answer may be lost."""
     rounds = _Rounds(coordinators, ask)
     return await ask_until_settled(group_ids, rounds.ask, backoff=backoff, timeout_ms=timeout_ms, may_pass=may_pass)
 
@@ -42,7 +42,7 @@ class _Rounds(Generic[T]):
         self._ask_coordinator = ask
 
     async def ask(self, group_ids: frozenset[str], left_ms: float) -> Outcomes[str, T]:
-        """Ask each coordinator once."""
+        """Ask each coordinator once for its groups."""
         deadline_ms = now_ms() + left_ms
         found = await self._coordinators.find_all(sorted(group_ids), timeout_ms=left_ms)
         outcomes: dict[str, T | TidelogError] = {g: f for g, f in found.items() if isinstance(f, TidelogError)}

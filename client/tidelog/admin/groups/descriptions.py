@@ -1,6 +1,6 @@
-"""Describes groups: as KIP-848's first, what is none of them then as classic ones.
+"""Descriptions of groups. Each group is described by KIP-848's protocol first, and by the classic one if not found.
 
-So does Kafka's Admin (``DescribeConsumerGroupsHandler``).
+Kafka's Admin does the same (``DescribeConsumerGroupsHandler``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 async def describe_groups(
     cluster: ClusterClient, coordinators: Coordinators, group_ids: Iterable[str], timeout_ms: float
 ) -> dict[str, ConsumerGroupDescription | TidelogError]:
-    """Return the description of each group; GROUP_ID_NOT_FOUND of one that there is not (KIP-1043).
+    """Return the description of each group; GROUP_ID_NOT_FOUND for a missing one (KIP-1043).
 
     Raises:
-        TidelogError: no node answered who the nodes are.
+        TidelogError: no node answered the request for metadata.
     """
     deadline_ms = now_ms() + timeout_ms
     await cluster.refresh([], timeout_ms=timeout_ms)

@@ -1,4 +1,4 @@
-"""The admin client's operations on consumer groups, with confluent-kafka's names and, beyond them, Kafka's."""
+"""The admin client's operations on consumer groups, with the names of confluent-kafka and, beyond it, of Kafka."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidelog_foundation.errors import TidelogError
 
 
 class GroupAdmin(Operations):
-    """Operations on consumer groups. ``request_timeout`` is in seconds everywhere (default: request.timeout.ms).
+    """Operations on consumer groups. ``request_timeout`` is always in seconds (default: request.timeout.ms).
 
     Requests to a coordinator that is loading or moving are retried until then.
     """

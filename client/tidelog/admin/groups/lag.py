@@ -1,4 +1,4 @@
-"""How far groups are behind: what ``kafka-consumer-groups --describe`` shows of each partition."""
+"""The lag of groups by partition, as ``kafka-consumer-groups --describe`` shows it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ async def group_lags(
     isolation_level: IsolationLevel,
     timeout_ms: float,
 ) -> Outcomes[str, list[PartitionLag]]:
-    """Return for each group its partitions in order: those with an offset, and those that a member owns.
+    """Return the partitions of each group in order: those that have an offset or that a member owns.
 
     Raises:
-        TidelogError: no node answered who the nodes are.
+        TidelogError: no node answered the request for metadata.
     """
     wanted = list(dict.fromkeys(group_ids))
     described, fetched = await asyncio.gather(

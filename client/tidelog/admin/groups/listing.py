@@ -1,4 +1,4 @@
-"""Lists the groups of a cluster: every node is asked for those that it coordinates."""
+"""The list of a cluster's groups: every node returns those that it coordinates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelog_foundation.errors import TidelogError, error_for
 from tidelog_foundation.waiting import ReportedWait
 
 _ATTEMPT_MS = 5_000
-"""A node may take so long; then it is asked again."""
+"""The longest wait for a node's answer before the next attempt."""
 
 
 async def list_groups(
@@ -28,10 +28,10 @@ async def list_groups(
     types: Iterable[ConsumerGroupType] | None,
     timeout_ms: float,
 ) -> ListConsumerGroupsResult:
-    """Ask every node, one that is loading or cannot be reached again until the deadline.
+    """Ask every node; retry nodes that are loading or unreachable until the deadline.
 
     Raises:
-        TidelogError: no node answered who the nodes are.
+        TidelogError: no node answered the request for metadata.
     """
     deadline_ms = now_ms() + timeout_ms
     request = pb.ListGroupsRequest(

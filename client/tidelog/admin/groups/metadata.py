@@ -1,4 +1,4 @@
-"""Groups as confluent-kafka's ``list_groups()`` shows them: whatever they are of, with their members' own bytes."""
+"""Groups of any protocol type as confluent-kafka's ``list_groups()`` shows them, with their members' raw bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_foundation.errors import KafkaError
 
 @dataclass(slots=True)
 class GroupMember:
-    """A member of a classic group; ``metadata`` and ``assignment`` are as its protocol type encodes them."""
+    """A member of a classic group. Its protocol type defines the encoding of ``metadata`` and ``assignment``."""
 
     id: str
     client_id: str
@@ -24,7 +24,7 @@ class GroupMember:
 
 @dataclass(slots=True)
 class GroupMetadata:
-    """A group: ``state`` by Kafka's name, ``protocol`` is the assignor. ``broker`` coordinates it."""
+    """A group. ``state`` is Kafka's name, ``protocol`` the assignor, ``broker`` the coordinator."""
 
     broker: BrokerMetadata
     id: str
@@ -39,7 +39,7 @@ class GroupMetadata:
 
 
 async def group_metadata(client: ClusterClient, group: str | None, timeout_s: float) -> list[GroupMetadata]:
-    """Ask every node for its groups (None), or for one, within ``timeout_s`` seconds (-1: request.timeout.ms).
+    """Return one group, or those of every node (None), within ``timeout_s`` seconds (-1: request.timeout.ms).
 
     Raises:
         TidelogError: a node did not answer.

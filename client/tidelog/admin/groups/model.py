@@ -1,4 +1,4 @@
-"""What the admin client says of consumer groups, with confluent-kafka's names."""
+"""The admin client's types for consumer groups, with confluent-kafka's names."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ConsumerGroupTopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupListing:
-    """A group in a list. A simple group has offsets and never had members."""
+    """A group in a list. A simple group has offsets but never had members."""
 
     group_id: str
     is_simple_consumer_group: bool
@@ -119,7 +119,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescription:
-    """A group with its members. ``partition_assignor`` is empty while there is none.
+    """A group and its members. ``partition_assignor`` is empty until the group has chosen one.
 
     ``group_epoch`` and ``assignment_epoch`` belong to KIP-848's protocol and are None in a classic group.
     """
@@ -134,7 +134,7 @@ class ConsumerGroupDescription:
     group_epoch: int | None = None
     assignment_epoch: int | None = None
     authorized_operations: list[AclOperation] | None = None
-    """Operations that the client may do, if it asked for them: all, since there is no authorization yet."""
+    """Operations that the client may do, if requested: all, because authorization does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Reads, sets and deletes the committed offsets of groups from outside of them (KIP-396, KIP-496)."""
+"""Requests that read, set and delete committed offsets from outside the group (KIP-396, KIP-496)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
-"""A coordinator may take so long; then it is found anew: it may be paused, and replaced."""
+"""The longest wait for a coordinator's answer. The client then finds it again, since it may be paused or replaced."""
 _OF_GROUP = frozenset(
     (
         *(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -25,11 +25,11 @@ _OF_GROUP = frozenset(
         *(ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.REQUEST_TIMED_OUT),
     )
 )
-"""Errors that a response repeats at each partition though they are the group's."""
+"""Errors of the whole group that a response repeats for each partition."""
 
 
 class GroupOffsets:
-    """The requests for offsets of groups; on the network thread."""
+    """The requests for committed offsets of groups. Runs on the network thread."""
 
     def __init__(self, cluster: ClusterClient, coordinators: Coordinators, timeout_ms: float) -> None:
         self._cluster = cluster
@@ -39,7 +39,9 @@ class GroupOffsets:
     async def fetch(
         self, groups: Sequence[ConsumerGroupTopicPartitions], require_stable: bool
     ) -> Outcomes[str, ConsumerGroupTopicPartitions]:
-        """Return the committed offsets of the named partitions, or of all that have one; OFFSET_INVALID for none."""
+        """Return the committed offsets of the named partitions, or of all that have one; OFFSET_INVALID marks the
+        others.
+        """
         wanted = {group.group_id: _fetch_group(group) for group in groups}
 
         async def ask(
@@ -56,7 +58,7 @@ class GroupOffsets:
     async def commit(
         self, groups: Sequence[ConsumerGroupTopicPartitions]
     ) -> Outcomes[str, ConsumerGroupTopicPartitions]:
-        """Set offsets of groups without members; a partition's own error is with the partition."""
+        """Set offsets of groups without members; the result holds each partition's own error."""
         by_id = {group.group_id: group for group in groups}
 
         async def commit_one(group_id: str) -> ConsumerGroupTopicPartitions:
@@ -75,7 +77,7 @@ class GroupOffsets:
     async def delete(
         self, groups: Sequence[ConsumerGroupTopicPartitions]
     ) -> Outcomes[str, ConsumerGroupTopicPartitions]:
-        """Delete offsets; a partition's own error is with the partition."""
+        """Delete offsets; the result holds each partition's own error."""
         by_id = {group.group_id: group for group in groups}
 
         async def delete_one(group_id: str) -> ConsumerGroupTopicPartitions:
@@ -111,7 +113,7 @@ def _fetched(group: pb.OffsetFetchGroupResult) -> ConsumerGroupTopicPartitions |
         return error_for(group.error.code, group.error.message)
     results = [(topic.name, result) for topic in group.topics for result in topic.partitions]
     for _, result in results:
-        # The offset may be known soon: the whole is asked for again.
+        # The offset may be stable soon, so the whole request is retried.
         if result.error.code == ErrorCode.UNSTABLE_OFFSET_COMMIT.code:
             return error_for(result.error.code, result.error.message)
     partitions = sorted(_offset_of(topic, result) for topic, result in results)
@@ -150,10 +152,10 @@ def _errors(topics: Iterable[pb.OffsetCommitTopicResult]) -> Iterator[Error]:
 def _answer(
     group: ConsumerGroupTopicPartitions, topics: Iterable[pb.OffsetCommitTopicResult]
 ) -> ConsumerGroupTopicPartitions:
-    """Return the partitions as they were given, with their errors.
+    """Return the given partitions with their errors.
 
     Raises:
-        TidelogError: an error that is the group's.
+        TidelogError: an error of the whole group.
     """
     results = {(topic.name, p.index): p for topic in topics for p in topic.partitions}
     answered: list[TopicPartition] = []

@@ -1,4 +1,4 @@
-"""Deletes groups, and takes members out of them (KIP-345)."""
+"""Deletion of groups, and removal of their members (KIP-345)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tidelog.v1.common_pb2 import Error
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
-"""A coordinator may take so long; then it is found anew: it may be paused, and replaced."""
+"""The longest wait for a coordinator's answer. The client then finds it again, since it may be paused or replaced."""
 
 
 async def delete_groups(
     cluster: ClusterClient, coordinators: Coordinators, group_ids: Iterable[str], timeout_ms: float
 ) -> Outcomes[str, None]:
-    """Delete groups that have no members, with their offsets.
+    """Delete groups without members, and their offsets.
 
-    An answer may be lost: that there is no such group is then what was asked for.
+    After a lost answer, GROUP_ID_NOT_FOUND counts as success.
     """
     unanswered: set[str] = set()
 
@@ -54,10 +54,10 @@ async def remove_members(
     reason: str,
     timeout_ms: float,
 ) -> dict[MemberToRemove, TidelogError | None]:
-    """Let members leave (None: all that there are), as ``KafkaAdminClient.removeMembersFromConsumerGroup``.
+    """Remove members (None: all), as ``KafkaAdminClient.removeMembersFromConsumerGroup`` does.
 
     Raises:
-        TidelogError: the group's error, as GROUP_ID_NOT_FOUND.
+        TidelogError: the group's error, for example GROUP_ID_NOT_FOUND.
     """
     leaving = await _all_members(cluster, coordinators, group_id, timeout_ms) if members is None else members
     if not leaving:
@@ -78,7 +78,7 @@ async def remove_members(
     )
     if response.HasField("error"):
         raise error_for(response.error.code, response.error.message)
-    # The members are answered in the order in which they were named; one that is named by instance gets its id there.
+    # The response lists the members in the order of the request, and fills in the ids of those named by instance.
     silent = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator's answer leaves it out")
     outcomes: dict[MemberToRemove, TidelogError | None] = dict.fromkeys(leaving, silent)
     for member, left in zip(leaving, response.members, strict=False):
