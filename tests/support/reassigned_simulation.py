@@ -24,7 +24,7 @@ from tidelog_node.replication.events import (
     RegistrationChanged,
     TimePassed,
 )
-from tidelog_quorum.controller import Controller, ControllerConfig, Result
+from tidelog_quorum.controller import Controller, ControllerConfig, Duty, Result
 from tidelog_quorum.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
 from tidelog_quorum.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -82,8 +82,10 @@ class RealController:
 
     def do(self, handler, request):
         response = self.write(handler(request, 0))
-        for due in self.controller.tick(0):
-            self.write(due)
+        duty: Duty | None = Duty.EXPIRE_SESSIONS
+        while duty is not None:
+            result, duty = self.controller.tick(duty, 0)
+            self.write(result)
         return response
 
     def register(self, broker, incarnation, previous_epoch):

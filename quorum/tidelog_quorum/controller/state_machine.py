@@ -14,8 +14,9 @@ is inside of the records (a broker's epoch).
 
 from __future__ import annotations
 
+import enum
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from tidelog.v1 import admin_service_pb2, controller_service_pb2
 from tidelog_foundation.ids import BrokerId, TopicId
@@ -36,6 +37,14 @@ from tidelog_quorum.controller.settling import Settling
 from tidelog_quorum.metadata.features import uses_elr
 from tidelog_quorum.metadata.image import MetadataImage
 from tidelog_quorum.metadata.records import MetadataRecord, RegisterBrokerRecord
+
+
+class Duty(enum.Enum):
+    """Work of a tick, in this order."""
+
+    EXPIRE_SESSIONS = enum.auto()
+    SETTLE_AND_BALANCE = enum.auto()
+    """Settle partitions, entry by entry until none waits, then balance leaders."""
 
 
 class Controller:
@@ -138,13 +147,14 @@ class Controller:
         """Return the records that a new cluster begins with; none once it has a ``metadata.version``."""
         return features.bootstrap(self.latest, self._own)
 
-    def tick(self, now_ms: int) -> Iterator[Result[object]]:
-        """Yield what is due by now. Each result is to be written before the next one is asked for."""
-        yield self.expire_sessions(now_ms)
+    def tick(self, duty: Duty, now_ms: int) -> tuple[Result[object], Duty | None]:
+        """Return the next result of a duty, and the duty to go on with once that is written; None at the end."""
+        if duty is Duty.EXPIRE_SESSIONS:
+            return self.expire_sessions(now_ms), Duty.SETTLE_AND_BALANCE
         self._settling.note_settings(self.latest)
-        while not self._settling.is_idle:
-            yield self.settle()
-        yield self.balance_leaders(now_ms)
+        if not self._settling.is_idle:
+            return self.settle(), Duty.SETTLE_AND_BALANCE
+        return self.balance_leaders(now_ms), None
 
     def handle_register_broker(
         self, request: controller_service_pb2.RegisterBrokerRequest, now_ms: int

@@ -1,55 +1,32 @@
-"""Sees at once that a broker's process is gone, long before its session ends (docs/decisions/0007).
+"""The shell of the brokers' connections: it resolves names, connects to listeners, and submits what is found.
 
-A broker leaves a call open at the leading controller. When its connection breaks, the controller knocks at the broker's
-listeners: those whose advertised address is the one that the connection came from, for at others somebody in between
-may answer. That each is refused, several times in a row, means that no process listens there, and the broker is fenced
-as at the end of its session. Any other outcome means nothing: who answers lives, and silence may be the network's.
+``controller.connections`` decides, see the rules there and docs/decisions/0007.
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
 import ipaddress
+import itertools
 import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn
 from urllib.parse import unquote
 
 from tidelog_foundation.config.endpoints import format_address
 from tidelog_foundation.errors import TidelogError
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_quorum.controller import BrokerRefused
+from tidelog_quorum.controller import connections as core
+from tidelog_quorum.controller.connections import Answer, IpAddress
 from tidelog_quorum.metadata import BrokerRegistration, Endpoint
 from tidelog_quorum.server.quorum_controller import QuorumController
 
 logger = logging.getLogger(__name__)
 
-_REFUSALS: Final = 3
-"""So many in a row: a listener that is opened again meanwhile is heard."""
-_KNOCKS: Final = 12
-"""The most: of a process that ends a connection may be closed some time before the listeners are."""
-_KNOCK_EVERY_S: Final = 0.03
-_KNOCK_TIMEOUT_S: Final = 1.0
-_ROUNDS: Final = 3
-"""A last heartbeat may be handled after the connection was seen to break; it counts, so there is another look."""
-_MAX_AT_ONCE: Final = 32
-
-IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-_Broker: TypeAlias = tuple[BrokerId, BrokerEpoch]
-
-
-class _Answer(enum.Enum):
-    """What comes of connecting to a port."""
-
-    REFUSED = enum.auto()
-    """Nobody listens."""
-    HEARD = enum.auto()
-    """Somebody listens, or did a moment ago: who waits to be accepted is reset when a listener closes."""
-    NONE = enum.auto()
-    """Neither: the network may be broken, too."""
+_CONNECT_TIMEOUT_S: Final = 1.0
 
 
 class BrokerConnections:
@@ -58,10 +35,9 @@ class BrokerConnections:
     def __init__(self, quorum: QuorumController, clock_ms: Callable[[], int]) -> None:
         self._quorum = quorum
         self._clock_ms = clock_ms
-        self._held: dict[_Broker, object] = {}
-        self._examined: set[_Broker] = set()
-        self._broken: asyncio.Queue[tuple[_Broker, IpAddress]] = asyncio.Queue()
-        self._slots = asyncio.Semaphore(_MAX_AT_ONCE)
+        self._core = core.BrokerConnections(quorum.controller)
+        self._call_ids = itertools.count(1)
+        self._commands: asyncio.Queue[core.Command] = asyncio.Queue()
 
     async def hold(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, origin: IpAddress | None) -> NoReturn:
         """Wait while this controller leads; to be cancelled when the broker's connection, from ``origin``, breaks.
@@ -69,60 +45,55 @@ class BrokerConnections:
         Raises:
             TidelogError: NOT_CONTROLLER.
         """
-        broker = broker_id, broker_epoch
-        call = self._held[broker] = object()
+        call_id = next(self._call_ids)
+        self._step(core.Held(call_id, (broker_id, broker_epoch), origin))
         try:
             await self._quorum.lead()
         except asyncio.CancelledError:
-            # An earlier call, over a connection that was replaced, says nothing.
-            if self._held.get(broker) is call and origin is not None:
-                self._suspect(broker, origin)
+            self._step(core.Broke(call_id))
             raise
-        finally:
-            if self._held.get(broker) is call:
-                del self._held[broker]
+        except TidelogError:
+            self._step(core.Ended(call_id))
+            raise
 
     def is_held(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
         """Return whether a broker has a connection now, of that registration."""
-        return (broker_id, broker_epoch) in self._held
+        return self._core.is_held(broker_id, broker_epoch)
 
     async def run(self) -> None:
-        """Look after the brokers whose connection broke, until cancelled."""
+        """Examine the brokers whose connection broke, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                broker, origin = await self._broken.get()
-                tasks.create_task(self._examine(broker, origin), name=f"examine-broker-{broker[0]}")
+                command = await self._commands.get()
+                tasks.create_task(self._execute(command), name="examine-broker")
 
-    def _suspect(self, broker: _Broker, origin: IpAddress) -> None:
-        if broker not in self._examined:
-            self._examined.add(broker)
-            self._broken.put_nowait((broker, origin))
+    def _step(self, event: core.Event) -> None:
+        for command in self._core.step(event, self._clock_ms()):
+            self._commands.put_nowait(command)
 
-    async def _examine(self, broker: _Broker, origin: IpAddress) -> None:
+    async def _execute(self, command: core.Command) -> None:
+        match command:
+            case core.FindListeners(broker, origin, registration):
+                self._step(core.ListenersFound(broker, await _ports_at(origin, registration)))
+            case core.Connect(broker, origin, ports):
+                attempts = (_connect(str(origin), port) for port in ports)
+                self._step(core.Connected(broker, await asyncio.gather(*attempts)))
+            case core.Pause(broker, pause_ms):
+                await asyncio.sleep(pause_ms / 1000)
+                self._step(core.PauseEnded(broker))
+            case core.Report(refused, origin, ports):
+                is_settled = await self._report(refused, origin, ports)
+                self._step(core.Reported((refused.broker_id, refused.broker_epoch), is_settled))
+
+    async def _report(self, refused: BrokerRefused, origin: IpAddress, ports: Sequence[int]) -> bool:
         try:
-            async with self._slots:
-                for _ in range(_ROUNDS):
-                    if await self._is_settled(broker, origin):
-                        return
+            is_settled = await self._quorum.submit(lambda c, now_ms: c.handle_broker_refused(refused, now_ms))
         except TidelogError as error:
-            logger.debug("broker %s is left to its session: %s", broker[0], error)
-        finally:
-            self._examined.discard(broker)
-
-    async def _is_settled(self, broker: _Broker, origin: IpAddress) -> bool:
-        """Look once, and return whether another look is of no use."""
-        since_ms = self._clock_ms()
-        registration = self._quorum.image.brokers.get(broker[0])
-        if registration is None or registration.broker_epoch != broker[1] or registration.fenced:
+            logger.debug("broker %s is left to its session: %s", refused.broker_id, error)
             return True
-        doors = await _doors_at(origin, registration)
-        if not doors or not await _are_refused(origin, doors) or self.is_held(*broker):
-            return True
-        refused = BrokerRefused(*broker, since_ms)
-        is_settled = await self._quorum.submit(lambda c, now_ms: c.handle_broker_refused(refused, now_ms))
         if is_settled:
-            where = ", ".join(format_address(str(origin), port) for port in doors)
-            logger.info("broker %s is gone: its connection broke, and nobody listens at %s", broker[0], where)
+            where = ", ".join(format_address(str(origin), port) for port in ports)
+            logger.info("broker %s is gone: its connection broke, and nobody listens at %s", refused.broker_id, where)
         return is_settled
 
 
@@ -142,7 +113,7 @@ def _parsed(text: str) -> IpAddress | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-async def _doors_at(origin: IpAddress, broker: BrokerRegistration) -> list[int]:
+async def _ports_at(origin: IpAddress, broker: BrokerRegistration) -> list[int]:
     """Return the ports of those of a broker's listeners that are at ``origin``."""
     endpoints = {Endpoint(x.host, x.port) for x in broker.listeners} | {broker.endpoint}
     found = await asyncio.gather(*(_addresses_of(e.host) for e in endpoints))
@@ -151,35 +122,21 @@ async def _doors_at(origin: IpAddress, broker: BrokerRegistration) -> list[int]:
 
 async def _addresses_of(host: str) -> frozenset[IpAddress]:
     with suppress(OSError, UnicodeError, TimeoutError):
-        async with asyncio.timeout(_KNOCK_TIMEOUT_S):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         return frozenset(filter(None, (_parsed(str(address[0])) for *_, address in found)))
     return frozenset()
 
 
-async def _are_refused(origin: IpAddress, ports: Sequence[int]) -> bool:
-    """Return whether in the end every port refuses to be connected to, several times in a row."""
-    refusals = 0
-    for _ in range(_KNOCKS):
-        answers = await asyncio.gather(*(_knock(str(origin), port) for port in ports))
-        if _Answer.NONE in answers:
-            return False
-        refusals = 0 if _Answer.HEARD in answers else refusals + 1
-        if refusals == _REFUSALS:
-            return True
-        await asyncio.sleep(_KNOCK_EVERY_S)
-    return False
-
-
-async def _knock(host: str, port: int) -> _Answer:
+async def _connect(host: str, port: int) -> Answer:
     try:
-        async with asyncio.timeout(_KNOCK_TIMEOUT_S):
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port)
     except ConnectionRefusedError:
-        return _Answer.REFUSED
+        return Answer.REFUSED
     except ConnectionError:
-        return _Answer.HEARD
+        return Answer.HEARD
     except (OSError, TimeoutError):
-        return _Answer.NONE
+        return Answer.NONE
     writer.transport.abort()
-    return _Answer.HEARD
+    return Answer.HEARD

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_quorum.metadata import MAX_BATCH_BYTES, MetadataImage, cut_batch
 from tidelog_quorum.raft.core.voters import VoterSet
+from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.server.encoded_image import EncodedImage
 
 IDLE_INTERVAL_S = 1.0
@@ -77,19 +78,12 @@ class MetadataFeed:
         self._voters = voters
         self.wake()
 
-    def publish(self, offset: int, epoch: int, payload: bytes, image: MetadataImage) -> None:
-        """Add a committed entry and the image that it leads to; call :meth:`wake` after the last of several."""
-        is_large = len(payload) > self._max_response_bytes
-        parts = tuple(cut_batch(payload, self._max_response_bytes)) if is_large else (payload,)
-        self._tail.append(_Entry(offset, epoch, parts, len(payload)))
-        self._tail_bytes += len(payload)
+    def publish(self, entries: Sequence[CommittedEntry], image: MetadataImage) -> None:
+        """Add committed entries and the image that they lead to."""
+        for entry in entries:
+            self._add(entry)
         self._image = image
-        dropped = 0
-        while len(self._tail) - dropped > self._max_entries or self._tail_bytes > self._max_bytes:
-            self._tail_start = self._tail[dropped].offset + 1
-            self._tail_bytes -= self._tail[dropped].size
-            dropped += 1
-        del self._tail[:dropped]
+        self.wake()
 
     def restore(self, image: MetadataImage) -> None:
         """Begin anew with an image that came as a snapshot; followers that are not beyond it get one too."""
@@ -104,6 +98,19 @@ class MetadataFeed:
         """Let the followers look for new entries."""
         self._published.set()
         self._published = asyncio.Event()
+
+    def _add(self, entry: CommittedEntry) -> None:
+        payload = entry.payload
+        is_large = len(payload) > self._max_response_bytes
+        parts = tuple(cut_batch(payload, self._max_response_bytes)) if is_large else (payload,)
+        self._tail.append(_Entry(entry.index, entry.term, parts, len(payload)))
+        self._tail_bytes += len(payload)
+        dropped = 0
+        while len(self._tail) - dropped > self._max_entries or self._tail_bytes > self._max_bytes:
+            self._tail_start = self._tail[dropped].offset + 1
+            self._tail_bytes -= self._tail[dropped].size
+            dropped += 1
+        del self._tail[:dropped]
 
     async def follow(self, from_offset: int) -> AsyncIterator[pb.FollowMetadataResponse]:
         """Yield all that is committed from an offset on, without end; see the module for snapshots and idle times."""

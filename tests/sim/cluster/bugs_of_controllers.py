@@ -14,8 +14,9 @@ from tidelog_node.broker.image_application import ChangeReplicas, ImageApplicati
 from tidelog_node.broker.lifecycle import Lifecycle
 from tidelog_node.broker.metadata_stream import MetadataStream
 from tidelog_node.replication.leader import LeaderState
-from tidelog_quorum.controller import alter_partition, registration
+from tidelog_quorum.controller import alter_partition, connections, registration
 from tidelog_quorum.controller.partition_change import _Change
+from tidelog_quorum.controller.term import Answer, ControllerTerm
 from tidelog_quorum.metadata.registrations import PartitionRegistration
 from tidelog_quorum.raft.core.durability import Durability
 
@@ -148,6 +149,43 @@ def _stop_by_any_answer() -> list[Patch]:
     return [(Lifecycle, "_heartbeat_answered", heartbeat_answered)]
 
 
+def _answer_before_the_commit() -> list[Patch]:
+    """A request is answered as soon as its records are in the leader's log."""
+
+    def answer_when_committed(self: ControllerTerm, request_id: int, response: object, offset: int) -> None:
+        self._commands.append(Answer(request_id, response))
+
+    return [(ControllerTerm, "_answer_when_committed", answer_when_committed)]
+
+
+def _answer_after_the_leadership() -> list[Patch]:
+    """An answer waits for its offset to be committed, by whomever."""
+    original = ControllerTerm._change_leader
+
+    def change_leader(self: ControllerTerm, leader: Any, now_ms: int) -> None:
+        waiting, self._waiting = self._waiting, []
+        original(self, leader, now_ms)
+        self._waiting = waiting
+
+    return [(ControllerTerm, "_change_leader", change_leader)]
+
+
+def _fence_after_one_refusal() -> list[Patch]:
+    """A listener that is opened again a moment later is not waited for."""
+    return [(connections, "_REFUSALS", 1)]
+
+
+def _take_silence_for_a_refusal() -> list[Patch]:
+    """A listener that cannot be reached counts as one that refuses."""
+    original = connections.BrokerConnections._take_answers
+
+    def take_answers(self: connections.BrokerConnections, examination: Any, answers: Any) -> None:
+        refused = connections.Answer.REFUSED
+        original(self, examination, [refused if a is connections.Answer.NONE else a for a in answers])
+
+    return [(connections.BrokerConnections, "_take_answers", take_answers)]
+
+
 CONTROLLER_BUGS = (
     PlantedBug("elects outside of ISR and ELR", 40, _elect_outside_isr),
     PlantedBug("elects the fenced", 150, _elect_the_fenced),
@@ -157,6 +195,10 @@ CONTROLLER_BUGS = (
     PlantedBug("no leader epoch of its own for a leader", 20, _no_leader_epoch_bump),
     PlantedBug("fenced or restarted brokers join the ISR", 60, _isr_of_fenced_brokers),
     PlantedBug("metadata log sends before it persists", 20, _send_before_the_disk_has_it),
+    PlantedBug("controller answers before the commit", 10, _answer_before_the_commit),
+    PlantedBug("controller answers when another one leads", 150, _answer_after_the_leadership),
+    PlantedBug("controller fences after one refusal", 20, _fence_after_one_refusal),
+    PlantedBug("controller takes silence for a refusal", 150, _take_silence_for_a_refusal),
     PlantedBug("leads by an image of an earlier life", 60, _lead_by_an_image_of_an_earlier_life),
     PlantedBug("joins parts of two metadata streams", 20, _join_parts_of_two_streams),
     PlantedBug("takes a part of a metadata entry for all of it", 20, _follow_from_what_is_not_built),

@@ -1,29 +1,32 @@
-"""The connections that nodes hold to the leading controller, and what it makes of one that breaks.
+"""The shell of the connections that nodes hold to a simulated controller; the product decides.
 
-As ``BrokerConnections``: it knocks where the node should listen, and fences it when it is refused several times in a
-row. A machine refuses for a process that is down or does not serve yet. Connections also break without a cause, and
-there are nodes whose address the controllers cannot reach although they live: these are refused, too.
+A machine refuses for a process that is down or does not serve yet. Connections also break without a cause, and there
+are nodes whose address the controllers cannot reach although they live: these are refused, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
 from sim.cluster.world import mix
 
 from tidelog_foundation.ids import BrokerEpoch, BrokerId
-from tidelog_quorum.controller import BrokerRefused
+from tidelog_quorum.controller import connections as core
 
 if TYPE_CHECKING:
     from sim.cluster.controllers import ControllerProcess
     from sim.cluster.node import NodeProcess
 
-_KNOCK_EVERY_MS = 3
-_KNOCKS = 12
+_TIMES_FASTER = 10
+"""Pauses and timeouts are so much shorter than the product's, as are all others here."""
 _REFUSALS = 3
-_ROUNDS = 3
+"""So many in a row must there have been where a broker is fenced for them."""
+_CONNECT_MS = 1_000 // _TIMES_FASTER
 _BREAKS_ONE_IN = 60
 _HIDDEN_ONE_IN = 6
+_ORIGIN = ip_address("10.0.0.1")
 
 
 class Connections:
@@ -31,53 +34,88 @@ class Connections:
 
     def __init__(self, controller: ControllerProcess) -> None:
         self._controller = controller
-        self._held: dict[int, int] = {}
+        self.core = core.BrokerConnections(controller.terms.controller)
+        self._calls: dict[int, int] = {}
+        self._count = 0
         self._heartbeats = 0
+        self._refusals: dict[int, int] = {}
 
     def hold(self, broker_id: int, broker_epoch: int) -> None:
-        """A heartbeat is being answered, so there is a connection."""
-        self._held[broker_id] = broker_epoch
+        """A heartbeat is being answered: the node sees to it that it has a call open."""
         self._heartbeats += 1
         controller = self._controller
+        broker = BrokerId(broker_id), BrokerEpoch(broker_epoch)
+        if not self.core.is_held(*broker):
+            self._count += 1
+            self._hold(self._count, broker)
         if mix(controller.world.seed, controller.number, self._heartbeats, 3) % _BREAKS_ONE_IN == 0:
             controller.soon(self.broke, broker_id)
 
     def broke(self, broker_id: int) -> None:
-        """The connection of a node is gone."""
-        broker_epoch = self._held.pop(broker_id, None)
-        if broker_epoch is not None:
-            self._begin(broker_id, broker_epoch, _ROUNDS)
+        """The connections of a node are gone."""
+        for call_id, holder in list(self._calls.items()):
+            if holder == broker_id and self._calls.pop(call_id, None) is not None:
+                self._step(core.Broke(call_id))
 
-    def _begin(self, broker_id: int, broker_epoch: int, rounds: int) -> None:
-        now_ms = self._controller.monotonic_ms()
-        refused = BrokerRefused(BrokerId(broker_id), BrokerEpoch(broker_epoch), now_ms)
-        if rounds and self._controller.serves:
-            self._knock(refused, rounds, _KNOCKS, 0)
+    def is_refused(self, broker_id: int) -> bool:
+        """Whether the node's machine has refused as often in a row as it takes to call the process gone."""
+        return self._refusals.get(broker_id, 0) >= _REFUSALS
 
-    def _knock(self, refused: BrokerRefused, rounds: int, knocks: int, refusals: int) -> None:
+    def _hold(self, call_id: int, broker: core.Broker) -> None:
+        def ended(_not_controller: Any) -> None:
+            if self._calls.pop(call_id, None) is not None:
+                self._step(core.Ended(call_id))
+
+        self._calls[call_id] = broker[0]
+        self._step(core.Held(call_id, broker, _ORIGIN))
+        # Later: the controller is in the middle of a step.
+        self._controller.soon(self._controller.terms.watch_leadership, ended)
+
+    def _step(self, event: core.Event) -> None:
+        for command in self.core.step(event, self._controller.monotonic_ms()):
+            self._execute(command)
+        self.core.check_invariants()
+
+    def _execute(self, command: core.Command) -> None:
+        match command:
+            case core.FindListeners(broker):
+                self._controller.soon(self._step, core.ListenersFound(broker, [9092]))
+            case core.Connect(broker):
+                self._connect(broker)
+            case core.Pause(broker, pause_ms):
+                self._controller.after(pause_ms / _TIMES_FASTER, self._step, core.PauseEnded(broker))
+            case core.Report(refused):
+                broker = refused.broker_id, refused.broker_epoch
+
+                def take(answer: Any) -> None:
+                    self._step(core.Reported(broker, answer is not False))
+
+                self._controller.submit(("handle_broker_refused", refused), take)
+
+    def _connect(self, broker: core.Broker) -> None:
         controller, world = self._controller, self._controller.world
-        node = cast("NodeProcess", world.processes[refused.broker_id])
+        node = cast("NodeProcess", world.processes[broker[0]])
+        take = self._once(broker)
 
-        def at_the_door() -> None:
-            is_hidden = mix(world.seed, refused.broker_epoch, 4) % _HIDDEN_ONE_IN == 0
+        def arrive() -> None:
+            is_hidden = mix(world.seed, broker[1], 4) % _HIDDEN_ONE_IN == 0
             is_accepted = node.is_up and node.is_serving and not is_hidden
-            arguments = (refused, rounds, knocks - 1, 0 if is_accepted else refusals + 1)
-            world.send(node.number, controller.number, controller.enter, controller.life, self._take, *arguments)
+            answer = core.Answer.HEARD if is_accepted else core.Answer.REFUSED
+            world.send(node.number, controller.number, controller.enter, controller.life, take, answer)
 
-        world.send(controller.number, node.number, at_the_door)
+        controller.after(_CONNECT_MS, take, core.Answer.NONE)
+        world.send(controller.number, node.number, arrive)
 
-    def _take(self, refused: BrokerRefused, rounds: int, knocks: int, refusals: int) -> None:
-        if refusals == _REFUSALS:
-            self._finish(refused, rounds)
-        elif knocks:
-            self._controller.after(_KNOCK_EVERY_MS, self._knock, refused, rounds, knocks, refusals)
+    def _once(self, broker: core.Broker) -> Callable[[core.Answer], None]:
+        """Return what takes the first answer of one attempt."""
+        is_answered = False
 
-    def _finish(self, refused: BrokerRefused, rounds: int) -> None:
-        if self._held.get(refused.broker_id) == refused.broker_epoch:
-            return
+        def take(answer: core.Answer) -> None:
+            nonlocal is_answered
+            if not is_answered:
+                is_answered = True
+                refusals = self._refusals.get(broker[0], 0) + 1
+                self._refusals[broker[0]] = refusals if answer is core.Answer.REFUSED else 0
+                self._step(core.Connected(broker, [answer]))
 
-        def take(is_settled: Any) -> None:
-            if is_settled is False:
-                self._begin(refused.broker_id, refused.broker_epoch, rounds - 1)
-
-        self._controller.submit(("handle_broker_refused", refused), take)
+        return take

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.cluster.controllers import NotController
+from sim.cluster.terms import NotController
 from sim.cluster.world import OnAnswer, Process
 
 from tidelog_foundation.errors import ErrorCode, error_for

@@ -1,34 +1,37 @@
-"""The controllers: real Raft replicas and the real controller, and a small shell between them.
+"""The controllers: the product's Raft replicas below its terms of a controller, on a simulated disk and network.
 
-The shell does what ``QuorumController`` does, in the same order: handle, propose, append; the answer waits until all
-that the request could see is committed, or fails when the leadership ends; a new leader announces itself first and
-serves when that is committed. The Raft half brings its own properties (:mod:`raft_safety`).
+:mod:`terms` is the shell of the upper half. The Raft half brings its own properties (:mod:`raft_safety`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from raft_properties import require
 from raft_simulation import Letter, SimulatedCluster, SimulatedNode
 from sim.cluster.connections import Connections
+from sim.cluster.terms import EarlierController, Terms
 from sim.cluster.world import OnAnswer, Process, World, mix
 
-from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
-from tidelog_quorum.metadata import (
-    FeatureLevelRecord,
-    MetadataImage,
-    MetadataRecord,
-    NoOpRecord,
-    decode_batch,
-    encode_batch,
+from tidelog_quorum.controller.term import LeaderChanged as LeaderTold
+from tidelog_quorum.controller.term import SnapshotRead
+from tidelog_quorum.metadata import MetadataImage
+from tidelog_quorum.raft.core import (
+    Command,
+    Commit,
+    Entry,
+    EntryKind,
+    LeaderChanged,
+    Leadership,
+    RaftConfig,
+    RandomMs,
+    Tick,
 )
-from tidelog_quorum.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
-from tidelog_quorum.raft.core import Command, Commit, EntryKind, LeaderChanged, Leadership, RaftConfig, RandomMs, Tick
 from tidelog_quorum.raft.core.commands import RestoreSnapshot
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
 
 if TYPE_CHECKING:
     from sim.cluster.checker import Checker
@@ -38,15 +41,6 @@ IDLE_MS = 250
 """How often an idle stream of metadata says that it lives."""
 IDLE, LEADERLESS = -1, -2
 """What it says then: whether the controller knows a leader."""
-
-
-class NotController:
-    """The answer of a controller that does not lead; ``leader_id`` is who does, as far as it knows."""
-
-    __slots__ = ("leader_id",)
-
-    def __init__(self, leader_id: int | None) -> None:
-        self.leader_id = leader_id
 
 
 class Quorum(SimulatedCluster):
@@ -104,21 +98,17 @@ class ControllerProcess(Process):
         checker: Checker,
         new_topic_id: Callable[[], TopicId],
         uses_elr: bool,
+        check_every: int,
     ) -> None:
         super().__init__(world, number, *clock)
         self.stalled_until_us = 0
-        self.controller = Controller(config, new_topic_id)
-        self.serves = False
+        self.check_every = check_every
         self._quorum = quorum
         self._config = config
         self._checker = checker
         self._new_topic_id = new_topic_id
-        self._uses_elr = uses_elr
-        self._announcement: tuple[int, int] | None = None
-        self._waiting: list[tuple[int, int, OnAnswer, Any]] = []
+        self._controller = Controller if uses_elr else EarlierController
         self._followers: list[tuple[int, OnAnswer]] = []
-        self._count = 0
-        self.connections = Connections(self)
         self._is_syncing = False
         self._syncs = 0
         self._wake_us = FOREVER
@@ -132,13 +122,13 @@ class ControllerProcess(Process):
     def start(self) -> None:
         """Begin a life with what the disk holds."""
         self.begin_life()
-        self.controller = Controller(self._config, self._new_topic_id)
-        self.connections = Connections(self)
         self._forget()
+        controller = self._controller(self._config, self._new_topic_id)
+        self.terms = Terms(self, controller, self._checker.metadata, self._config.broker_session_timeout_ms)
+        self.connections = Connections(self)
         self._set_clock()
         self._quorum.restart(self.number)
         self._step(Tick())
-        self.after(self._tick_ms, self._tick, self.monotonic_ms())
 
     def stop(self, keep: int) -> None:
         """End a life; of the writes that were not synced the first ``keep`` survive."""
@@ -157,25 +147,28 @@ class ControllerProcess(Process):
         self._settle()
 
     def submit(self, request: tuple[str, Any], answer: OnAnswer) -> None:
-        """Handle a request as the leader; ``request`` is a handler's name and what it takes."""
-        raft = self.node.raft
-        assert raft is not None
-        if not self.serves:
-            answer(NotController(raft.leader_id if raft.leader_id != self.number else None))
-            return
-        name, message = request
-        handle = getattr(self.controller, name)
-        try:
-            result = handle(message, self.monotonic_ms())
-            self._write(result)
-        except TidelogError as error:
-            answer(error)
-            return
+        """See :meth:`Terms.submit`."""
+        self.terms.submit(request, answer)
+
+    def note_handled(self, name: str, message: Any, result: Result[Any]) -> None:
+        """A request was handled."""
         if name == "handle_broker_heartbeat":
             self.connections.hold(message.broker_id, message.broker_epoch)
         if name == "handle_broker_refused" and result.records:
             self._checker.count("brokers refused")
-        self._answer_when_committed(answer, result.response)
+            text = f"broker {message.broker_id} is fenced by controller {self.number}"
+            require(self.connections.is_refused(message.broker_id), "FencedWhenRefused", text)
+
+    def propose(self, payload: bytes, epoch: int) -> int | None:
+        """Put an entry in the log of the leader of an epoch; return its index, None when this one is not."""
+        raft = self.node.raft
+        assert raft is not None
+        if type(raft.role) is not Leadership or raft.term != epoch:
+            return None
+        self._set_clock()
+        index = self._quorum.offer(self.number, payload)
+        self._settle()
+        return index
 
     def follow_metadata(self, from_offset: int, answer: OnAnswer) -> None:
         """Answer with how far the log is committed, as soon as that is ``from_offset`` or beyond; IDLE after a while.
@@ -183,8 +176,9 @@ class ControllerProcess(Process):
         The entries themselves are the same for everybody, which is checked where they are committed. LEADERLESS says
         that this controller knows no leader, and that its log may stand still.
         """
-        if from_offset <= self.controller.committed.offset:
-            answer(self.controller.committed.offset)
+        committed = self.terms.controller.committed.offset
+        if from_offset <= committed:
+            answer(committed)
             return
         self._followers.append((from_offset, answer))
         self.after(IDLE_MS, self._end_idle, from_offset, answer)
@@ -200,90 +194,29 @@ class ControllerProcess(Process):
             self.after(delay_ms, self._finish_snapshot, *captured)
 
     def on_commit(self, command: Commit) -> None:
-        """Apply committed entries and let the answers go that waited for them."""
-        for entry in command.entries:
-            payload = entry.payload if entry.kind is EntryKind.DATA else b""
-            self._checker.metadata.note_committed(entry.index, entry.term, payload)
-            self.controller.replay(entry.index, entry.term, decode_batch(payload))
-            if self._announcement == (entry.index, entry.term):
-                self._announcement = None
-                self.controller.activate(entry.term, self.monotonic_ms())
-                self.soon(self._begin_to_serve, entry.term)
-        self._release()
+        """Give committed entries to the controller."""
+        entries = [_committed(entry) for entry in command.entries]
+        for entry in entries:
+            self._checker.metadata.note_committed(entry.index, entry.term, entry.payload)
+        self.terms.commit(entries)
 
     def on_restore(self, index: int) -> None:
         """Take over the image of a snapshot."""
-        self.controller.restore(self._checker.metadata.images[index])
-        self._release()
+        image = self._checker.metadata.images[index]
+        self.terms.step(SnapshotRead(image))
+        self.published(image)
 
     def on_leader_change(self, command: LeaderChanged) -> None:
         """Begin or cease to lead."""
-        self._announcement = None
-        self.serves = False
-        self.controller.resign()
-        waiting, self._waiting = self._waiting, []
-        leader = command.leader_id
-        for _, _, answer, _ in sorted(waiting, key=lambda w: w[:2]):
-            answer(NotController(leader if leader != self.number else None))
-        if leader == self.number:
-            self.soon(self._announce, command.term)
+        leader = LeaderAndEpoch(command.leader_id, command.term, command.leader_id == self.number)
+        self.terms.step(LeaderTold(leader))
 
-    @property
-    def _tick_ms(self) -> int:
-        return max(20, self._config.broker_session_timeout_ms // 20)
-
-    def _announce(self, term: int) -> None:
-        raft = self.node.raft
-        if raft is not None and type(raft.role) is Leadership and raft.term == term:
-            index = self._offer(encode_batch([NoOpRecord()]))
-            self._announcement = None if index is None else (index, term)
-
-    def _begin_to_serve(self, term: int) -> None:
-        raft = self.node.raft
-        if not self.controller.is_active or raft is None or raft.term != term or type(raft.role) is not Leadership:
-            return
-        records: list[MetadataRecord] = list(self.controller.bootstrap().records)
-        if records and not self._uses_elr:
-            records = [FeatureLevelRecord(METADATA_VERSION, SUPPORTED_FEATURES[METADATA_VERSION].max_level)]
-        if not records or self._propose(records):
-            self.serves = True
-
-    def _write(self, result: Result[Any]) -> None:
-        if result.records and not self._propose(list(result.records)):
-            raise TidelogError(ErrorCode.NOT_CONTROLLER, "the leadership has ended")
-
-    def _propose(self, records: list[MetadataRecord]) -> bool:
-        raft = self.node.raft
-        assert raft is not None
-        index = self._offer(encode_batch(records))
-        if index is None:
-            return False
-        self.controller.append(index, raft.term, records)
-        return True
-
-    def _offer(self, payload: bytes) -> int | None:
-        self._set_clock()
-        index = self._quorum.offer(self.number, payload)
-        self._settle()
-        return index
-
-    def _answer_when_committed(self, answer: OnAnswer, response: Any) -> None:
-        offset = self.controller.latest.offset
-        if offset <= self.controller.committed.offset:
-            answer(response)
-            return
-        self._count += 1
-        heappush(self._waiting, (offset, self._count, answer, response))
-
-    def _release(self) -> None:
-        committed = self.controller.committed.offset
-        while self._waiting and self._waiting[0][0] <= committed:
-            _, _, answer, response = heappop(self._waiting)
-            answer(response)
+    def published(self, image: MetadataImage) -> None:
+        """Let the followers know how far the log is committed."""
         followers, self._followers = self._followers, []
         for from_offset, answer in followers:
-            if from_offset <= committed:
-                answer(committed)
+            if from_offset <= image.offset:
+                answer(image.offset)
             else:
                 self._followers.append((from_offset, answer))
 
@@ -293,31 +226,12 @@ class ControllerProcess(Process):
             raft = self.node.raft
             answer(IDLE if raft is not None and raft.leader_id is not None else LEADERLESS)
 
-    def _tick(self, last_ms: int) -> None:
-        now_ms = self.monotonic_ms()
-        if now_ms - last_ms > self._tick_ms + self._config.broker_session_timeout_ms // 4:
-            self.controller.prolong_sessions(now_ms)
-        if self.serves:
-            due = self.controller.tick(now_ms)
-            try:
-                for result in due:
-                    if not self.serves:
-                        break
-                    self._write(result)
-            except TidelogError as error:
-                if error.code is not ErrorCode.NOT_CONTROLLER:
-                    raise
-        self.after(self._tick_ms, self._tick, now_ms)
-
     def _finish_snapshot(self, snapshot: Any, content: bytes) -> None:
         self._set_clock()
         self._quorum.finish_snapshot(self.number, snapshot, content)
         self._settle()
 
     def _forget(self) -> None:
-        self.serves = False
-        self._announcement = None
-        self._waiting.clear()
         self._followers.clear()
         self._is_syncing = False
         self._wake_us = FOREVER
@@ -390,13 +304,11 @@ def start_quorum(
 
     quorum = Quorum(world, count, raft, check_every)
     for number, clock in zip(range(1, count + 1), clocks, strict=False):
-        ControllerProcess(world, number, clock, quorum, config, checker, new_topic_id, uses_elr)
+        ControllerProcess(world, number, clock, quorum, config, checker, new_topic_id, uses_elr, check_every)
     for process in quorum.controllers.values():
         process.start()
     return quorum
 
 
-def image_of(quorum: Quorum) -> MetadataImage:
-    """Return the newest committed image that a running controller has."""
-    images = [p.controller.committed for p in quorum.controllers.values() if p.is_up]
-    return max(images, key=lambda image: image.offset, default=MetadataImage())
+def _committed(entry: Entry) -> CommittedEntry:
+    return CommittedEntry(entry.index, entry.term, entry.payload if entry.kind is EntryKind.DATA else b"")

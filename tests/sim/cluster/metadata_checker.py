@@ -30,6 +30,7 @@ class MetadataChecker:
         self.latest = MetadataImage()
         self.asked_unclean: set[Key] = set()
         self._payloads: dict[int, tuple[int, bytes]] = {}
+        self._answered: dict[int, int] = {}
         self._checker = checker
 
     def entry(self, index: int) -> tuple[int, bytes]:
@@ -59,6 +60,20 @@ class MetadataChecker:
             is_ready = node.is_serving and node.replicas.applied.offset >= record.broker_epoch
             text = f"{record} of a node that has applied {node.replicas.applied.offset}, serving {node.is_serving}"
             require(is_ready, "UnfencedWhenServing", text)
+
+    def check_handled(self, epoch: int, offset: int) -> None:
+        """A controller handles a request in an epoch, on an image: it knows all that its predecessors answered."""
+        answered = max((o for e, o in self._answered.items() if e < epoch), default=0)
+        require(offset >= answered, "PredecessorsKnown", f"epoch {epoch} handles at {offset}, {answered} was answered")
+
+    def check_answered(self, epoch: int, offset: int) -> None:
+        """A request is answered: what it saw and wrote, up to an offset, is committed as the controller wrote it."""
+        image = self.images.get(offset)
+        is_committed = image is not None and image.epoch <= epoch
+        require(
+            is_committed, "AnswerCommitted", f"epoch {epoch} answers at {offset}, {self.latest.offset} is committed"
+        )
+        self._answered[epoch] = max(self._answered.get(epoch, 0), offset)
 
     def _check_change(self, before: MetadataImage, record: PartitionChangeRecord) -> None:
         topic = before.topic_by_id(record.topic_id)

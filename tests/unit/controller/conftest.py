@@ -13,7 +13,7 @@ from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode
 from tidelog_foundation.ids import TopicId
-from tidelog_quorum.controller import Controller, ControllerConfig, Result
+from tidelog_quorum.controller import Controller, ControllerConfig, Duty, Result
 from tidelog_quorum.metadata import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     METADATA_VERSION,
@@ -105,7 +105,9 @@ class Driver:
     def tick(self) -> int:
         """Do what is due; returns how many entries that took."""
         before = len(self.log)
-        for result in self.controller.tick(self.now_ms):
+        duty: Duty | None = Duty.EXPIRE_SESSIONS
+        while duty is not None:
+            result, duty = self.controller.tick(duty, self.now_ms)
             self.append(result)
         self.commit()
         return len(self.log) - before

@@ -25,7 +25,7 @@ from tidelog.v1 import common_pb2
 from tidelog.v1 import controller_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import LOST_DIRECTORY, BrokerEpoch, BrokerId, TopicId
-from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig, Result
+from tidelog_quorum.controller import BrokerRefused, Controller, ControllerConfig, Duty, Result
 from tidelog_quorum.controller.elections import rules_of
 from tidelog_quorum.controller.settling import Settling
 from tidelog_quorum.metadata import (
@@ -171,7 +171,9 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def tick(self) -> None:
-        for result in self.controller.tick(self.now_ms):
+        duty: Duty | None = Duty.EXPIRE_SESSIONS
+        while duty is not None:
+            result, duty = self.controller.tick(duty, self.now_ms)
             self.write(result)
 
     @rule(broker_id=BROKERS, directories=st.integers(0, 2), clean=st.booleans())

@@ -30,6 +30,7 @@ from tidelog_quorum.metadata import (
     encode_batch,
 )
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
 INCARNATION = b"i" * 16
@@ -45,7 +46,7 @@ class Log:
     def change(self, *records: MetadataRecord) -> None:
         self.image = self.image.apply(max(1, self.image.offset + 1), 1, records)
         for controller in self.controllers:
-            controller.feed.publish(self.image.offset, 1, encode_batch(records), self.image)
+            controller.feed.publish([CommittedEntry(self.image.offset, 1, encode_batch(records))], self.image)
             controller.feed.wake()
 
     def stand(self, *, fenced: bool) -> None:

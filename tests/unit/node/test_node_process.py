@@ -32,6 +32,7 @@ from tidelog_quorum.metadata import (
     TopicRecord,
     encode_batch,
 )
+from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
 TOPIC_ID = b"0123456789abcdef"
@@ -52,7 +53,7 @@ class FakeController(ControllerServiceServicer):
 
     def change(self, *records):
         self.image = self.image.apply(self.image.offset + 1, 1, records)
-        self.feed.publish(self.image.offset, 1, encode_batch(records), self.image)
+        self.feed.publish([CommittedEntry(self.image.offset, 1, encode_batch(records))], self.image)
         self.feed.wake()
 
     def create_topic(self, name="t", topic_id=TOPIC_ID):

@@ -17,6 +17,7 @@ from tidelog_quorum.metadata import (
     image_from_batches,
 )
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
+from tidelog_quorum.raft.protocol import CommittedEntry
 from tidelog_quorum.server import encoded_image, metadata_feed
 from tidelog_quorum.server.metadata_feed import MetadataFeed
 
@@ -31,14 +32,15 @@ class Log:
         self.image = MetadataImage()
 
     def publish(self, *names: str) -> None:
-        for name in names:
-            self.publish_entry(name)
-        self.feed.wake()
+        self.feed.publish([self.entry(name) for name in names], self.image)
 
     def publish_entry(self, *names: str) -> None:
+        self.feed.publish([self.entry(*names)], self.image)
+
+    def entry(self, *names: str) -> CommittedEntry:
         records = [FeatureLevelRecord(name, 1) for name in names]
         self.image = self.image.apply(max(1, self.image.offset + 1), 1, records)
-        self.feed.publish(self.image.offset, 1, encode_batch(records), self.image)
+        return CommittedEntry(self.image.offset, 1, encode_batch(records))
 
 
 class Observer:

@@ -12,13 +12,15 @@ import pytest
 from tidelog_foundation.errors import ErrorCode, TidelogError
 from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
+from tidelog_quorum.controller.term import WriteLimits
 from tidelog_quorum.metadata import FeatureLevelRecord, MetadataImage, MetadataRecord, decode_batch, encode_batch
 from tidelog_quorum.metadata.features import METADATA_VERSION
 from tidelog_quorum.raft.core.voters import Voter, VoterSet
 from tidelog_quorum.raft.protocol import CommittedEntry
-from tidelog_quorum.server import quorum_controller
 from tidelog_quorum.server.metadata_feed import MetadataFeed
-from tidelog_quorum.server.quorum_controller import MAX_RECORDS_PER_OPERATION, QuorumController
+from tidelog_quorum.server.quorum_controller import QuorumController
+
+MAX_RECORDS_PER_OPERATION = WriteLimits().records_per_operation
 
 
 def levels(count: int, name: str = "f") -> list[MetadataRecord]:
@@ -26,11 +28,11 @@ def levels(count: int, name: str = "f") -> list[MetadataRecord]:
 
 
 class Shell:
-    def __init__(self, raft: Any) -> None:
+    def __init__(self, raft: Any, limits: WriteLimits | None = None) -> None:
         self.raft = raft
         self.controller = Controller(ControllerConfig("c1"), lambda: TopicId(bytes(16)))
         self.feed = MetadataFeed()
-        self.quorum = QuorumController(self.controller, raft, self.feed, 9_000, lambda: 0)
+        self.quorum = QuorumController(self.controller, raft, self.feed, 9_000, lambda: 0, limits)
 
     async def lead(self) -> None:
         await self.raft.start(self.quorum)
@@ -90,8 +92,8 @@ def test_operation_that_needs_too_many_records_is_refused_whole(shell: Shell) ->
     run(test())
 
 
-def test_operation_that_needs_too_many_bytes_is_refused_whole(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_controller, "MAX_ENTRY_BYTES", 100)
+def test_operation_that_needs_too_many_bytes_is_refused_whole(new_raft: Callable[[], Any]) -> None:
+    shell = Shell(new_raft(), WriteLimits(entry_bytes=100))
 
     async def test() -> None:
         await shell.lead()
@@ -132,10 +134,9 @@ def test_result_that_may_be_split_becomes_small_entries_and_no_request_comes_bet
 
 
 def test_preparations_are_written_before_the_entry_and_not_at_all_when_that_is_too_large(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
+    new_raft: Callable[[], Any],
 ) -> None:
-    monkeypatch.setattr(quorum_controller, "_RECORDS_PER_SLICE", 2)
-    monkeypatch.setattr(quorum_controller, "MAX_RECORDS_PER_OPERATION", 3)
+    shell = Shell(new_raft(), WriteLimits(records_per_slice=2, records_per_operation=3))
 
     async def write(count: int) -> list[list[MetadataRecord]]:
         before = len(shell.raft.log)
@@ -170,11 +171,9 @@ def test_split_result_ends_when_the_leadership_does(shell: Shell) -> None:
     run(test())
 
 
-def test_requests_wait_while_too_much_is_not_committed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_controller, "_MAX_UNCOMMITTED_ENTRIES", 3)
-
+def test_requests_wait_while_too_much_is_not_committed(shell: Shell) -> None:
     async def test() -> None:
-        limited = Shell(shell.raft)
+        limited = Shell(shell.raft, WriteLimits(uncommitted_entries=3))
         await limited.lead()
         shell.raft.auto_commit = False
         before = len(shell.raft.log)
@@ -192,13 +191,9 @@ def test_requests_wait_while_too_much_is_not_committed(shell: Shell, monkeypatch
     run(test())
 
 
-def test_requests_that_wait_for_room_fail_when_the_leadership_ends(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quorum_controller, "_MAX_UNCOMMITTED_ENTRIES", 1)
-
+def test_requests_that_wait_for_room_fail_when_the_leadership_ends(shell: Shell) -> None:
     async def test() -> None:
-        limited = Shell(shell.raft)
+        limited = Shell(shell.raft, WriteLimits(uncommitted_entries=1))
         await limited.lead()
         shell.raft.auto_commit = False
         writes = [asyncio.create_task(limited.write(levels(1, f"w{i}"))) for i in range(4)]

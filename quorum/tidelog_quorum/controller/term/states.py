@@ -1,0 +1,92 @@
+"""States of a controller's terms, and of the one job that is being written."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tidelog_quorum.controller.term.events import DutyDue
+from tidelog_quorum.metadata.records import MetadataRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Another controller leads, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This controller leads and has not announced itself."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announcing:
+    """The announcement is the entry at ``offset``; it is not committed."""
+
+    epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """The announcement is committed; the first records of a new cluster may have to be written."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Requests are handled."""
+
+    epoch: int
+
+
+State: TypeAlias = Following | Elected | Announcing | Starting | Serving
+
+
+class Stage(enum.Enum):
+    """The event that a job waits for."""
+
+    HANDLING = enum.auto()
+    """``Handled`` or ``HandlingFailed``."""
+    ENCODING = enum.auto()
+    """``Encoded``."""
+    ROOM = enum.auto()
+    """A commit that makes room in the backlog, or the end of the leadership."""
+    PROPOSING_SLICE = enum.auto()
+    PROPOSING_ENTRY = enum.auto()
+    """``Proposed`` or ``ProposalFailed``."""
+    TURN = enum.auto()
+    """``WriteDue``."""
+
+
+@dataclass(slots=True)
+class Job:
+    """The one request or duty that is handled or written, in the epoch in which it began.
+
+    ``slices`` are written one after the other, then ``entry``. A duty has no request id; ``following`` is the next one.
+    """
+
+    epoch: int
+    stage: Stage = Stage.HANDLING
+    request_id: int | None = None
+    response: object = None
+    slices: deque[Sequence[MetadataRecord]] = field(default_factory=deque)
+    entry: Sequence[MetadataRecord] = ()
+    payload: bytes = b""
+    following: DutyDue | None = None
+    is_abandoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Records under way into the log; nothing else happens before their fate is known."""
+
+    state: State
+    records: Sequence[MetadataRecord]
+    size: int

@@ -1,0 +1,437 @@
+"""A controller's terms as a state machine: it joins the controller to the Raft log.
+
+State:
+
+- *Following*: another controller leads, or none. Requests are refused with NOT_CONTROLLER.
+- *Elected*: this controller leads an epoch. It proposes an entry of its own, the announcement, after the step of the
+  engine that elected it.
+- *Announcing*: the announcement is in the log. When it is committed, this controller has seen everything that its
+  predecessors answered.
+- *Starting*: the announcement is committed. In a new cluster the records that a cluster begins with are proposed next.
+- *Serving*: requests are handled. The states from *Elected* on wait with requests.
+
+Rules:
+
+1. Another leader or epoch ends every state. Whoever waits for a commit then gets NOT_CONTROLLER: whether the entry
+   commits after all is open.
+2. A request is handled, its records are proposed and appended to the latest image, with no other request in between.
+   A request whose handling or writing outlasts the epoch in which it began gets NOT_CONTROLLER.
+3. An answer waits until everything that the request could see is committed, also when it writes nothing.
+4. An entry holds at most ``WriteLimits``. A user's operation that needs more is refused whole, before any of it is
+   written; a result that may be split becomes several entries, between which other work has its turn but no other
+   request.
+5. While too much is written and not committed, neither a request nor a slice begins.
+6. Requests and ticks take turns in the order in which they came. Between two of them other work has its turn.
+7. A tick that comes late, after a pause of this process, gives every broker a full session: the heartbeats of the
+   meantime were not heard.
+8. A request whose client has gone is dropped where it stands, and what is already written of it stays.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
+from tidelog_quorum.controller.result import Result
+from tidelog_quorum.controller.state_machine import Controller, Duty
+from tidelog_quorum.controller.term import commands, events
+from tidelog_quorum.controller.term.backlog import Backlog, WriteLimits
+from tidelog_quorum.controller.term.states import (
+    Announcing,
+    Elected,
+    Following,
+    Job,
+    Proposal,
+    Serving,
+    Stage,
+    Starting,
+    State,
+)
+from tidelog_quorum.metadata.codec import decode_batch, encode_batch
+from tidelog_quorum.metadata.image import MetadataImage
+from tidelog_quorum.metadata.records import MetadataRecord, NoOpRecord
+from tidelog_quorum.raft.protocol import CommittedEntry, LeaderAndEpoch
+
+
+class ControllerTerm:
+    """Lives as long as the process. Handlers look at ``controller`` and change nothing in it.
+
+    ``tick`` events are due every ``tick_ms``, see :attr:`next_deadline_ms`.
+    """
+
+    def __init__(
+        self, controller: Controller, session_timeout_ms: int, now_ms: int, limits: WriteLimits | None = None
+    ) -> None:
+        self.controller = controller
+        self.leader = LeaderAndEpoch(None, 0, False)
+        self.state: State = Following()
+        self.tick_ms = min(500, max(20, session_timeout_ms // 20))
+        self._late_ms = self.tick_ms + session_timeout_ms // 4
+        self._ticked_ms = now_ms
+        self._next_tick_ms: int | None = now_ms + self.tick_ms
+        self._limits = limits or WriteLimits()
+        self._backlog = Backlog(self._limits)
+        self._queue: deque[events.Submitted | events.DutyDue] = deque()
+        self._is_yielding = False
+        self._job: Job | None = None
+        self._proposal: Proposal | None = None
+        self._waiting: list[tuple[int, int, int, object]] = []
+        self._waited = 0
+        self._watchers: dict[int, None] = {}
+        self._commands: list[commands.Command] = []
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """The time of the next tick; None while one is under way."""
+        return self._next_tick_ms
+
+    def step(self, event: events.Event, now_ms: int) -> list[commands.Command]:
+        """Take an event and return what is to be done, in order.
+
+        Raises:
+            TidelogError: a committed entry or a snapshot does not fit; this process cannot go on.
+        """
+        self._commands = []
+        self._take(event, now_ms)
+        return self._commands
+
+    def _take(self, event: events.Event, now_ms: int) -> None:
+        match event:
+            case events.Committed() | events.EntryRead() | events.SnapshotRead() | events.LeaderChanged():
+                self._take_from_engine(event, now_ms)
+            case events.Proposed() | events.ProposalFailed():
+                self._end_proposal(event, now_ms)
+            case events.AnnouncementDue() | events.StartDue() | events.WriteDue() | events.QueueDue():
+                self._go_on(event, now_ms)
+            case events.Submitted() | events.DutyDue():
+                self._queue.append(event)
+                self._begin_jobs(now_ms)
+            case events.Handled() | events.HandlingFailed() | events.Encoded():
+                self._take_from_job(event, now_ms)
+            case events.CommitAwaited(request_id, offset):
+                self._answer_when_committed(request_id, None, offset)
+            case events.Cancelled(request_id):
+                self._cancel(request_id)
+            case events.LeadershipWatched(request_id):
+                self._watch(request_id)
+            case events.Tick():
+                self._tick(now_ms)
+            case _:
+                assert_never(event)
+
+    def _change_leader(self, leader: LeaderAndEpoch, now_ms: int) -> None:
+        has_served = type(self.state) is Serving
+        self.leader = leader
+        self.state = Elected(leader.epoch) if leader.is_self else Following()
+        self.controller.resign()
+        self._backlog.clear()
+        for _, _, request_id, _ in sorted(self._waiting, key=lambda w: w[:2]):
+            self._refuse(request_id)
+        self._waiting.clear()
+        if has_served or not leader.is_self:
+            for request_id in self._watchers:
+                self._refuse(request_id)
+            self._watchers.clear()
+        if leader.is_self:
+            # Later: the engine is in the middle of a step.
+            self._commands.append(commands.Later(events.AnnouncementDue(leader.epoch)))
+        if self._job is not None and self._job.stage is Stage.ROOM:
+            self._write_next(self._job, now_ms)
+        self._begin_jobs(now_ms)
+
+    def _start(self, epoch: int, now_ms: int) -> None:
+        records = self.controller.bootstrap().records
+        if records:
+            self._propose(records, encode_batch(records), epoch)
+        else:
+            self._serve(epoch, now_ms)
+
+    def _serve(self, epoch: int, now_ms: int) -> None:
+        self.state = Serving(epoch)
+        self._begin_jobs(now_ms)
+
+    def _watch(self, request_id: int) -> None:
+        if self.leader.is_self:
+            self._watchers[request_id] = None
+        else:
+            self._refuse(request_id)
+
+    def _take_from_engine(
+        self, event: events.Committed | events.EntryRead | events.SnapshotRead | events.LeaderChanged, now_ms: int
+    ) -> None:
+        match event:
+            case events.LeaderChanged(leader):
+                self._change_leader(leader, now_ms)
+                return
+            case events.Committed(entries):
+                for entry in entries:
+                    before = self.controller.committed
+                    self.controller.replay(entry.index, entry.term, _records_of(entry.payload))
+                    self._note_applied(entry, before, now_ms)
+                self._commands.append(commands.Publish(entries, self.controller.committed))
+            case events.EntryRead(entry, image):
+                before = self.controller.committed
+                self.controller.restore(image)
+                self._note_applied(entry, before, now_ms)
+                self._commands.append(commands.Publish([entry], image))
+            case events.SnapshotRead(image):
+                self.controller.restore(image)
+        self._release(now_ms)
+
+    def _note_applied(self, entry: CommittedEntry, before: MetadataImage, now_ms: int) -> None:
+        after = self.controller.committed
+        if type(self.state) is Serving and before.brokers is not after.brokers:
+            self._commands.append(commands.BrokersChanged(before, after))
+        if self.state == Announcing(entry.term, entry.index):
+            self.state = Starting(entry.term)
+            self.controller.activate(entry.term, now_ms)
+            self._commands.append(commands.TermBegan(entry.term, entry.index))
+            self._commands.append(commands.Later(events.StartDue(entry.term)))
+
+    def _release(self, now_ms: int) -> None:
+        committed = self.controller.committed.offset
+        self._backlog.release(committed)
+        while self._waiting and self._waiting[0][0] <= committed:
+            _, _, request_id, response = heapq.heappop(self._waiting)
+            self._commands.append(commands.Answer(request_id, response))
+        if self._job is not None and self._job.stage is Stage.ROOM:
+            self._write_next(self._job, now_ms)
+        self._begin_jobs(now_ms)
+
+    def _go_on(
+        self,
+        event: events.AnnouncementDue | events.StartDue | events.WriteDue | events.QueueDue,
+        now_ms: int,
+    ) -> None:
+        match event:
+            case events.AnnouncementDue(epoch):
+                if self.state == Elected(epoch):
+                    record = NoOpRecord()
+                    self._propose([record], encode_batch([record]), epoch)
+            case events.StartDue(epoch):
+                if self.state == Starting(epoch):
+                    self._start(epoch, now_ms)
+            case events.WriteDue():
+                assert self._job is not None
+                self._write_next(self._job, now_ms)
+            case events.QueueDue():
+                self._is_yielding = False
+                self._begin_jobs(now_ms)
+
+    def _begin_jobs(self, now_ms: int) -> None:
+        """Begin the job that is first in the queue, if none is under way and it may begin; refuse what cannot."""
+        while self._queue and self._job is None and not self._is_yielding:
+            if not self._may_begin(self._queue[0]):
+                return
+            match self._queue.popleft():
+                case events.Submitted(request_id) if not self.leader.is_self:
+                    self._refuse(request_id)
+                case events.Submitted(request_id, is_long):
+                    self._job = Job(self.leader.epoch, request_id=request_id)
+                    self._commands.append(commands.Handle(request_id, is_long))
+                case events.DutyDue() if type(self.state) is not Serving:
+                    self._end_tick(now_ms)
+                case events.DutyDue(duty, began_ms):
+                    self._begin_duty(duty, began_ms, now_ms)
+
+    def _may_begin(self, first: events.Submitted | events.DutyDue) -> bool:
+        """Return whether it may be handled, or be refused."""
+        if type(self.state) is Serving:
+            return not self._backlog.is_full
+        return isinstance(first, events.DutyDue) or not self.leader.is_self
+
+    def _begin_duty(self, duty: Duty, began_ms: int, now_ms: int) -> None:
+        result, following = self.controller.tick(duty, began_ms)
+        job = self._job = Job(self.leader.epoch)
+        job.following = None if following is None else events.DutyDue(following, began_ms)
+        self._write(job, result, now_ms)
+
+    def _take_from_job(self, event: events.Handled | events.HandlingFailed | events.Encoded, now_ms: int) -> None:
+        job = self._job
+        assert job is not None
+        match event:
+            case events.Handled(result):
+                assert job.stage is Stage.HANDLING
+                job.response = result.response
+                self._write(job, result, now_ms)
+            case events.HandlingFailed(error):
+                assert job.stage in (Stage.HANDLING, Stage.ENCODING)
+                self._end_job(job, error, now_ms)
+            case events.Encoded(payload):
+                assert job.stage is Stage.ENCODING
+                self._take_payload(job, payload, now_ms)
+
+    def _write(self, job: Job, result: Result[object], now_ms: int) -> None:
+        """Check an atomic entry before anything is written: an operation that is too large leaves nothing behind."""
+        size = self._limits.records_per_slice
+        if not result.atomic:
+            job.slices.extend(_slices([*result.preparations, *result.records], size))
+            self._write_next(job, now_ms)
+            return
+        job.slices.extend(_slices(result.preparations, size))
+        job.entry = result.records
+        if len(job.entry) > self._limits.records_per_operation:
+            amount = f"{len(job.entry)} metadata records, {self._limits.records_per_operation}"
+            self._end_job(job, _too_large(amount), now_ms)
+        elif len(job.entry) > size:
+            job.stage = Stage.ENCODING
+            self._commands.append(commands.Encode(job.entry))
+        elif (payload := self._encode(job, job.entry, now_ms)) is not None:
+            self._take_payload(job, payload, now_ms)
+
+    def _encode(self, job: Job, records: Sequence[MetadataRecord], now_ms: int) -> bytes | None:
+        """Return records as bytes, or end a job whose handler made records that do not exist."""
+        try:
+            return encode_batch(records)
+        except (TypeError, ValueError) as error:
+            self._end_job(job, error, now_ms)
+            return None
+
+    def _take_payload(self, job: Job, payload: bytes, now_ms: int) -> None:
+        job.payload = payload
+        if len(payload) > self._limits.entry_bytes:
+            amount = f"{len(payload)} bytes of metadata records, {self._limits.entry_bytes}"
+            self._end_job(job, _too_large(amount), now_ms)
+        else:
+            self._write_next(job, now_ms)
+
+    def _write_next(self, job: Job, now_ms: int) -> None:
+        """Propose the next slice or the entry of a job, or end it."""
+        if job.is_abandoned:
+            self._end_job(job, None, now_ms)
+        elif self.state != Serving(job.epoch):
+            self._end_job(job, self._not_controller(), now_ms)
+        elif job.slices and self._backlog.is_full:
+            job.stage = Stage.ROOM
+        elif job.slices:
+            records = job.slices.popleft()
+            if (payload := self._encode(job, records, now_ms)) is not None:
+                job.stage = Stage.PROPOSING_SLICE
+                self._propose(records, payload, job.epoch)
+        elif job.entry:
+            job.stage = Stage.PROPOSING_ENTRY
+            self._propose(job.entry, job.payload, job.epoch)
+        else:
+            self._end_job(job, None, now_ms)
+
+    def _propose(self, records: Sequence[MetadataRecord], payload: bytes, epoch: int) -> None:
+        assert self._proposal is None
+        self._proposal = Proposal(self.state, records, len(payload))
+        self._commands.append(commands.Propose(payload, epoch))
+
+    def _end_proposal(self, event: events.Proposed | events.ProposalFailed, now_ms: int) -> None:
+        proposal, self._proposal = self._proposal, None
+        assert proposal is not None
+        assert proposal.state == self.state
+        if isinstance(event, events.ProposalFailed):
+            self._proposal_failed(event.error, now_ms)
+            return
+        if type(self.state) is Elected:
+            self.state = Announcing(self.state.epoch, event.offset)
+            return
+        assert type(self.state) in (Starting, Serving)
+        self.controller.append(event.offset, self.leader.epoch, proposal.records)
+        self._backlog.add(event.offset, proposal.size)
+        if type(self.state) is Starting:
+            self._serve(self.state.epoch, now_ms)
+            return
+        assert self._job is not None
+        if self._job.stage is Stage.PROPOSING_SLICE:
+            self._job.stage = Stage.TURN
+            self._commands.append(commands.Later(events.WriteDue()))
+        else:
+            self._end_job(self._job, None, now_ms)
+
+    def _proposal_failed(self, error: TidelogError, now_ms: int) -> None:
+        if type(self.state) is Serving:
+            assert self._job is not None
+            self._end_job(self._job, error, now_ms)
+        elif error.code is not ErrorCode.NOT_CONTROLLER:
+            self._commands.append(commands.Fail(error))
+
+    def _end_job(self, job: Job, error: Exception | None, now_ms: int) -> None:
+        """Answer a request, now or when it is committed, or go on with the tick; then begin the next job."""
+        self._job = None
+        if job.request_id is None:
+            self._end_duty(job, error, now_ms)
+        elif not job.is_abandoned and error is not None:
+            self._commands.append(commands.Refuse(job.request_id, error))
+        elif not job.is_abandoned:
+            self._answer_when_committed(job.request_id, job.response, self.controller.latest.offset)
+        if self._queue and not self._is_yielding:
+            self._is_yielding = True
+            self._commands.append(commands.Later(events.QueueDue()))
+
+    def _end_duty(self, job: Job, error: Exception | None, now_ms: int) -> None:
+        is_over = isinstance(error, TidelogError) and error.code is ErrorCode.NOT_CONTROLLER
+        if error is not None and not is_over:
+            self._commands.append(commands.Fail(error))
+        elif error is None and job.following is not None:
+            self._commands.append(commands.Later(job.following))
+        else:
+            self._end_tick(now_ms)
+
+    def _answer_when_committed(self, request_id: int, response: object, offset: int) -> None:
+        if offset <= self.controller.committed.offset:
+            self._commands.append(commands.Answer(request_id, response))
+        else:
+            self._waited += 1
+            heapq.heappush(self._waiting, (offset, self._waited, request_id, response))
+
+    def _cancel(self, request_id: int) -> None:
+        self._watchers.pop(request_id, None)
+        if self._job is not None and self._job.request_id == request_id:
+            self._job.is_abandoned = True
+        self._queue = deque(q for q in self._queue if not isinstance(q, events.Submitted) or q.request_id != request_id)
+
+    def _tick(self, now_ms: int) -> None:
+        if self._next_tick_ms is None or now_ms < self._next_tick_ms:
+            return
+        if now_ms - self._ticked_ms > self._late_ms:
+            self.controller.prolong_sessions(now_ms)
+        self._ticked_ms, self._next_tick_ms = now_ms, None
+        self._queue.append(events.DutyDue(Duty.EXPIRE_SESSIONS, now_ms))
+        self._begin_jobs(now_ms)
+
+    def _end_tick(self, now_ms: int) -> None:
+        self._next_tick_ms = now_ms + self.tick_ms
+
+    def _refuse(self, request_id: int) -> None:
+        self._commands.append(commands.Refuse(request_id, self._not_controller()))
+
+    def _not_controller(self) -> TidelogError:
+        leader_id = self.leader.leader_id
+        known = "no leader is known" if leader_id is None else f"controller {leader_id} does"
+        return error_for(ErrorCode.NOT_CONTROLLER, f"this controller does not lead the quorum; {known}")
+
+    def check_invariants(self) -> None:
+        """Assert what holds between any two events."""
+        serves, committed = type(self.state) is Serving, self.controller.committed.offset
+        assert self.leader.is_self == (type(self.state) is not Following), (self.leader, self.state)
+        assert self.controller.is_active == (type(self.state) in (Starting, Serving)), self.state
+        assert isinstance(self.state, Following) or self.state.epoch == self.leader.epoch, (self.leader, self.state)
+        assert all(offset > committed for offset, *_ in self._waiting), "an answer waits for what is committed"
+        assert self._proposal is None, "the fate of a proposal is unknown"
+        assert not self._queue or self._job is not None or self._is_yielding or not self._may_begin(self._queue[0])
+        assert self._job is None or self._job.stage not in (Stage.PROPOSING_SLICE, Stage.PROPOSING_ENTRY)
+        if self._job is not None and self._job.stage is Stage.ROOM:
+            assert serves, "a write waits for room when nothing is written"
+            assert self._backlog.is_full, "a write waits, and there is room"
+        self._backlog.check_invariants(committed)
+
+
+def _records_of(payload: bytes) -> Iterator[MetadataRecord]:
+    """Yield the records of an entry, which is decoded only when the first one is asked for."""
+    yield from decode_batch(payload)
+
+
+def _slices(records: Sequence[MetadataRecord], size: int) -> Iterator[Sequence[MetadataRecord]]:
+    return (records[start : start + size] for start in range(0, len(records), size))
+
+
+def _too_large(amount_and_limit: str) -> TidelogError:
+    text = f"the operation would write {amount_and_limit} are the limit of one step: ask for less at once"
+    return error_for(ErrorCode.POLICY_VIOLATION, text)
