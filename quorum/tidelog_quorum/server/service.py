@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeAlias, TypeVar
 
@@ -99,8 +100,9 @@ class ControllerService(ControllerServiceServicer):
         if request.cluster_id != self._cluster_id:
             text = f"observer {request.observer_id} is of cluster {request.cluster_id!r}, this is {self._cluster_id!r}"
             await abort_with(context, error_for(ErrorCode.INCONSISTENT_CLUSTER_ID, text))
-        async for response in self._feed.follow(request.from_offset):
-            yield response
+        async with contextlib.aclosing(self._feed.follow(request.from_offset)) as responses:
+            async for response in responses:
+                yield response
 
     async def AllocateProducerIds(  # noqa: N802, D102
         self, request: controller_service_pb2.AllocateProducerIdsRequest, context: RpcContext

@@ -17,6 +17,7 @@ from tidelog_foundation.ids import BrokerEpoch
 from tidelog_foundation.transport import open_channel, server_options
 from tidelog_node.partitions import MetadataCache
 from tidelog_node.server.metadata_follower import MetadataFollower
+from tidelog_quorum.controller.feed import FeedLimits
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -47,7 +48,6 @@ class Log:
         self.image = self.image.apply(max(1, self.image.offset + 1), 1, records)
         for controller in self.controllers:
             controller.feed.publish([CommittedEntry(self.image.offset, 1, encode_batch(records))], self.image)
-            controller.feed.wake()
 
     def stand(self, *, fenced: bool) -> None:
         broker = self.image.brokers[7]  # type: ignore[index]
@@ -61,7 +61,7 @@ class Controller(ControllerServiceServicer):
     """One controller's stream, behind real gRPC."""
 
     def __init__(self, log: Log, max_response_bytes: int) -> None:
-        self.feed = MetadataFeed(max_response_bytes=max_response_bytes)
+        self.feed = MetadataFeed(FeedLimits(max_response_bytes=max_response_bytes))
         self.feed.set_leader(1)
         self.server = grpc.aio.server(options=server_options())
         self.port = self.server.add_insecure_port("127.0.0.1:0")

@@ -21,6 +21,7 @@ from tidelog_node.partitions import LogDirectories
 from tidelog_node.server import process
 from tidelog_node.server.dynamic_config import DynamicNodeConfig
 from tidelog_node.server.process import Node
+from tidelog_quorum.controller.feed import FeedLimits
 from tidelog_quorum.metadata import (
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -43,7 +44,7 @@ class FakeController(ControllerServiceServicer):
 
     def __init__(self):
         self.image = MetadataImage()
-        self.feed = MetadataFeed(max_entries=1)
+        self.feed = MetadataFeed(FeedLimits(max_entries=1))
         self.silent = False
         self.leads_something = False
         self.streams = set()
@@ -54,7 +55,6 @@ class FakeController(ControllerServiceServicer):
     def change(self, *records):
         self.image = self.image.apply(self.image.offset + 1, 1, records)
         self.feed.publish([CommittedEntry(self.image.offset, 1, encode_batch(records))], self.image)
-        self.feed.wake()
 
     def create_topic(self, name="t", topic_id=TOPIC_ID):
         self.change(TopicRecord(name, topic_id), PartitionRecord(topic_id, 0, (1,), (1,), 1))

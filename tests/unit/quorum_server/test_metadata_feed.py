@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tidelog.v1 import controller_service_pb2 as pb
+from tidelog_quorum.controller.feed import FeedLimits
 from tidelog_quorum.metadata import (
     FeatureLevelRecord,
     MetadataImage,
@@ -28,7 +29,7 @@ class Log:
     """Publishes entries that each set feature levels."""
 
     def __init__(self, **limits: int) -> None:
-        self.feed = MetadataFeed(**limits)
+        self.feed = MetadataFeed(FeedLimits(**limits))
         self.image = MetadataImage()
 
     def publish(self, *names: str) -> None:
