@@ -15,6 +15,7 @@ from tidelog_node.broker.lifecycle import Lifecycle
 from tidelog_node.broker.metadata_stream import MetadataStream
 from tidelog_node.replication.leader import LeaderState
 from tidelog_quorum.controller import alter_partition, connections, registration
+from tidelog_quorum.controller.feed import MetadataFeed
 from tidelog_quorum.controller.partition_change import _Change
 from tidelog_quorum.controller.term import Answer, ControllerTerm
 from tidelog_quorum.metadata.registrations import PartitionRegistration
@@ -186,6 +187,18 @@ def _take_silence_for_a_refusal() -> list[Patch]:
     return [(connections.BrokerConnections, "_take_answers", take_answers)]
 
 
+def _leave_out_what_the_tail_has_dropped() -> list[Patch]:
+    """A follower that is behind the tail of the metadata log goes on with what is left of it."""
+    original = MetadataFeed._give_next
+
+    def give_next(self: MetadataFeed, follower: Any) -> None:
+        if 0 < follower.position < self._tail_start <= self._image.offset:
+            follower.position = self._tail_start
+        original(self, follower)
+
+    return [(MetadataFeed, "_give_next", give_next)]
+
+
 CONTROLLER_BUGS = (
     PlantedBug("elects outside of ISR and ELR", 40, _elect_outside_isr),
     PlantedBug("elects the fenced", 150, _elect_the_fenced),
@@ -199,6 +212,7 @@ CONTROLLER_BUGS = (
     PlantedBug("controller answers when another one leads", 150, _answer_after_the_leadership),
     PlantedBug("controller fences after one refusal", 20, _fence_after_one_refusal),
     PlantedBug("controller takes silence for a refusal", 150, _take_silence_for_a_refusal),
+    PlantedBug("metadata feed leaves out what its tail has dropped", 20, _leave_out_what_the_tail_has_dropped),
     PlantedBug("leads by an image of an earlier life", 60, _lead_by_an_image_of_an_earlier_life),
     PlantedBug("joins parts of two metadata streams", 20, _join_parts_of_two_streams),
     PlantedBug("takes a part of a metadata entry for all of it", 20, _follow_from_what_is_not_built),

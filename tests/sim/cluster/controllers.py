@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from raft_properties import require
 from raft_simulation import Letter, SimulatedCluster, SimulatedNode
 from sim.cluster.connections import Connections
+from sim.cluster.feeds import Feed, Stream
 from sim.cluster.terms import EarlierController, Terms
 from sim.cluster.world import OnAnswer, Process, World, mix
 
 from tidelog_foundation.ids import TopicId
 from tidelog_quorum.controller import Controller, ControllerConfig, Result
-from tidelog_quorum.controller.term import LeaderChanged as LeaderTold
+from tidelog_quorum.controller.feed import LeaderTold, Restored, VotersTold
+from tidelog_quorum.controller.term import LeaderChanged as TermLeaderChanged
 from tidelog_quorum.controller.term import SnapshotRead
-from tidelog_quorum.metadata import MetadataImage
 from tidelog_quorum.raft.core import (
     Command,
     Commit,
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
     from sim.cluster.checker import Checker
 
 FOREVER = 1 << 60
-IDLE_MS = 250
-"""How often an idle stream of metadata says that it lives."""
-IDLE, LEADERLESS = -1, -2
-"""What it says then: whether the controller knows a leader."""
 
 
 class Quorum(SimulatedCluster):
@@ -108,7 +105,7 @@ class ControllerProcess(Process):
         self._checker = checker
         self._new_topic_id = new_topic_id
         self._controller = Controller if uses_elr else EarlierController
-        self._followers: list[tuple[int, OnAnswer]] = []
+        self.checks_often = check_every < 1_000
         self._is_syncing = False
         self._syncs = 0
         self._wake_us = FOREVER
@@ -126,6 +123,8 @@ class ControllerProcess(Process):
         controller = self._controller(self._config, self._new_topic_id)
         self.terms = Terms(self, controller, self._checker.metadata, self._config.broker_session_timeout_ms)
         self.connections = Connections(self)
+        self.feed = Feed(self)
+        self.feed.step(VotersTold(self._quorum.configured))
         self._set_clock()
         self._quorum.restart(self.number)
         self._step(Tick())
@@ -170,18 +169,9 @@ class ControllerProcess(Process):
         self._settle()
         return index
 
-    def follow_metadata(self, from_offset: int, answer: OnAnswer) -> None:
-        """Answer with how far the log is committed, as soon as that is ``from_offset`` or beyond; IDLE after a while.
-
-        The entries themselves are the same for everybody, which is checked where they are committed. LEADERLESS says
-        that this controller knows no leader, and that its log may stand still.
-        """
-        committed = self.terms.controller.committed.offset
-        if from_offset <= committed:
-            answer(committed)
-            return
-        self._followers.append((from_offset, answer))
-        self.after(IDLE_MS, self._end_idle, from_offset, answer)
+    def follow_metadata(self, request: tuple[Stream, int | None], answer: OnAnswer) -> None:
+        """See :meth:`Feed.follow`."""
+        self.feed.follow(*request, answer)
 
     def connection_broke(self, number: int) -> None:
         """The process of a node has ended, and with it the connection."""
@@ -204,27 +194,13 @@ class ControllerProcess(Process):
         """Take over the image of a snapshot."""
         image = self._checker.metadata.images[index]
         self.terms.step(SnapshotRead(image))
-        self.published(image)
+        self.feed.step(Restored(image))
 
     def on_leader_change(self, command: LeaderChanged) -> None:
         """Begin or cease to lead."""
         leader = LeaderAndEpoch(command.leader_id, command.term, command.leader_id == self.number)
-        self.terms.step(LeaderTold(leader))
-
-    def published(self, image: MetadataImage) -> None:
-        """Let the followers know how far the log is committed."""
-        followers, self._followers = self._followers, []
-        for from_offset, answer in followers:
-            if from_offset <= image.offset:
-                answer(image.offset)
-            else:
-                self._followers.append((from_offset, answer))
-
-    def _end_idle(self, from_offset: int, answer: OnAnswer) -> None:
-        if (from_offset, answer) in self._followers:
-            self._followers.remove((from_offset, answer))
-            raft = self.node.raft
-            answer(IDLE if raft is not None and raft.leader_id is not None else LEADERLESS)
+        self.feed.step(LeaderTold(-1 if command.leader_id is None else command.leader_id))
+        self.terms.step(TermLeaderChanged(leader))
 
     def _finish_snapshot(self, snapshot: Any, content: bytes) -> None:
         self._set_clock()
@@ -232,7 +208,6 @@ class ControllerProcess(Process):
         self._settle()
 
     def _forget(self) -> None:
-        self._followers.clear()
         self._is_syncing = False
         self._wake_us = FOREVER
 

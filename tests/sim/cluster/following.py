@@ -1,8 +1,7 @@
-"""How a simulated node follows the metadata: the product's cores, on streams that the simulation cuts into responses.
+"""The metadata that a simulated node follows: the product's cores on both sides, on streams that break.
 
-A controller says how far its log is committed. What a stream of the product would send from there is made of it here:
-entries, some of them in parts, or a snapshot; and now and then the connection breaks between two responses. One of
-these lasts for one life of the process.
+A controller's feed gives the responses, one for each call; now and then the connection breaks between two that belong
+together. One of these lasts for one life of the process.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from raft_properties import require
-from sim.cluster.controllers import IDLE, LEADERLESS
 from sim.cluster.world import mix
 
 from tidelog_foundation.errors import ErrorCode, error_for
-from tidelog_foundation.ids import NO_BROKER, BrokerEpoch, BrokerId
+from tidelog_foundation.ids import BrokerEpoch, BrokerId
 from tidelog_node.broker import image_application, metadata_stream
 from tidelog_node.broker.image_application import ImageApplication
 from tidelog_node.broker.lifecycle import HeartbeatRequested, MetadataApplied, ServingStarted
 from tidelog_node.broker.metadata_stream import EntryPart, MetadataStream, Responded, StreamEnded, StreamTimings
 from tidelog_node.broker.report import Report
 from tidelog_node.server.metadata_follower import built_image
-from tidelog_quorum.metadata import MetadataImage, cut_batch, encode_batches
+from tidelog_quorum.controller.feed import FeedResponse
+from tidelog_quorum.metadata import MetadataImage
 
 if TYPE_CHECKING:
     from sim.cluster.node import NodeProcess
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 _TIMINGS = StreamTimings(silence_ms=450, pause_ms=20, max_pause_ms=100)
 _CALL_MS = 60_000
 """Longer than the silence after which the core turns to the next controller."""
-_PART_BYTES = 60
-_SNAPSHOT_ONE_IN = 6
-_IN_PARTS_ONE_IN = 3
 _BREAKS_ONE_IN = 5
 _OPENING_MS = 2
 
@@ -48,7 +44,8 @@ class Following:
         self._application = ImageApplication(node.identity, node.standing.incarnation)
         self._image = MetadataImage()
         self._responses: deque[Responded | StreamEnded] = deque()
-        self._position = 0
+        self._from_offset: int | None = None
+        self._count = 0
         self._controller = 0
         self._turn = 0
         self._timer_ms: int | None = None
@@ -87,7 +84,7 @@ class Following:
             case metadata_stream.OpenStream():
                 self._turn += 1
                 self._controller = int(command.address.rpartition(":")[2])
-                self._position = command.from_offset
+                self._from_offset = command.from_offset
                 self._responses.clear()
                 self._read(self._turn)
             case metadata_stream.CloseStream():
@@ -123,48 +120,30 @@ class Following:
             self._node.soon(self._read, turn)
 
     def _ask(self, turn: int) -> None:
-        node, position = self._node, self._position
+        node, from_offset = self._node, self._from_offset
+        self._from_offset = None
 
-        def take(committed: int | None) -> None:
-            if turn != self._turn:
-                return
-            if committed is None:
-                self._responses.append(_broken())
-            elif committed in (IDLE, LEADERLESS):
-                self._responses.append(Responded(NO_BROKER if committed == LEADERLESS else BrokerId(1)))
-            else:
-                self._responses.extend(self._responses_to(position, committed))
-                self._position = committed + 1
-            self._read(turn)
+        def take(response: FeedResponse | None) -> None:
+            if turn == self._turn:
+                self._responses.extend(self._received(response))
+                self._read(turn)
 
-        node.call(node.world.processes[self._controller], "follow_metadata", position, take, _CALL_MS)
+        stream = node.number, node.life, turn
+        controller = node.world.processes[self._controller]
+        node.call(controller, "follow_metadata", (stream, from_offset), take, _CALL_MS)
 
-    def _responses_to(self, position: int, committed: int) -> Iterator[Responded | StreamEnded]:
-        """Yield what a stream sends from a position up to the committed offset."""
-        dice = mix(self._node.world.seed, self._node.number, position, self._turn)
-        is_snapshot = position <= 0 or dice % _SNAPSHOT_ONE_IN == 0
-        responses = [*(self._snapshot(committed) if is_snapshot else self._entries(position, committed, dice))]
-        if len(responses) > 1 and (dice >> 8) % _BREAKS_ONE_IN == 0:
-            yield from responses[: 1 + (dice >> 16) % (len(responses) - 1)]
+    def _received(self, response: FeedResponse | None) -> Iterator[Responded | StreamEnded]:
+        """Yield a response, and now and then an end of the stream where more of the same must follow."""
+        if response is None:
             yield _broken()
-        else:
-            yield from responses
-
-    def _snapshot(self, offset: int) -> Iterator[Responded]:
-        image = self._node.checker.metadata.images[offset]
-        batches = list(encode_batches(image.to_records(), _PART_BYTES))
-        for i, batch in enumerate(batches):
-            parts = (EntryPart(offset, image.epoch, batch),)
-            is_last = i == len(batches) - 1
-            yield Responded(BrokerId(1), parts, begins_snapshot=i == 0, ends_snapshot=is_last)
-
-    def _entries(self, position: int, committed: int, dice: int) -> Iterator[Responded]:
-        for offset in range(position, committed + 1):
-            epoch, payload = self._node.checker.metadata.entry(offset)
-            is_cut = payload and mix(dice, offset) % _IN_PARTS_ONE_IN == 0
-            parts = list(cut_batch(payload, _PART_BYTES)) if is_cut else [payload]
-            for i, part in enumerate(parts):
-                yield Responded(BrokerId(1), (EntryPart(offset, epoch, part, i < len(parts) - 1),))
+            return
+        self._count += 1
+        entries = tuple(EntryPart(e.offset, e.epoch, e.batch, e.is_continued) for e in response.entries)
+        is_snapshot, is_begun = bool(response.snapshot_begin), any(e.is_continued for e in entries)
+        yield Responded(BrokerId(response.leader_id), entries, None, is_snapshot, response.snapshot_end)
+        is_begun = is_begun or (is_snapshot and not response.snapshot_end)
+        if is_begun and mix(self._node.world.seed, self._node.number, self._count) % _BREAKS_ONE_IN == 0:
+            yield _broken()
 
     def _tell(self, event: image_application.Event) -> None:
         commands = self._application.step(event)

@@ -33,10 +33,6 @@ class MetadataChecker:
         self._answered: dict[int, int] = {}
         self._checker = checker
 
-    def entry(self, index: int) -> tuple[int, bytes]:
-        """Return the term and the payload of a committed entry."""
-        return self._payloads[index]
-
     def note_committed(self, index: int, term: int, payload: bytes) -> None:
         """A controller applies an entry."""
         known = self._payloads.setdefault(index, (term, payload))

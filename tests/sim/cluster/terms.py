@@ -11,6 +11,7 @@ from sim.cluster.world import OnAnswer, mix
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_quorum.controller import Controller, Result
 from tidelog_quorum.controller import term as core
+from tidelog_quorum.controller.feed import Published
 from tidelog_quorum.metadata import FeatureLevelRecord, MetadataRecord, decode_batch, encode_batch
 from tidelog_quorum.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from tidelog_quorum.raft.protocol import CommittedEntry
@@ -146,8 +147,8 @@ class Terms:
                 self._answer(request_id, response)
             case core.Refuse(request_id, error):
                 self._refuse(request_id, error)
-            case core.Publish(_, image):
-                self._process.published(image)
+            case core.Publish(entries, image):
+                self._process.feed.step(Published(entries, image))
             case core.Later(event):
                 self._process.soon(self.step, event)
             case core.Fail(error):
