@@ -1,4 +1,4 @@
-"""What may be appended to a log, in which form, and what an append tells: no state, no disk."""
+"""Rules for appending batches to a log, and the results of appends. Pure: no state, no disk."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _CODEC_POSITION, _CODEC_MASK = 22, 0x07
 
 
 class AppendInfo(NamedTuple):
-    """What an append did: ``first_offset`` to ``last_offset``, both inclusive.
+    """The result of an append of ``first_offset`` to ``last_offset``, both inclusive.
 
-    ``log_append_time_ms`` is -1 unless the topic's timestamps are LogAppendTime. ``is_duplicate`` says that the log had
-    the batch of an idempotent producer already: the offsets are those of then, and nothing was written.
+    ``log_append_time_ms`` is -1 unless the topic's timestamps are LogAppendTime. ``is_duplicate`` means that the log
+    already had the batch of an idempotent producer: the offsets are those of the first append, and nothing was written.
     """
 
     first_offset: int
@@ -50,7 +50,7 @@ class AppendInfo(NamedTuple):
 
     @classmethod
     def of(cls, headers: Sequence[RecordBatchHeader]) -> AppendInfo:
-        """Return what the append of these batches, at least one, did."""
+        """Return the result of appending these batches, of which there is at least one."""
         return cls(
             first_offset=headers[0].base_offset,
             last_offset=headers[-1].last_offset,
@@ -62,7 +62,7 @@ class AppendInfo(NamedTuple):
 
 
 class AssignedBatch(NamedTuple):
-    """A batch as a leader writes it: ``parts`` one behind the other."""
+    """A batch in the form that a leader writes: the concatenation of ``parts``."""
 
     parts: tuple[Buffer, ...]
     size: int
@@ -74,8 +74,8 @@ class AssignedBatch(NamedTuple):
 class CheckedBatch(NamedTuple):
     """A producer's batch that a leader may append: its header, and its bytes in the topic's codec.
 
-    ``max_timestamp`` is the greatest of its records, which the header need not have. ``plain_size`` are the bytes that
-    its records take decompressed.
+    ``max_timestamp`` is the largest timestamp of its records; the header's may differ. ``plain_size`` is the size of
+    its records after decompression, in bytes.
     """
 
     header: RecordBatchHeader
@@ -85,10 +85,10 @@ class CheckedBatch(NamedTuple):
 
 
 class ProduceRules:
-    """What a leader asks of a batch from a producer (Kafka's LogValidator), by the settings of the topic.
+    """Validation of a producer's batch by the topic's settings (Kafka's LogValidator).
 
-    Every batch is walked, compressed or not. Immutable: :meth:`check` may run in a thread. ``max_plain_bytes`` is what
-    the records of a batch may decompress to.
+    It reads every batch record by record, compressed or not. Immutable: :meth:`check` may run in a thread.
+    ``max_plain_bytes`` limits the decompressed size of a batch's records.
     """
 
     __slots__ = (
@@ -118,19 +118,19 @@ class ProduceRules:
         self._level = config.compression_level
 
     def must_convert(self, records: Buffer) -> bool:
-        """Whether a batch must be decompressed or compressed before it can be appended."""
+        """Return whether a batch must be decompressed or compressed before it can be appended."""
         codec = _codec_id_of(records)
         return codec != 0 or self._codec_id not in (None, 0)
 
     def check(self, records: Buffer, now_ms: int, plain_limit: int | None = None) -> CheckedBatch:
-        """Return what is to be appended of a producer's batch.
+        """Validate a producer's batch and return it in the form to append.
 
-        Its records may decompress to ``MAX_EXPANSION`` times ``max.message.bytes``, or to ``plain_limit`` where that is
-        less: what the caller has time for.
+        Its records may decompress to ``MAX_EXPANSION`` times ``max.message.bytes``, or to ``plain_limit`` bytes if that
+        is less; the caller sets ``plain_limit`` by the time that it can spend.
 
         Raises:
             OversizedRecordsError: the records decompress to more than ``plain_limit``.
-            CorruptRecordError: the batch is torn or changed.
+            CorruptRecordError: the batch is truncated or altered.
             RefusedRecordsError: INVALID_RECORD or INVALID_TIMESTAMP for some of the records.
             TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
                 UNSUPPORTED_COMPRESSION_TYPE for the batch.
@@ -155,7 +155,7 @@ class ProduceRules:
         plain_size = len(plain)
         if self._codec is not None and _codec_id_of(records) != self._codec_id:
             header, packed = compress_records(header, plain, self._codec, self._level)
-            # Before they are copied: they may be 64 times as large as what may be appended.
+            # Check before copying: the records may be 64 times as large as the limit.
             self._check_size(HEADER_SIZE + len(packed))
             records = encode_batch(header, packed)
             header = parse_header(records)
@@ -164,9 +164,9 @@ class ProduceRules:
     def assign(self, checked: CheckedBatch, base_offset: int, leader_epoch: int, now_ms: int) -> AssignedBatch:
         """Return the batch with its offsets, its leader epoch and, with LogAppendTime, the time of the append.
 
-        Neither offset nor epoch is covered by the CRC, so that all but the first bytes stay as they came. A max
-        timestamp that is not that of the records is put right. A writable memoryview is written into, whatever else is
-        copied as far as it changes.
+        The CRC covers neither offset nor epoch, so only the first bytes change. A max timestamp that differs from the
+        records' is corrected. A writable memoryview is changed in place; of any other buffer only the changed part is
+        copied.
         """
         header, records, max_timestamp, _ = checked
         size, last_offset = len(records), base_offset + header.last_offset_delta
@@ -186,13 +186,13 @@ class ProduceRules:
         return AssignedBatch(parts, size, base_offset, last_offset, max_timestamp)
 
     def describe(self, batch: AssignedBatch, leader_epoch: int) -> AppendInfo:
-        """Return what the append of a batch did."""
+        """Return the result of appending a batch."""
         _, size, base_offset, last_offset, max_timestamp = batch
         append_time = max_timestamp if self._has_append_time else NO_APPEND_TIME
         return AppendInfo(base_offset, last_offset, max_timestamp, append_time, size, LeaderEpoch(leader_epoch))
 
     def describe_duplicate(self, duplicate: Duplicate, size: int, leader_epoch: int) -> AppendInfo:
-        """Return what the answer to a batch is that the log has already."""
+        """Return the result for a batch that the log already has."""
         return AppendInfo(
             duplicate.base_offset,
             duplicate.last_offset,
@@ -222,7 +222,7 @@ class ProduceRules:
 
 
 def assigned_header(header: RecordBatchHeader, batch: AssignedBatch, leader_epoch: int) -> RecordBatchHeader:
-    """Return the header of a batch as it is in the log, but for the CRC, which is as it came."""
+    """Return a batch's header as the log stores it, except for the CRC, which is the producer's."""
     return header._replace(
         base_offset=batch.base_offset,
         partition_leader_epoch=leader_epoch,
@@ -234,8 +234,8 @@ def replicated_headers(records: Buffer, offset: int, epoch: LeaderEpoch) -> list
     """Return the headers of batches that a follower appends at ``offset`` or above, behind a record of ``epoch``.
 
     Raises:
-        CorruptRecordError: there is no batch, or one is torn, changed, below the end of the one before or of an earlier
-            epoch than it.
+        CorruptRecordError: there is no batch; or one is truncated or altered, or its offset or epoch is below that of
+            the batch before.
     """
     headers: list[RecordBatchHeader] = []
     position, least_offset, least_epoch = 0, offset, max(epoch, 0)

@@ -1,7 +1,7 @@
-"""Writes batches into a log: as a leader, which checks and assigns, and as a follower, which takes them as they are.
+"""Writes batches into a log. A leader validates them and assigns offsets; a follower copies them.
 
-The order of its steps is what keeps the parts of a log true to each other: nothing is written before all is checked;
-the leader epoch is in the cache before the first batch of it; the producers learn of a batch when it is in the log.
+The order of the steps keeps the parts of a log consistent: nothing is written before everything is checked; a leader
+epoch enters the cache before its first batch enters the log; producer state changes after the batch is in the log.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tidelog_node.log.producer_replay import ProducerReplay
 
 
 class Appender:
-    """Part of one :class:`PartitionLog`, on its thread; the log's methods of these names say what is raised.
+    """The append path of one :class:`PartitionLog`, on its thread; the log's methods of the same names list the errors.
 
-    ``rules`` are what is asked of a producer's batch.
+    ``rules`` validates producers' batches.
     """
 
     __slots__ = ("_epochs", "_local", "_producers", "rules")
@@ -34,7 +34,7 @@ class Appender:
         self.rules = ProduceRules(local.config)
 
     def change_config(self, config: LogConfig) -> None:
-        """Take over new settings."""
+        """Apply new settings."""
         self.rules = ProduceRules(config)
 
     def append_as_leader(self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
@@ -62,7 +62,7 @@ class Appender:
         return rules.describe(assigned, leader_epoch)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo:
-        """Append whole batches as the leader has them."""
+        """Append whole batches exactly as the leader sent them."""
         local = self._local
         local.check_online()
         end_offset = local.log_end_offset
@@ -83,14 +83,14 @@ class Appender:
             try:
                 self._take_in(group, part, now_ms)
             except TidelogError:
-                # Producers and transactions must be those of the batches, so these may not stay.
+                # Remove the batches again: producers and transactions must match the batches in the log.
                 self._take_back(group[0].base_offset)
                 raise
             position, done = position + size, done + len(group)
         return AppendInfo.of(headers)
 
     def roll(self, first_offset: int, now_ms: int) -> None:
-        """Close the active segment and begin one for a batch at ``first_offset``, with a snapshot of the producers."""
+        """Close the active segment and start one for a batch at ``first_offset``, with a snapshot of the producers."""
         self._producers.states.take_snapshot(self._local.log_end_offset)
         self._local.roll(first_offset, now_ms)
 
@@ -100,12 +100,12 @@ class Appender:
         return error_for(ErrorCode.FENCED_LEADER_EPOCH, text)
 
     def _place(self, headers: Sequence[RecordBatchHeader], first: int, now_ms: int) -> list[RecordBatchHeader]:
-        """Make room for the next batches and return those that go there in one write: of one leader epoch."""
+        """Make room for the next batches and return those that fit in one write; all have the same leader epoch."""
         head = headers[first]
         if self._local.must_roll(head.size_in_bytes, head.last_offset, head.max_timestamp, now_ms):
             self.roll(head.base_offset, now_ms)
         group, size = [head], head.size_in_bytes
-        # An empty segment takes its first batch alone: only then does it know from when on its time runs.
+        # An empty segment takes its first batch alone: that batch starts the segment's lifetime.
         for header in headers[first + 1 :] if self._local.segments.active.size else ():
             size += header.size_in_bytes
             is_other_epoch = header.partition_leader_epoch != head.partition_leader_epoch

@@ -1,4 +1,4 @@
-"""The settings of a partition's log are those of its topic."""
+"""The settings of a partition's log, which are those of its topic."""
 
 from tidelog_foundation.config.topic import CREATE_TIME, LOG_APPEND_TIME
 from tidelog_foundation.config.topic import TopicConfig as LogConfig

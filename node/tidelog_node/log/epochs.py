@@ -1,17 +1,15 @@
 """The leader-epoch cache of a partition and its file ``leader-epoch-checkpoint`` (KIP-101, KIP-279).
 
-Entries are (epoch, start_offset), both strictly increasing. An entry whose start is below the log's end is
-the epoch of the batch at that offset; at most one entry starts at the end itself: the epoch of a leader that
-has not appended yet.
+Entries are (epoch, start_offset), both strictly increasing. An entry that starts below the log's end is the epoch of
+the batch at that offset. At most one entry starts at the end itself: the epoch of a leader that has not appended yet.
 
-Changes are made in memory; :meth:`LeaderEpochCache.flush` makes the file follow. It must be called before a recovery
-point is given out, and before a segment is sealed that begins below one which was given out already. What the file says
-of the batches below a recovery point is then right, and the rest need not be: a recovery reads the segment of the
-recovery point and all behind it, and takes their epochs from the batches where the file says anything else. Thus a
-leader's epoch costs no write before its first batch is flushed, an epoch without a batch is never written, and entries
-that a truncation removed stay in the file until there is something to flush: they begin at the log's end or later,
-where the file is not believed, or in a part that a recovery reads. (Kafka writes an epoch before its first batch, and
-truncations in the background, since 3.8: KAFKA-16541.)
+Changes happen in memory; :meth:`LeaderEpochCache.flush` writes them to the file. Callers flush before they publish a
+recovery point, and before they seal a segment that begins below a published one. The file is then right about batches
+below a recovery point and may be wrong about the rest: recovery reads the segment of the recovery point and all later
+ones, and prefers the epochs of the batches to the file's. So a leader's epoch costs no write before its first batch is
+flushed, and an epoch without a batch is never written. Entries that a truncation removed stay in the file until the
+next flush; they begin at the log's end or later, where recovery ignores the file, or in a part that recovery reads.
+(Kafka writes an epoch before its first batch, and since 3.8 truncations in the background: KAFKA-16541.)
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ class EpochEntry:
 
 
 class LeaderEpochCache:
-    """Answers which leader wrote which part of the log; one per :class:`PartitionLog`, on its thread.
+    """The leaders of a log and the offsets at which each began; one per :class:`PartitionLog`, on its thread.
 
-    :meth:`flush` may run in another thread, one at a time. ``damaged`` says that the file was missing or unreadable
-    when it was opened, so that the entries must be taken from the batches.
+    :meth:`flush` may run in another thread, one call at a time. ``damaged`` means that the file was missing or
+    unreadable at the open, so that the entries must come from the batches.
     """
 
     __slots__ = ("_directory", "_entries", "_files", "_saved", "damaged")
@@ -54,7 +52,7 @@ class LeaderEpochCache:
         self._directory = directory
         entries = _read(files, self._path) if exists else None
         self.damaged = entries is None
-        # Both are replaced by others, never changed: a flush in another thread sees one moment.
+        # Both tuples are replaced and never changed, so a flush in another thread sees a consistent snapshot.
         self._entries: tuple[EpochEntry, ...] = tuple(entries or ())
         self._saved = self._entries
 
@@ -74,10 +72,10 @@ class LeaderEpochCache:
         return self._entries[index].epoch if index >= 0 else NO_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: int) -> None:
-        """Note that ``epoch`` begins at ``start_offset``; nothing changes when it is the latest already.
+        """Record that ``epoch`` begins at ``start_offset``; do nothing if it already is the latest.
 
-        Entries of later epochs, or that start there or later, are removed: epochs only grow along a log. Where
-        the same epoch is then the latest, it goes on.
+        Entries of later epochs, or that start there or later, are removed: epochs only grow along a log. If the same
+        epoch is then the latest, its entry stays.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
@@ -92,11 +90,11 @@ class LeaderEpochCache:
         self._entries = self._below(end_offset)
 
     def forget_beyond(self, end_offset: int) -> None:
-        """Remove the entries that start above the log's end, of a batch that could not be appended."""
+        """Remove the entries that start above the log's end, which belong to a failed append."""
         self._entries = self._below(end_offset + 1)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what is before ``start_offset``; the epoch that covers it now starts there."""
+        """Remove the entries before ``start_offset``; the epoch that covers it then starts there."""
         older = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if older:
             self._entries = (EpochEntry(older[-1].epoch, start_offset), *self._entries[len(older) :])
@@ -106,21 +104,21 @@ class LeaderEpochCache:
         self._entries = ()
 
     def restore(self, entries: Iterable[EpochEntry]) -> None:
-        """Put these entries in place of all."""
+        """Replace all entries."""
         self._entries = tuple(entries)
 
     def is_saved(self, end_offset: int) -> bool:
-        """Return whether the file says of what is below ``end_offset`` the same as the entries."""
+        """Return whether the file and the entries agree on the offsets below ``end_offset``."""
         saved = tuple(entry for entry in self._saved if entry.start_offset < end_offset)
         return _are_alike(saved, self._below(end_offset))
 
     def flush(self, end_offset: int) -> None:
-        """Make the file say, durably, what is below the log's end, and nothing else; no write when it does already.
+        """Write the entries below the log's end to the file, durably; no write if the file has them already.
 
-        What it says of offsets before the first entry may stay: it is cut when the log is opened.
+        Entries before the first one may stay in the file: opening the log removes them.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the file says what it said before, or all of this.
+            TidelogError: KAFKA_STORAGE_ERROR; the file has its old content or the new one.
         """
         entries = self._below(end_offset)
         if _are_alike(self._saved, entries) and (not self.damaged or not entries):
@@ -132,10 +130,10 @@ class LeaderEpochCache:
         self.damaged = False
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[LeaderEpoch, int]:
-        """Return the largest epoch that is not above ``epoch`` and its end offset (LeaderEpochFileCache.endOffsetFor).
+        """Return the largest epoch not above ``epoch`` and its end offset (LeaderEpochFileCache.endOffsetFor).
 
-        The end of the latest epoch is the log's end. For an epoch older than all the answer is that epoch with
-        the start of the first one; (-1, -1) when it is newer than all, or -1.
+        The end of the latest epoch is the log's end. For an epoch older than all entries, return that epoch and the
+        start of the first entry. Return (-1, -1) if it is newer than all, or -1.
         """
         if epoch == NO_EPOCH:
             return NO_EPOCH, UNKNOWN_OFFSET
@@ -165,7 +163,7 @@ class LeaderEpochCache:
 
 
 def _are_alike(saved: Sequence[EpochEntry], entries: Sequence[EpochEntry]) -> bool:
-    """Return whether a file with the ``saved`` entries says what ``entries`` do from the first of these on."""
+    """Return whether a file with the ``saved`` entries matches ``entries`` from the first of these on."""
     if not entries:
         return not saved
     older = len(saved) - len(entries)

@@ -1,4 +1,4 @@
-"""What holds for every log at any time between two calls: the tests assert it after each step."""
+"""The invariants of every log between two calls; the tests assert them after each step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog_node.log.segments.segment import Segment
 
 
 def check_log(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int) -> None:
-    """Assert ascending offsets, indexes that are right, a start inside, and the epochs that the batches have."""
+    """Assert ascending offsets, correct indexes, a log start within the log, and epochs that match the batches."""
     local.segments.check_invariants()
     for segment in local.segments:
         check_segment(segment)
@@ -29,7 +29,7 @@ def check_log(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int) 
 
 
 def check_segment(segment: Segment) -> None:
-    """Assert that batches are in order and whole and that the indexes point at them."""
+    """Assert that batches are whole and in order, and that the indexes point to them."""
     positions: dict[int, RecordBatchHeader] = {}
     end = segment.base_offset
     for position, header in segment.headers():

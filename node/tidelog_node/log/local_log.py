@@ -1,12 +1,12 @@
-"""The segments of one log on the disk: written, rolled, flushed, cut, condemned and swapped (Kafka's LocalLog).
+"""The segments of one log on the disk: append, roll, flush, truncate, delete and swap (Kafka's LocalLog).
 
-Owns what is durable and what a failure leaves; knows nothing of leaders, producers or retention. Properties: a batch is
-visible whole or not at all; what a failed append leaves is cut off, and when that fails too the log is offline; all
-below ``recovery_point`` is on the disk; every truncation is on the disk before it returns, so that records that were
-cut never come back after a crash.
+Owns durability and the state after a failure; knows nothing of leaders, producers or retention. It guarantees that a
+batch is visible whole or not at all; that the remains of a failed append are cut off, and the log goes offline if that
+fails too; that everything below ``recovery_point`` is on the disk; and that a truncation is on the disk before it
+returns, so that truncated records never return after a crash.
 
-Segments follow each other without a gap when they are rolled, and their index files are written only after their
-batches are on the disk. A gap behind a segment that has no index files is therefore a tail that a crash took.
+Rolled segments follow each other without a gap, and a segment's index files are written only after its batches are on
+the disk. A gap behind a segment without index files is therefore a tail that a crash lost.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from tidelog_node.log.segments.swap import swap_in
 
 
 class LocalLog:
-    """Used by one :class:`PartitionLog` on its thread; :meth:`flush` and ``condemned.remove`` also in another.
+    """The segments of one :class:`PartitionLog`, on its thread; :meth:`flush` and ``condemned.remove`` also in another.
 
-    ``epochs`` are only written, before a recovery point is given out. ``is_untouched`` says that the log is as a clean
-    stop left it. After a failure that leaves the disk's content unknown the log is offline: ``failure`` says why.
+    ``epochs`` is only written, before a recovery point is published. ``is_untouched`` means that the log is as a clean
+    stop left it. After a failure that leaves the disk's content unknown the log is offline, and ``failure`` has the
+    error.
     """
 
     __slots__ = (
@@ -82,12 +83,12 @@ class LocalLog:
         self.change_config(config)
 
     def change_config(self, config: LogConfig) -> None:
-        """Take over new settings; those of the index are for the next segment."""
+        """Apply new settings; index settings apply from the next segment on."""
         self.config = config
         self._note_active()
 
     def check_online(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR when the log is offline or closed."""
+        """Raise KAFKA_STORAGE_ERROR if the log is offline or closed."""
         if self.failure is not None:
             raise error_for(self.failure.code, f"the log {self.directory} is offline: {self.failure.message}")
         if self._is_closed:
@@ -104,13 +105,13 @@ class LocalLog:
         return waited_ms(first_timestamp, active.created_ms, max_timestamp, now_ms) > self._lifetime_ms
 
     def roll(self, first_offset: int, now_ms: int) -> None:
-        """Begin a new segment for a batch at ``first_offset``, which may be above the log's end.
+        """Start a new segment for a batch at ``first_offset``, which may be above the log's end.
 
-        The segment begins at the end all the same, unless the batch is out of its reach: the old one is then put on the
-        disk first, with its indexes, so that the gap is known to be one.
+        The segment starts at the log's end, unless the batch is out of its reach. In that case the old segment and its
+        indexes are first put on the disk, which marks the gap as intended.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the log is as it was.
+            TidelogError: KAFKA_STORAGE_ERROR; the log is unchanged.
         """
         active = self.segments.active
         base_offset = self.log_end_offset
@@ -128,7 +129,7 @@ class LocalLog:
                 self._epochs.flush(self.log_end_offset)
         with storage_errors("Rolling a segment of", self.directory):
             if active.seal() and self.log_end_offset <= max(self.recovery_point, self._flushed_to):
-                # No flush looks at it again, and recovery takes what is below the recovery point as it is.
+                # No later flush covers this segment, and recovery does not check data below the recovery point.
                 active.fsync()
             segment = Segment.create(self._files, self.directory, base_offset, self.config)
             segment.created_ms = now_ms
@@ -141,7 +142,7 @@ class LocalLog:
         """Write whole batches to the active segment, which has room for them.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the log is as it was.
+            TidelogError: KAFKA_STORAGE_ERROR; the log is unchanged.
         """
         segment = self.segments.active
         try:
@@ -151,7 +152,7 @@ class LocalLog:
         self.log_end_offset = segment.next_offset
 
     def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch that is given in parts. Raises as :meth:`append`."""
+        """Write one batch that consists of several parts. Raises like :meth:`append`."""
         segment = self.segments.active
         try:
             segment.append_batch(parts, size, last_offset, max_timestamp)
@@ -191,7 +192,7 @@ class LocalLog:
             self._end_moved_back()
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
-        """Remove all batches; the next one gets ``offset``. Raises as :meth:`truncate_to`."""
+        """Remove all batches; the next one gets ``offset``. Raises like :meth:`truncate_to`."""
         with self._offline_on_failure("Truncating"):
             for segment in reversed(list(self.segments)):
                 segment.remove()
@@ -204,10 +205,10 @@ class LocalLog:
             self.recovery_point = offset
 
     def condemn_oldest(self, count: int, now_ms: int) -> list[str]:
-        """Take the oldest segments away, fewer than there are, and return the names of their log files.
+        """Schedule the ``count`` oldest segments, but never all, for deletion and return the names of their log files.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; those before the one that the disk refused are gone.
+            TidelogError: KAFKA_STORAGE_ERROR; the segments before the one that failed are gone.
         """
         due_ms = now_ms + self.config.file_delete_delay_ms
         names = []
@@ -223,10 +224,10 @@ class LocalLog:
         return names
 
     def replace(self, cleaned: Segment, sources: Sequence[Segment], now_ms: int) -> bool:
-        """Put a cleaned segment in the place of sealed ones; False, and it is removed, when they are not here any more.
+        """Replace sealed segments with a cleaned one. Return False, and remove it, if they are no longer in the log.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, a restart completes what was begun.
+            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, and a restart completes the swap.
         """
         place = self.segments.place_of(sources)
         with self._offline_on_failure("Swapping segments of"):
@@ -244,11 +245,11 @@ class LocalLog:
         return True
 
     def flush(self) -> int:
-        """Put all that is appended by now on the disk and return the new recovery point: the log's end at the call.
+        """Put all appended batches on the disk and return the new recovery point: the log's end at the call.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, since what the disk holds is no longer known, unless
-                it was only the leader epochs that could not be written.
+            TidelogError: KAFKA_STORAGE_ERROR. The log is offline, because the disk's content is unknown, unless only
+                the write of the leader epochs failed.
         """
         with self._flushing:
             end_offset = self.log_end_offset
@@ -271,7 +272,7 @@ class LocalLog:
             return end_offset
 
     def close(self) -> None:
-        """Flush and write the indexes; the files are closed in any case. Raises as :meth:`flush`; once only."""
+        """Flush, write the indexes and close the files, even after an error. Call once. Raises like :meth:`flush`."""
         try:
             self.check_online()
             active = self.segments.active
@@ -294,7 +295,7 @@ class LocalLog:
         """Close all files; the log cannot be used afterwards.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, the first of the disk's errors; all are closed.
+            TidelogError: KAFKA_STORAGE_ERROR, the first of the disk's errors; all files are closed.
         """
         self._is_closed = True
         failure: TidelogError | None = None
@@ -329,11 +330,11 @@ class LocalLog:
         return storage_error("Appending to", segment.path, cause)
 
     def _end_moved_back(self) -> None:
-        """After a truncation.
+        """Update the offsets after a truncation.
 
-        A recovery point that was handed out may lie beyond the new end and be checkpointed still. Segments that begin
-        below it are therefore synced when they are rolled, with the leader epochs, so that recovery from there finds
-        all before it intact.
+        A published recovery point may lie beyond the new end and still be in a checkpoint. A roll therefore syncs
+        segments that begin below it, and the leader epochs, so that recovery from that point finds everything before it
+        intact.
         """
         self.log_end_offset = self.segments.active.next_offset
         self._rewritten_below = max(self._rewritten_below, self.recovery_point)

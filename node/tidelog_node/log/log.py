@@ -1,10 +1,10 @@
 """The log of one partition replica: appends, reads, truncations, deletions (Kafka's UnifiedLog).
 
-Owns what is in the log, not what may be read of it: the high watermark is its caller's. Below it, :class:`LocalLog` has
-the segments and what is durable of them; here are the leader epochs, the producers, the log's start and the rules of
-appends and retention. Properties: offsets ascend from ``log_start_offset`` to ``log_end_offset``, with gaps only where
-a compaction left them; every batch's leader epoch is in the cache before the batch is in the log; the producers' state
-is that of the batches.
+Owns the content of the log; its caller owns the high watermark, which limits reads. :class:`LocalLog` has the segments
+and their durability; this module has the leader epochs, the producers, the log's start and the rules of appends and
+retention. It guarantees that offsets ascend from ``log_start_offset`` to ``log_end_offset``, with gaps only where
+compaction left them; that every batch's leader epoch is in the cache before the batch is in the log; and that the
+producers' state matches the batches.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ PRODUCER_EXPIRATION_MS = 86_400_000
 class PartitionLog(LogReader):
     """One replica's log: opened once, used by one thread at a time, closed or deleted once.
 
-    :meth:`flush` and :meth:`remove_condemned` may run in another thread beside appends and reads, not beside anything
-    else. Any method raises KAFKA_STORAGE_ERROR, with path and reason, when the disk refuses. After a failure that
-    leaves the disk's content unknown (a flush, a truncation, a swap) the log is offline: ``failure`` says why and every
-    call raises it.
+    :meth:`flush` and :meth:`remove_condemned` may run in another thread during appends and reads, but not during any
+    other method. Any method raises KAFKA_STORAGE_ERROR, with path and reason, if the disk refuses. After a failure that
+    leaves the disk's content unknown (a flush, a truncation, a swap) the log is offline: ``failure`` has the error, and
+    every call raises it.
     """
 
     __slots__ = ("_appender", "_files", "_founding", "_unflushed_since_ms", "recovery")
@@ -81,12 +81,12 @@ class PartitionLog(LogReader):
         now_ms: int = 0,
         founding: Founding | None = None,
     ) -> PartitionLog:
-        """Open the log in a directory, which is created when missing, and repair what a crash left.
+        """Open the log in a directory, creating it if it is missing, and repair the damage of a crash.
 
-        ``clean`` says that the log was closed and its directory's clean-shutdown marker found; otherwise every batch
-        from ``recovery_point`` on is checked. ``recovery`` then tells what was cut. ``log_start_offset`` is the
-        checkpointed one; a log that ends below it has nothing that may be read, and begins there anew. With
-        ``founding`` there is no directory yet: it is made by :meth:`complete_founding`.
+        ``clean`` means that the log was closed and its directory's clean-shutdown marker found; otherwise every batch
+        from ``recovery_point`` on is checked. ``recovery`` then reports what was cut off. ``log_start_offset`` comes
+        from the checkpoint; a log that ends below it has no readable records and restarts there. With ``founding``
+        there is no directory yet; :meth:`complete_founding` creates it.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk refuses.
@@ -122,23 +122,24 @@ class PartitionLog(LogReader):
 
     @property
     def produce_rules(self) -> ProduceRules:
-        """What is asked of a producer's batch now: for those who check one in a thread before they append it."""
+        """The current rules for a producer's batch, for callers that check batches in a thread before the append."""
         return self._appender.rules
 
     def append_as_leader(self, batch: Buffer | CheckedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Append one batch from a producer; it gets the next offsets and the leader's epoch.
+        """Append one batch from a producer with the next offsets and the leader's epoch.
 
-        It is checked by the topic's settings, unless :attr:`produce_rules` have checked it.
+        The topic's settings apply, unless :attr:`produce_rules` has checked the batch already.
 
-        A batch of an idempotent producer that is one of its last five is not appended again: the answer is that of
-        then. Into a writable memoryview the log writes what it assigns; other buffers stay as they are.
+        A batch that is among the last five of its idempotent producer is not appended again: the call returns the
+        result of the first append. The log writes the assigned fields into a writable memoryview; other buffers stay
+        unchanged.
 
         Raises:
-            CorruptRecordError: the batch is torn or changed.
+            CorruptRecordError: the batch is truncated or altered.
             TidelogError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE; INVALID_RECORD, INVALID_TIMESTAMP or
                 UNSUPPORTED_COMPRESSION_TYPE for a batch that no client may write; OUT_OF_ORDER_SEQUENCE_NUMBER,
-                INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE; FENCED_LEADER_EPOCH when the log has records of a later
-                epoch; KAFKA_STORAGE_ERROR. The log is then as it was.
+                INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE; FENCED_LEADER_EPOCH if the log has records of a later
+                epoch; KAFKA_STORAGE_ERROR. The log is then unchanged.
         """
         if self._founding is not None:
             self.complete_founding()
@@ -147,15 +148,15 @@ class PartitionLog(LogReader):
         return info
 
     def append_as_follower(self, records: Buffer, now_ms: int = 0) -> AppendInfo:
-        """Append whole batches as the leader has them; the first may begin above ``log_end_offset``, after compaction.
+        """Append whole batches exactly as the leader has them; the first may begin above ``log_end_offset``.
 
-        All are checked before the first is written. Of the first one a part may lie below the start of an empty log.
-        Where a segment ends between them, an error of the disk can leave the earlier ones appended. ``now_ms`` decides
-        about rolling where batches have no timestamps.
+        All are checked before the first is written. The first batch may begin below the start of an empty log. If they
+        span segments, a disk error can leave the earlier ones appended. ``now_ms`` decides about rolling if batches
+        have no timestamps.
 
         Raises:
-            CorruptRecordError: a batch is torn or changed, below the end of the one before, or of an epoch before its
-                predecessor's; nothing is appended.
+            CorruptRecordError: a batch is truncated or altered, or its offset or epoch is below that of the batch
+                before; nothing is appended.
             TidelogError: KAFKA_STORAGE_ERROR.
         """
         if self._founding is not None:
@@ -169,11 +170,11 @@ class PartitionLog(LogReader):
 
     @property
     def is_founded(self) -> bool:
-        """Whether the directory is there."""
+        """Whether the directory exists."""
         return self._founding is None
 
     def complete_founding(self) -> None:
-        """Make the directory of a new log, on the disk; safe in a thread, and done before the first append.
+        """Create the directory of a new log, durably; safe in a thread. Appends call it first.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -184,10 +185,10 @@ class PartitionLog(LogReader):
             self._founding = None
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment, unless it is empty, and begin another one.
+        """Close the active segment, unless it is empty, and start another one.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the log is as it was, or offline.
+            TidelogError: KAFKA_STORAGE_ERROR; the log is unchanged, or offline.
         """
         self._local.check_online()
         self.complete_founding()
@@ -195,10 +196,10 @@ class PartitionLog(LogReader):
             self._appender.roll(self.log_end_offset, now_ms)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the records from ``offset`` on; a batch that contains it goes whole.
+        """Remove the records from ``offset`` on, and the whole of a batch that contains it.
 
         An offset below the first segment empties the log and starts it there. Epochs that begin at the new end or later
-        are forgotten, also when no record is removed.
+        are removed, even if no record is.
         """
         self._local.check_online()
         if offset < self._local.segments.first.base_offset:
@@ -209,7 +210,8 @@ class PartitionLog(LogReader):
             if offset < self.log_end_offset:
                 self._local.truncate_to(offset)
                 if self.log_end_offset < start:
-                    # The batch that the log started in is gone; the start, which may be checkpointed, does not go back.
+                    # The batch that contained the log's start is gone; the start, which may be in a checkpoint, must
+                    # not move back.
                     self.truncate_fully_and_start_at(start)
                     return
                 self._log_start_offset = start
@@ -229,9 +231,9 @@ class PartitionLog(LogReader):
             self._producers.states.clear()
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """Hide the records below ``offset``, which is not above the high watermark; False when they are already.
+        """Hide the records below ``offset``, which is not above the high watermark. Return False if they are hidden.
 
-        Segments wholly below it are deleted by :meth:`delete_expired`.
+        :meth:`delete_expired` deletes the segments entirely below it.
         """
         self._local.check_online()
         if offset <= self._log_start_offset:
@@ -246,10 +248,10 @@ class PartitionLog(LogReader):
         return True
 
     def delete_expired(self, now_ms: int, high_watermark: int) -> list[str]:
-        """Delete the segments that retention or the log's start takes away; returns the names of their log files.
+        """Delete the segments that expired or lie below the log's start, and return the names of their log files.
 
-        Their files are renamed, and removed by :meth:`remove_condemned`. The active segment is rolled when it has to
-        go; on a full disk, which has no room for another one, it stays until the others have made some.
+        Their files are renamed; :meth:`remove_condemned` removes them. An active segment is rolled before its deletion;
+        on a full disk, without space for a new one, it stays until the other deletions have made space.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the oldest ones may be gone.
@@ -272,18 +274,19 @@ class PartitionLog(LogReader):
         return names
 
     def remove_condemned(self, now_ms: int) -> int:
-        """Remove deleted files whose ``file.delete.delay.ms`` is over and return how many; safe in a thread.
+        """Remove deleted files whose ``file.delete.delay.ms`` is over and return their number; safe in a thread.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; they are tried again with the next call.
+            TidelogError: KAFKA_STORAGE_ERROR; the next call tries them again.
         """
         return self._local.condemned.remove(now_ms)
 
     def replace_segments(self, cleaned: Segment, sources: Sequence[Segment], now_ms: int = 0) -> bool:
-        """Put a cleaned segment in the place of those it was made from, in one step as seen after a crash.
+        """Replace segments with the cleaned segment made from them; the replacement is atomic across a crash.
 
-        ``cleaned`` begins where the first source does, and has the suffix ``.cleaned``. False, and it is removed, when
-        the sources are no longer sealed segments of this log in one run. The old files go by :meth:`remove_condemned`.
+        ``cleaned`` begins where the first source does and has the suffix ``.cleaned``. Return False, and remove it, if
+        the sources are no longer consecutive sealed segments of this log. :meth:`remove_condemned` removes the old
+        files.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the log is offline.
@@ -292,9 +295,9 @@ class PartitionLog(LogReader):
         return self._local.replace(cleaned, sources, now_ms)
 
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
-        """Note that ``epoch`` begins at ``offset``, as a new leader does at its log's end before it appends.
+        """Record that ``epoch`` begins at ``offset``; a new leader does so at its log's end before it appends.
 
-        Nothing is written: an epoch is on the disk before a recovery point above its first batch is given out.
+        Nothing is written: an epoch is on the disk before a recovery point above its first batch is published.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the log is offline.
@@ -303,11 +306,11 @@ class PartitionLog(LogReader):
         self._epochs.assign(LeaderEpoch(epoch), offset)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget the producers that were idle for ``producer.id.expiration.ms`` and return how many."""
+        """Remove the producers that were idle for ``producer.id.expiration.ms`` and return their number."""
         return self._producers.states.expire(now_ms)
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether :meth:`flush` should be called: for ``flush.ms``, or to bring a sealed segment to the disk."""
+        """Return whether a flush is due: because of ``flush.ms``, or for a sealed segment that is not on the disk."""
         if self.log_end_offset <= self.recovery_point:
             return False
         if self.active_base_offset > self.recovery_point:
@@ -317,11 +320,11 @@ class PartitionLog(LogReader):
         return now_ms - self._unflushed_since_ms >= self.config.flush_ms
 
     def flush(self) -> int:
-        """Put all that is appended by now on the disk and return the new recovery point: the log's end at the call.
+        """Put all appended batches on the disk and return the new recovery point: the log's end at the call.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the log is offline, since what the disk holds is no longer known, unless
-                it was only the leader epochs that could not be written. The recovery point is as it was.
+            TidelogError: KAFKA_STORAGE_ERROR. The log is offline, because the disk's content is unknown, unless only
+                the write of the leader epochs failed. The recovery point is unchanged.
         """
         self._local.check_online()
         if self._founding is not None:
@@ -335,8 +338,7 @@ class PartitionLog(LogReader):
         """Flush, write the indexes and the producers and close the files; a second call does nothing.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the files are closed, but the log was not closed cleanly, which is so
-                for every log that is offline.
+            TidelogError: KAFKA_STORAGE_ERROR; the files are closed, but not cleanly. An offline log always raises it.
         """
         if not self._local.is_closed:
             if self._founding is not None and self.failure is None:
@@ -349,12 +351,12 @@ class PartitionLog(LogReader):
                 self._producers.states.take_snapshot(self.log_end_offset, durable=True)
 
     def go_offline(self, error: TidelogError) -> None:
-        """Refuse everything from now on, as after a failure of its own: the disk has failed under another log."""
+        """Refuse all further calls, as after a failure of this log, because the disk failed under another log."""
         if self._local.failure is None:
             self._local.failure = error
 
     def take_over(self, original: PartitionLog) -> None:
-        """Become, in what the records do not say, what another log of the same records is; that one is done with."""
+        """Copy the state that another log of the same records has beside them; the other log must not be used again."""
         assert self.log_end_offset == original.log_end_offset, (self.directory, original.directory)
         self.config = original.config
         self.advance_log_start_offset(original.log_start_offset)
@@ -364,7 +366,7 @@ class PartitionLog(LogReader):
         self._producers.states.take_over(original._producers.states, self.log_end_offset)
 
     def condemn(self) -> Path:
-        """Close the files and rename the directory to ``topic-N.<uuid>-delete``, for it to be removed later."""
+        """Close the files and rename the directory to ``topic-N.<uuid>-delete`` for a later removal."""
         self._give_up_founding()
         self._local.close_files()
         return condemn_directory(self._files, self.directory)
@@ -387,9 +389,10 @@ class PartitionLog(LogReader):
             self.flush()
 
     def _append_first(self, records: Buffer, now_ms: int) -> AppendInfo:
-        """Append to an empty log, which may start within the first batch: a leader deleted only some of its records.
+        """Append to an empty log whose start may lie within the first batch, after a deletion of some of its records.
 
-        Kafka's UnexpectedAppendOffsetException. The log begins where the batch does, and still starts where it did.
+        Kafka's UnexpectedAppendOffsetException. The log's first segment begins at the batch, and its start is
+        unchanged.
         """
         start, header = self._log_start_offset, parse_header(records)
         if not header.base_offset < start < header.next_offset:
@@ -412,7 +415,7 @@ class PartitionLog(LogReader):
 
     @contextlib.contextmanager
     def _offline_on_failure(self) -> Iterator[None]:
-        """A truncation that ends half-way leaves epochs and producers that are not those of the batches."""
+        """Take the log offline after a partial truncation: its epochs and producers do not match its batches."""
         try:
             yield
         except TidelogError as error:
@@ -420,7 +423,7 @@ class PartitionLog(LogReader):
             raise
 
     def _has_successor(self, now_ms: int, *, is_needed: bool) -> bool:
-        """Roll the active segment; False when the disk refuses and the log can do without."""
+        """Roll the active segment. Return False if the disk refuses and ``is_needed`` is False."""
         try:
             self._appender.roll(self.log_end_offset, now_ms)
         except TidelogError:
@@ -436,7 +439,7 @@ class PartitionLog(LogReader):
 
 
 def _names_in(files: Files, directory: Path) -> Sequence[str]:
-    """Return what a log's directory holds; it is created when missing, and on the disk before its first segment."""
+    """Return the content of a log's directory, creating it durably if it is missing."""
     try:
         names: Sequence[str] = files.listdir(directory)
     except FileNotFoundError:

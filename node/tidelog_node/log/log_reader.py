@@ -1,4 +1,4 @@
-"""What a log says of itself: its bounds, its records, where epochs and timestamps are. Nothing here changes a log."""
+"""Read-only access to a log: its bounds, its records, and searches by epoch and timestamp."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidelog_node.log.transactions import find_aborted
 
 
 class LogReader:
-    """The reading half of a :class:`PartitionLog`, whose parts it is given. Any method raises KAFKA_STORAGE_ERROR."""
+    """The reading half of a :class:`PartitionLog`, which passes its parts. Any method raises KAFKA_STORAGE_ERROR."""
 
     __slots__ = ("__weakref__", "_epochs", "_local", "_log_start_offset", "_producers", "directory")
 
@@ -41,12 +41,12 @@ class LogReader:
 
     @property
     def failure(self) -> TidelogError | None:
-        """Why the log is offline; None while it is not."""
+        """The error that took the log offline; None while it is online."""
         return self._local.failure
 
     @property
     def log_start_offset(self) -> int:
-        """The offset of the first record that may be read; it may lie inside the first segment."""
+        """The offset of the first readable record; it may lie inside the first segment."""
         return self._log_start_offset
 
     @property
@@ -66,32 +66,32 @@ class LogReader:
 
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
-        """The leader epochs and where each begins, oldest first."""
+        """The leader epochs and their start offsets, oldest first."""
         return self._epochs.entries
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of all batches."""
+        """The size of all batches in bytes."""
         return self._local.segments.size_in_bytes
 
     @property
     def segment_count(self) -> int:
-        """How many segments there are."""
+        """The number of segments."""
         return len(self._local.segments)
 
     @property
     def active_base_offset(self) -> int:
-        """Where the segment that grows begins."""
+        """The base offset of the active segment."""
         return self._local.segments.active.base_offset
 
     def sealed_segments(self) -> tuple[Segment, ...]:
-        """Return all segments but the active one, oldest first; their files do not change while they are here."""
+        """Return all segments but the active one, oldest first; their files do not change while they are in the log."""
         return self._local.segments.sealed()
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
         """Return whole batches from the first one that ends above ``offset``, all of them below ``end_offset``.
 
-        At most ``max_bytes``, but at least one batch; not beyond the end of a segment. Empty at the end.
+        Returns at most ``max_bytes``, but at least one batch, and all from one segment. Empty at the end of the log.
 
         Raises:
             TidelogError: OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR.
@@ -107,7 +107,7 @@ class LogReader:
         return local.read(offset, max_bytes, end_offset) if offset < min(end_offset, local.log_end_offset) else b""
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, int]:
-        """Return the largest epoch that is not above ``epoch``, and its end offset; (-1, -1) when unknown (KIP-101)."""
+        """Return the largest epoch not above ``epoch`` and its end offset; (-1, -1) if unknown (KIP-101)."""
         return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
     def search_timestamp(self, timestamp_ms: int) -> TimestampSearch:
@@ -127,7 +127,7 @@ class LogReader:
             return next_candidate(self._local.segments, timestamp_ms, min_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return below which offset every transaction is decided and committed on all replicas (KIP-98)."""
+        """Return the offset below which every transaction is decided and replicated (KIP-98)."""
         states = self._producers.states
         states.advance_high_watermark(high_watermark)
         unstable = states.first_unstable_offset
@@ -140,15 +140,15 @@ class LogReader:
             return find_aborted(self._local.segments.from_offset(start_offset), start_offset, end_offset)
 
     def active_producers(self) -> list[ProducerEntry]:
-        """Return the idempotent producers that are known, in no particular order."""
+        """Return the known idempotent producers, in no particular order."""
         return self._producers.states.entries()
 
     @property
     def condemned_count(self) -> int:
-        """How many deleted files wait for :meth:`remove_condemned`."""
+        """The number of deleted files that wait for :meth:`remove_condemned`."""
         return len(self._local.condemned)
 
     def check_invariants(self) -> None:
-        """Assert what the module says; see :func:`check_log`."""
+        """Assert the invariants of the log; see :func:`check_log`."""
         check_log(self._local, self._epochs, self._log_start_offset)
         self._producers.states.check_invariants()

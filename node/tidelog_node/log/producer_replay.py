@@ -1,7 +1,7 @@
-"""Feeds the batches of a log to its producer states, and the aborted transactions to the segments' indexes.
+"""Passes the batches of a log to its producer states, and the aborted transactions to the segments' indexes.
 
-The one place where both meet: for a batch that was just appended, and for those that are read again when a log is
-opened or truncated.
+It connects the two both for a batch that was just appended and for batches that are replayed when a log is opened or
+truncated.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _NO_TIME = -1
 
 
 class ProducerReplay:
-    """Made with the :class:`ProducerStates` of one log, on its thread. Methods raise OSError.
+    """The replay into the :class:`ProducerStates` of one log, on its thread. Methods raise OSError.
 
-    ``names`` is what the log's directory holds until the first :meth:`load`; None when that is not known. What is
-    replayed counts as appended now, by the latest time that the log was told: when it was appended is not known, and a
-    producer whose records have old timestamps would expire at once.
+    ``names`` is the content of the log's directory until the first :meth:`load`; None if unknown. Replayed batches
+    count as appended at the latest time that the log was given: the time of the append is unknown, and a producer whose
+    records have old timestamps would otherwise expire at once.
     """
 
     __slots__ = ("_now_ms", "names", "states")
@@ -37,9 +37,9 @@ class ProducerReplay:
         self._now_ms = now_ms
 
     def load(self, segments: Sequence[Segment], log_start_offset: int, end_offset: int) -> None:
-        """Make the states those of the log below ``end_offset``, from a snapshot and the batches behind it.
+        """Restore the states of the log below ``end_offset``, from a snapshot and the batches behind it.
 
-        The transaction indexes are complete and are left as they are.
+        The transaction indexes are complete and stay unchanged.
         """
         names, self.names = self.names, None
         replay_from = self.states.load(log_start_offset, end_offset, self._now_ms, names)
@@ -47,7 +47,7 @@ class ProducerReplay:
             self.replay(segments, replay_from, end_offset)
 
     def replay(self, segments: Sequence[Segment], offset: int, end_offset: int) -> None:
-        """Take in again the batches that end above ``offset`` and begin below ``end_offset``."""
+        """Replay the batches that end above ``offset`` and begin below ``end_offset``."""
         for index, segment in enumerate(segments):
             is_before = index + 1 < len(segments) and segments[index + 1].base_offset <= offset
             if segment.base_offset >= end_offset:
@@ -56,7 +56,7 @@ class ProducerReplay:
                 self._replay_segment(segment, offset, end_offset)
 
     def append(self, segment: Segment, header: RecordBatchHeader, batch: Buffer, now_ms: int = _NO_TIME) -> None:
-        """Take in a batch that is in the log; ``segment`` holds it and learns of the transaction that it aborts."""
+        """Process a batch that is in the log; ``segment`` holds it and gets the transaction that it aborts."""
         self._now_ms = max(self._now_ms, now_ms)
         marker = read_marker(batch) if header.is_control else None
         ended = self.states.append(header, marker, self._now_ms)
@@ -69,7 +69,8 @@ class ProducerReplay:
         try:
             self._replay_batches(segment, offset, end_offset)
         except CorruptRecordError as cause:
-            # It was on the disk and has changed since. Readers find out; nobody else's records are given up for it.
+            # The data has changed since it was written. Readers will report it; no other producer's records are dropped
+            # for it.
             text = "What idempotent producers wrote to the rest of %s is not known, a batch has changed: %s"
             logger.error(text, segment.path, cause.message)
 

@@ -1,16 +1,16 @@
-"""Opens the segments of a partition and brings them to a state that the log can trust.
+"""Opens the segments of a partition and brings them to a consistent state.
 
-Swaps that a crash interrupted are completed first. After a clean stop only the batches behind the last index entry are
-looked at. After an unclean one, every batch from the segment of the recovery point on is read once and checked: whole,
-CRC, above the one before. The first that fails ends the log: the file is cut there, durably, and later segments are
-removed, the newest first, so that a crash in between leaves a log without a hole. A segment that begins above the end
-of its predecessor is removed too, unless that one has its index files: they are written when its batches are on the
-disk, so that the gap is one that compaction left, and not a tail that the crash took. A base offset is not covered by
-the CRC: where the offsets go back behind a gap, it is the batch behind the gap that is not believed, and none reaches
-beyond the next segment's base.
+Interrupted swaps are completed first. After a clean shutdown only the batches behind the last index entry are checked.
+After an unclean one, every batch from the segment of the recovery point on is read once and checked: it must be whole,
+have a valid CRC and lie above the previous one. The first invalid batch ends the log: the file is truncated there,
+durably, and later segments are removed, newest first, so that a crash meanwhile leaves a log without a hole. A segment
+that begins above the end of its predecessor is removed too, unless the predecessor has its index files: they are
+written after its batches are on the disk, so the gap is the result of compaction, and not a lost tail. The CRC does not
+cover the base offset: if offsets go back behind a gap, the batch behind the gap is the invalid one, and no batch may
+reach beyond the next segment's base.
 
-Indexes of checked segments are rebuilt, and so is what producers did there. The leader epochs of the checkpoint are
-believed where they agree with the batches; else those of the batches replace them. None is left beyond the log's end.
+Indexes of checked segments are rebuilt, and so is the producer state. Leader epochs from the checkpoint are kept if
+they agree with the batches; otherwise the epochs of the batches replace them. No epoch begins beyond the log's end.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _MAX_OFFSET = 2**63 - 1
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a log found and did.
+    """The findings and actions of recovery when a log is opened.
 
-    ``is_below_recovery_point`` says that records were cut that had been flushed: the disk has lost or changed bytes.
+    ``is_below_recovery_point`` means that flushed records were cut off: the disk has lost or changed bytes.
     """
 
     checked_segments: int = 0
@@ -57,9 +57,9 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryInput:
-    """What is known of a log that is opened; the offsets come from the checkpoints of its log directory.
+    """The inputs of opening a log; the offsets come from the checkpoints of its log directory.
 
-    ``is_new`` says that there is no directory yet: it is made before the first append.
+    ``is_new`` means that the directory does not exist yet; the first append creates it.
     """
 
     files: Files
@@ -75,10 +75,10 @@ class RecoveryInput:
 def load_segments(
     known: RecoveryInput, names: Sequence[str], epochs: LeaderEpochCache, producers: ProducerReplay
 ) -> tuple[list[Segment], RecoveryReport]:
-    """Return the segments of a directory, oldest first and at least one, and what was done to them.
+    """Return the segments of a directory, oldest first and at least one, and a report of recovery.
 
-    ``names`` is what the directory holds. Epochs and producers are then as the batches say. Raises OSError when the
-    disk refuses; what was opened by then is closed.
+    ``names`` is the content of the directory. Epochs and producers then match the batches. Raises OSError if the disk
+    refuses; everything opened by then is closed.
     """
     files, directory, config = known.files, known.directory, known.config
     if known.is_new:
@@ -116,7 +116,7 @@ def _first_segment(known: RecoveryInput, epochs: LeaderEpochCache, producers: Pr
 
 
 class _Recovery:
-    """One run over the segments of one log; ``segments`` is changed in place."""
+    """One recovery of the segments of one log; it changes ``segments`` in place."""
 
     def __init__(
         self, known: RecoveryInput, segments: list[Segment], epochs: LeaderEpochCache, producers: ProducerReplay
@@ -152,7 +152,8 @@ class _Recovery:
         self._tell(self._segments[-1].next_offset)
 
     def _is_checked(self, first: int) -> bool:
-        """Check the segments from an index on; False when it must be done again, since a good batch was cut off too."""
+        """Check the segments from an index on. Return False if a valid batch was cut off too, to run the check again.
+        """
         expected = self._segments[first].base_offset
         self._load_producers(expected)
         may_have_gap = True
@@ -167,7 +168,7 @@ class _Recovery:
             checked_end = self._check_segment(segment, bound, is_whole)
             if checked_end is None:
                 return False
-            # What lies below the recovery point is never flushed again, and may be all that says what was aborted.
+            # The log never flushes again below the recovery point, and only this index may record what was aborted.
             segment.transaction_index.flush()
             expected = segment.next_offset
             if not checked_end:
@@ -180,10 +181,10 @@ class _Recovery:
         return max(0, bisect.bisect_right(bases, self._known.recovery_point) - 1)
 
     def _check_segment(self, segment: Segment, bound: int, is_whole: bool) -> bool | None:
-        """Check a segment, all of which must lie below ``bound``, and cut it behind its last good batch.
+        """Check a segment, all of which must lie below ``bound``, and truncate it behind its last good batch.
 
-        False when something had to be cut, None when the last good batch went with it. The index files of a segment
-        that ``is_whole`` stay, or the next recovery would take a gap behind it for a tail that was lost.
+        Return False if something was cut off, None if that includes the last good batch. The index files of a segment
+        that ``is_whole`` stay; without them the next recovery would take a gap behind the segment for a lost tail.
         """
         self._report.checked_segments += 1
         segment.transaction_index.truncate(segment.base_offset)
@@ -234,9 +235,10 @@ class _Recovery:
             self._known.files.fsync_directory(self._known.directory)
 
     def _mend_epochs(self, first_checked: int, flushed_below: int) -> None:
-        """Keep the entries that agree with the checked batches and lie in the log; read all anew when damaged.
+        """Keep the entries that agree with the checked batches and lie in the log; rebuild all if the file is damaged.
 
-        The file follows at once where it is wrong below what is flushed: batches there may not be read again.
+        A file that is wrong below the flushed offset is rewritten at once, because recovery may not read those batches
+        again.
         """
         segments = self._segments
         checked = self._runs
@@ -258,7 +260,7 @@ class _Recovery:
             self._epochs.flush(segments[-1].next_offset)
 
     def _with_first_epochs(self, entries: list[EpochEntry]) -> list[EpochEntry]:
-        """Add what the cache forgot when the log's start advanced, which a crash took back."""
+        """Add the entries that the cache dropped when the log's start advanced, if a crash undid the advance."""
         known_from = entries[0].start_offset if entries else self._segments[-1].next_offset
         self._runs = []
         for segment in self._segments if known_from > self._log_start_offset else ():
@@ -286,7 +288,7 @@ class _Recovery:
 
 @dataclass(slots=True)
 class _EpochRun:
-    """Batches of one leader epoch: the base offsets of the first and the last."""
+    """A run of batches of one leader epoch: the base offsets of the first and the last."""
 
     epoch: LeaderEpoch
     first_offset: int
@@ -297,7 +299,7 @@ class _EpochRun:
 
 
 def _goes_back(segment: Segment, position: int) -> bool:
-    """Return whether the batch at a position begins below the end of the one before."""
+    """Return whether the batch at a position begins below the end of the previous one."""
     try:
         _, header = next(segment.headers(position))
     except CorruptRecordError:
@@ -306,7 +308,7 @@ def _goes_back(segment: Segment, position: int) -> bool:
 
 
 def _tidy(files: Files, directory: Path, names: Sequence[str]) -> list[int]:
-    """Remove what no log has: half-written replacements and indexes without a segment. Return the base offsets."""
+    """Remove files that belong to no log: half-written replacements and orphaned indexes. Return the base offsets."""
     parsed = [(name, found) for name in names if (found := parse_segment_name(name))]
     bases = {base for _, (base, suffix, _) in parsed if suffix == LOG_SUFFIX}
     for name, (base, _, _) in parsed:
@@ -320,7 +322,7 @@ def _tidy(files: Files, directory: Path, names: Sequence[str]) -> list[int]:
 
 
 def _readable_headers(segment: Segment) -> Iterator[RecordBatchHeader]:
-    """Yield the headers of a segment that is not checked; one that has changed since it was written ends them."""
+    """Yield the headers of an unchecked segment, up to the first corrupt batch."""
     with contextlib.suppress(CorruptRecordError):
         for _, header in segment.headers():
             yield header

@@ -1,9 +1,10 @@
-"""Which segments of a log are deleted (Kafka's UnifiedLog.deleteOldSegments), without I/O.
+"""Retention rules: the segments of a log to delete (Kafka's UnifiedLog.deleteOldSegments). Pure: no I/O.
 
-Always the oldest ones, and only such as lie below the high watermark as a whole, so that a log never starts above it.
-In this order: those below the log start offset, whatever the policy; with ``cleanup.policy=delete`` those without which
-the log still has ``retention.bytes``; and those whose largest timestamp is older than ``retention.ms``. The active
-segment may be among the last two, unless it is empty: it is rolled before it goes.
+Only the oldest segments, and only those entirely below the high watermark, are deleted, so a log never starts above it.
+The rules apply in this order: segments below the log start offset, whatever the policy; with ``cleanup.policy=delete``,
+segments without which the log still has ``retention.bytes``; and segments whose largest timestamp is older than
+``retention.ms``. The last two rules may include the active segment, unless it is empty; it is rolled before its
+deletion.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tidelog_node.log.config import LogConfig
 
 
 class Reason(Enum):
-    """Why a segment is deleted."""
+    """The reason why a segment is deleted."""
 
     LOG_START = "it is below the log start offset"
     SIZE = "the log is larger than retention.bytes"
@@ -25,7 +26,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentExtent:
-    """A segment: where its successor, or for the active one the log's end, begins, and its bytes."""
+    """The extent of a segment: the base offset of its successor, or the log's end, and its size in bytes."""
 
     end_offset: int
     size: int
@@ -33,7 +34,7 @@ class SegmentExtent:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPoint:
-    """The state of the log that decides with its segments."""
+    """The state of the log that the retention rules use."""
 
     log_start_offset: int
     high_watermark: int
@@ -46,10 +47,10 @@ def find_expired(
     config: LogConfig,
     point: RetentionPoint,
 ) -> list[Reason]:
-    """Return why each of the oldest segments is deleted; as many go as there are reasons.
+    """Return one reason for each of the oldest segments to delete, oldest first.
 
-    ``extents`` are all segments, oldest first, the active one last. ``largest_timestamp`` gives that of the segment of
-    an index in milliseconds; it is asked only where ``retention.ms`` decides.
+    ``extents`` has all segments, oldest first, the active one last. ``largest_timestamp`` returns the largest timestamp
+    of the segment at an index, in milliseconds; it is called only when ``retention.ms`` decides.
     """
     reasons: list[Reason] = []
     deletable = _count_deletable(extents, point.high_watermark)

@@ -1,7 +1,7 @@
-"""Finds records by their timestamps (KIP-33, KIP-734): the time index says from where on batches are read.
+"""Finds records by their timestamps (KIP-33, KIP-734); the time index gives the first batch to read.
 
-A search is a generator of the batches to look into. Whoever drives it sends back what is in each, and may do that in a
-thread: between two batches a search knows offsets alone, so that the log may change meanwhile.
+A search is a generator of the batches to look into. Its driver sends back the record found in each batch, and may look
+in a thread: between two batches a search keeps only offsets, so the log may change meanwhile.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tidelog_node.log.segments.segment import Segment
 
 
 class Look(NamedTuple):
-    """A look into one batch. ``compressed_size`` is the batch's size, 0 where it is not compressed.
+    """A look into one batch. ``compressed_size`` is the batch's size, or 0 if it is not compressed.
 
-    ``find`` takes how many bytes the batch may decompress to and raises OversizedRecordsError. It is safe in a thread.
+    ``find`` takes the limit on the batch's decompressed bytes and raises OversizedRecordsError. It is safe in a thread.
     """
 
     find: Callable[[int | None], FoundRecord | None]
@@ -38,25 +38,25 @@ class TimestampAndOffset:
 
 
 TimestampSearch = Generator[Look, FoundRecord | None, TimestampAndOffset | None]
-"""Yields looks, is sent what each found, and returns the result."""
+"""Yields looks, receives the record found by each, and returns the result."""
 
 
 class Candidate(NamedTuple):
-    """A batch that may have the record."""
+    """A batch that may contain the record."""
 
     batch: bytes
     header: RecordBatchHeader
 
     @property
     def compressed_size(self) -> int:
-        """The batch's size, 0 where it is not compressed."""
+        """The batch's size, or 0 if it is not compressed."""
         return len(self.batch) if self.header.attributes & COMPRESSION_MASK else 0
 
 
 class NewestTimestamp(NamedTuple):
-    """The largest timestamp of whole batches, -1 where none has one; and the batch of which a part counts.
+    """The largest timestamp of whole batches, -1 if none has one, and a batch that counts only in part.
 
-    There is no such ``partial`` batch where even the whole of it has no larger timestamp.
+    ``partial`` is None if even the whole batch has no larger timestamp.
     """
 
     timestamp_ms: int
@@ -64,9 +64,9 @@ class NewestTimestamp(NamedTuple):
 
 
 def next_candidate(segments: Iterable[Segment], timestamp_ms: int, min_offset: int) -> Candidate | None:
-    """Return the first batch from ``min_offset`` on that says that it has a record as late as ``timestamp_ms``.
+    """Return the first batch from ``min_offset`` on whose max timestamp is ``timestamp_ms`` or later.
 
-    Segments come oldest first. Raises OSError when the disk refuses.
+    Segments come oldest first. Raises OSError if the disk refuses.
     """
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
@@ -99,9 +99,9 @@ def newest_timestamp(segments: Iterable[Segment], min_offset: int) -> NewestTime
 def search_timestamp(
     next_batch: Callable[[int, int], Candidate | None], timestamp_ms: int, min_offset: int
 ) -> TimestampSearch:
-    """Search for the first record from ``min_offset`` on that is as late as ``timestamp_ms``.
+    """Search for the first record from ``min_offset`` on with ``timestamp_ms`` or later.
 
-    ``next_batch`` is :func:`next_candidate` of a timestamp and an offset.
+    ``next_batch`` calls :func:`next_candidate` with a timestamp and an offset.
     """
     while (candidate := next_batch(timestamp_ms, min_offset)) is not None:
         find = partial(find_timestamp, candidate.batch, timestamp_ms, min_offset)

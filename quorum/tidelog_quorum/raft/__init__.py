@@ -1,4 +1,4 @@
-"""The quorum's replicated log: the engine, what it needs of its listener, and its configuration."""
+"""The quorum's replicated log: the engine, its listener's interface, and its configuration."""
 
 from tidelog_quorum.raft.core.config import RaftConfig
 from tidelog_quorum.raft.core.voters import Voter, VoterSet

@@ -1,7 +1,7 @@
-"""Translates the messages of the Raft core to and from ``tidelog.v1``; what does not hold together is refused.
+"""Encodes and decodes the messages of the Raft core as ``tidelog.v1`` and refuses inconsistent ones.
 
-A receiver believes nothing: unknown kinds, gaps, negative numbers and sizes beyond the limits below are
-INVALID_REQUEST, so that a defect of another controller, or a stranger's bytes, end a stream and not the core.
+A receiver trusts nothing: unknown kinds, gaps, negative numbers and sizes beyond the limits below are INVALID_REQUEST,
+so that a defect of another controller, or a stranger's bytes, end a stream and not the core.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelog_quorum.raft.core.voters import VoterSet
 from tidelog_quorum.raft.log_format import DIRECTORY_ID_SIZE
 
 MAX_ENTRY_BYTES = 32 * 1024 * 1024
-"""The largest payload of an entry; nobody may propose a larger one."""
+"""The maximum payload of an entry, also for proposals."""
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 _MAX_VOTERS = 1_000
 _MAX_SNAPSHOT_BYTES = 1 << 40
@@ -74,16 +74,16 @@ def encode_message(message: Message) -> pb.RaftMessage:
             frame.follow_request.last_term = message.last_term
         case _:
             assert_never(message)
-    # An empty sub-message that only has defaults is not on the wire unless it is marked as present.
+    # Mark the sub-message as present; otherwise one with only default values would not be on the wire.
     getattr(frame, _FIELDS[type(message)]).SetInParent()
     return frame
 
 
 def decode_message(frame: pb.RaftMessage) -> Message:
-    """Return the message of a wire form.
+    """Decode the wire form of a message.
 
     Raises:
-        TidelogError: INVALID_REQUEST, the kind is unknown to this version or the values do not hold together.
+        TidelogError: INVALID_REQUEST, this version does not know the kind, or the values are inconsistent.
     """
     kind = frame.WhichOneof("message")
     decode = _DECODERS.get(kind or "")

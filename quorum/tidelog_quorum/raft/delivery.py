@@ -1,8 +1,8 @@
-"""Gives the listener what is committed, in order and in slices, and holds back while a snapshot is put in its place.
+"""Delivers committed entries to the listener, in order and in slices, and pauses while a snapshot is restored.
 
-What a moment brings goes to the listener at once. More than that, as after a start with a long log, is given in slices
-of a few milliseconds with turns of the event loop in between, so that heartbeats and votes get through; what a single
-large entry says is read in another thread.
+A few entries are delivered at once. More of them, as after a start with a long log, are delivered in slices of a few
+milliseconds with turns of the event loop in between, so that heartbeats and votes get through. A single large entry is
+read in another thread.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _MAX_BYTES_AT_ONCE = 16 * 1024
 _LARGE_ENTRY_BYTES = 32 * 1024
 """Some thousand metadata records, or five milliseconds."""
 _NEWER_SNAPSHOT_S = 10.0
-"""How long after a snapshot's file was replaced the core may take to say by which."""
+"""The maximum time from the replacement of a snapshot's file until the core names its successor."""
 
 
 class Delivery:
-    """From the engine's start to its stop, on the event loop.
+    """The delivery to one listener, from the engine's start to its stop, on the event loop.
 
-    ``position`` is the (index, term) of the last entry that the listener has been given, or of the snapshot; ``voters``
-    are those in force there; ``bytes_since_snapshot`` the payloads since :meth:`snapshot_taken`. ``on_delivered`` is
-    called after entries were given, ``on_read`` when all that a read covers was given; what the listener or the disk
-    raises later than in :meth:`deliver` goes to ``on_error``.
+    ``position`` is the (index, term) of the last delivered entry or snapshot; ``voters`` are those in force there;
+    ``bytes_since_snapshot`` is the size of the payloads since :meth:`snapshot_taken`. ``on_delivered`` is called after
+    a delivery of entries, ``on_read`` when everything that a read covers was delivered. Exceptions of the listener or
+    the disk that occur after :meth:`deliver` returned go to ``on_error``.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Delivery:
         return not self._restored.is_set()
 
     def deliver(self, item: Commit | RestoreSnapshot | ReadReady) -> None:
-        """Do what the item says, now or when what is before it was given."""
+        """Deliver the item, now or after the pending ones."""
         if isinstance(item, Commit):
             self._waiting.extend(item.entries)
         else:
@@ -82,15 +82,15 @@ class Delivery:
             self._task = asyncio.get_running_loop().create_task(self._give_rest(), name="raft-deliver")
 
     def snapshot_taken(self) -> None:
-        """Begin to count the bytes anew."""
+        """Reset ``bytes_since_snapshot``."""
         self.bytes_since_snapshot = 0
 
     async def wait_restored(self) -> None:
-        """Wait until the listener's state is not being replaced."""
+        """Wait until no snapshot is being restored."""
         await self._restored.wait()
 
     async def stop(self) -> None:
-        """Give the listener nothing more."""
+        """Stop all deliveries."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
@@ -99,19 +99,19 @@ class Delivery:
     async def _give_rest(self) -> None:
         try:
             while self._waiting:
-                # First the others: a slice has just been given.
+                # Let other tasks run first: a slice was just delivered.
                 await asyncio.sleep(0)
                 await self._give_slowly()
                 self._give_slice()
             self._task = None
         except Exception as error:  # noqa: BLE001  # the engine fails with it
-            # Nothing may follow what is not in its place.
+            # Nothing may follow an entry that was not delivered.
             self._on_error(error)
         finally:
             self._restored.set()
 
     def _give_slice(self) -> None:
-        """Give what takes no thread, for the time of a slice."""
+        """Deliver entries that need no thread, for the time of a slice."""
         now_s = asyncio.get_running_loop().time
         end_s = now_s() + _SLICE_S
         while self._waiting and now_s() < end_s:
@@ -128,7 +128,7 @@ class Delivery:
                     self._commit(self._take_entries())
 
     async def _give_slowly(self) -> None:
-        """Give the first that waits if it takes a thread."""
+        """Deliver the first pending item if it needs a thread."""
         item = self._waiting[0]
         if isinstance(item, RestoreSnapshot):
             self._waiting.popleft()
@@ -144,7 +144,7 @@ class Delivery:
         return self._listener.reader_of(_committed(entry)) if is_large else None
 
     def _take_entries(self) -> list[Entry]:
-        """Return the first that wait: a few small ones, or one that is not."""
+        """Remove and return the first pending entries: a few small ones, or one large one."""
         entries: list[Entry] = []
         size = 0
         while self._waiting and len(entries) < _MAX_ENTRIES_AT_ONCE:
@@ -186,9 +186,10 @@ class Delivery:
         self._restored.set()
 
     async def _is_replaced(self, snapshot: Snapshot) -> bool:
-        """Wait for the snapshot that has taken the place of this one on the disk; it is the next to be restored.
+        """Wait for the snapshot that replaced this one on disk; it is restored next.
 
-        What is between the two is in the newer one; reads that the older one was to answer are answered after it.
+        The newer snapshot includes the entries between the two; reads that wait for the older one are answered after
+        it.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NEWER_SNAPSHOT_S):
@@ -212,5 +213,5 @@ def _is_newer(item: Entry | RestoreSnapshot | ReadReady, snapshot: Snapshot) -> 
 
 
 def _committed(entry: Entry) -> CommittedEntry:
-    # What is the engine's own means nothing to the listener.
+    # The engine's own entries mean nothing to the listener.
     return CommittedEntry(entry.index, entry.term, entry.payload if entry.kind is EntryKind.DATA else b"")

@@ -1,4 +1,4 @@
-"""Drives one Raft core: gives it time, a disk and a network, and does what it commands, in order."""
+"""Drives one Raft core: provides time, disk and network, and executes its commands in order."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ logger = logging.getLogger(__name__)
 
 
 class RaftDriver:
-    """Lives from :meth:`start` to :meth:`stop` on one event loop; one event at a time goes through the core.
+    """The driver of one core, from :meth:`start` to :meth:`stop` on one event loop; it processes one event at a time.
 
-    After a failure it is silent: no event reaches the core and no command is done.
+    After a failure it is silent: no event reaches the core and no command is executed.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RaftDriver:
         return self._me.directory_id
 
     async def start(self, listener: RaftListener) -> None:
-        """Load the log and take part.
+        """Load the log and join the quorum.
 
         Raises:
             TidelogError: see :func:`tidelog_quorum.raft.storage.open_storage`.
@@ -136,7 +136,7 @@ class RaftDriver:
         self.step(Tick())
 
     async def stop(self) -> None:
-        """Take no more part and release the disk."""
+        """Leave the quorum and release the disk."""
         if self._core is not None:
             self._core = None
             self._timer.cancel()
@@ -145,22 +145,22 @@ class RaftDriver:
             await self._taker.stop()
             await self._sender.stop()
             await self._delivery.stop()
-            # Before the links: a caller that comes or goes would begin or end them.
+            # Before the links: a caller that connects or disconnects would open or close links.
             await self._receiver.stop()
             await self._peers.stop()
         await self._writer.close()
 
     async def wait_failed(self) -> NoReturn:
-        """Wait until :meth:`fail`, and raise why."""
+        """Wait until :meth:`fail`, and raise its error."""
         await self._failed.wait()
         assert self._failure is not None
         raise self._failure
 
     def running(self) -> Raft:
-        """Return the core, to be read alone.
+        """Return the core, for reading only.
 
         Raises:
-            TidelogError: why it failed; NOT_CONTROLLER when it is not started or stopped.
+            TidelogError: the error of :meth:`fail`; NOT_CONTROLLER before the start or after the stop.
         """
         if self._failure is not None:
             raise error_for(self._failure.code, self._failure.message)
@@ -169,7 +169,7 @@ class RaftDriver:
         return self._core
 
     def propose(self, payload: bytes, epoch: int) -> int:
-        """Put a payload in the leader's log; see :class:`~tidelog_quorum.raft.protocol.RaftEngine`."""
+        """Add a payload to the leader's log; see :class:`~tidelog_quorum.raft.protocol.RaftEngine`."""
         core = self.running()
         [answer] = core.step(Proposed(payload, epoch), self._timer.now_ms())
         if isinstance(answer, ProposalRejected):
@@ -180,10 +180,10 @@ class RaftDriver:
         return answer.index
 
     async def request(self, event: Callable[[int], Event]) -> int:
-        """Give the core a request under a new id and return what its answer comes to.
+        """Pass a request to the core under a new id and return the value of its answer.
 
         Raises:
-            TidelogError: why it was refused.
+            TidelogError: the reason of the refusal.
         """
         self.running()
         with self._requests.opened() as (request_id, done):
@@ -204,7 +204,7 @@ class RaftDriver:
         return describe_quorum(core, self.leader, self._peers, self._timer.now_ms())
 
     async def take_snapshot(self) -> tuple[int, int]:
-        """Take a snapshot of what was delivered; see :class:`~tidelog_quorum.raft.protocol.RaftEngine`."""
+        """Take a snapshot of the delivered state; see :class:`~tidelog_quorum.raft.protocol.RaftEngine`."""
         self.running()
         await self._delivery.wait_restored()
         await self._taker.take()
@@ -216,7 +216,7 @@ class RaftDriver:
         return core.snapshot.last_index, core.log.first_index
 
     def step(self, event: Event) -> None:
-        """Take an event to its end; one that is caused meanwhile, by the listener, waits for its turn."""
+        """Process an event completely; an event that the listener causes meanwhile waits for its turn."""
         core = self._core
         if core is None or self._failure is not None:
             return
@@ -236,7 +236,7 @@ class RaftDriver:
             self._timer.set(core.next_deadline_ms)
 
     def fail(self, error: Exception) -> None:
-        """Fall silent for good."""
+        """Stop processing events for good."""
         if self._failure is not None or self._core is None:
             return
         if isinstance(error, TidelogError):
@@ -289,7 +289,7 @@ class RaftDriver:
 
     def _on_message(self, message: Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
         if isinstance(message, SnapshotRequest) and not self._writer.takes_chunks:
-            # As if it were lost: the leader sends it again, by when the disk may have caught up.
+            # Treat the chunk as lost: the leader sends it again, when the disk may have caught up.
             return
         self.step(MessageReceived(message, directory_id, address))
 
@@ -307,7 +307,7 @@ class RaftDriver:
     def _on_snapshot_taken(self, snapshot: Snapshot) -> None:
         self.step(SnapshotTaken(snapshot))
         if self._compaction is None or self._compaction.snapshot != snapshot:
-            # A newer one came from the leader meanwhile.
+            # The leader has sent a newer one meanwhile.
             remove_snapshot(self._directory, snapshot.last_index, snapshot.last_term)
 
     def _do(self, command: Command) -> None:
@@ -315,7 +315,7 @@ class RaftDriver:
             case Send(to, message):
                 self._peers.send(to, message)
                 if isinstance(message, FollowRequest):
-                    # The voters that are known may all be gone.
+                    # The known voters may all be gone.
                     self._peers.send_to_named(message)
             case Persist() | StoreChunk() | InstallSnapshot():
                 self._writer.submit(command)
@@ -372,7 +372,7 @@ class RaftDriver:
         self._listener.on_leader_change(leader)
 
     def _forget_leader(self) -> None:
-        """Tell the listener, whose callers may wait for what this replica does not commit any more."""
+        """Tell the listener, whose callers may wait for entries that this replica will not commit."""
         try:
             self._set_leader(LeaderAndEpoch(None, self.leader.epoch, False))
         except Exception:

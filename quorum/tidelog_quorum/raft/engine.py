@@ -1,4 +1,4 @@
-"""Our Raft engine: what a controller calls, over the driver of the Raft core."""
+"""Tidelog's Raft engine: the controller's interface to the driver of the Raft core."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ __all__ = ["CommittedEntry", "LeaderAndEpoch", "RaftEngine", "RaftListener", "Ti
 logger = logging.getLogger(__name__)
 _RANDOM = random.SystemRandom()
 _ANSWER_SLACK_S = 0.25
-"""The core can say why a request's time is over, so it is waited for a little longer."""
+"""The extra time to wait for the core, which can tell why a request timed out."""
 
 
 class TidelogRaft:
-    """One replica of the quorum: a :class:`RaftEngine` for the event loop on which it is started.
+    """One replica of the quorum: a :class:`RaftEngine` on the event loop that starts it.
 
-    ``voters`` are the first voters, this replica among them or not (then it follows without a vote); what the log says
-    counts more. ``advertised`` is where the others reach this one; ``bootstrap`` are the addresses of controllers to
-    ask when the voters are not known. The service is added to ``server``, which stays the caller's to start and stop;
-    it should serve until :meth:`stop` has returned. When the disk fails or is full, or another voter or the listener
-    breaks its contract, the engine falls silent for good: it acknowledges nothing any more, and the other voters elect
-    a leader among themselves. :meth:`wait_failed` tells.
+    ``voters`` is the first set of voters, with or without this replica (which then follows without a vote); the set in
+    the log takes precedence. ``advertised`` is the address at which the others reach this replica; ``bootstrap`` has
+    addresses of controllers to ask when the voters are unknown. The service is added to ``server``, which the caller
+    starts and stops; it should serve until :meth:`stop` has returned. When the disk fails or is full, or another voter
+    or the listener breaks its contract, the engine falls silent for good: it acknowledges nothing more, and the other
+    voters elect a leader. :meth:`wait_failed` then raises the error.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class TidelogRaft:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader that this voter knows of."""
+        """The leader that this voter knows."""
         return self._driver.leader
 
     @property
     def directory_id(self) -> bytes:
-        """The 16 bytes that tell this log from any other one; empty before :meth:`start`."""
+        """The 16 bytes that distinguish this log from any other one; empty before :meth:`start`."""
         return self._driver.directory_id
 
     async def start(self, listener: RaftListener) -> None:
-        """Load the log and take part.
+        """Load the log and join the quorum.
 
         Raises:
             TidelogError: see :func:`tidelog_quorum.raft.storage.open_storage`.
@@ -98,7 +98,7 @@ class TidelogRaft:
         await self._driver.start(listener)
 
     async def stop(self) -> None:
-        """Take no more part and release the disk; a leader hands over first, for an election timeout at most."""
+        """Leave the quorum and release the disk; a leader hands over first, within an election timeout."""
         if self.leader.is_self and len(self._driver.running().voters) > 1:
             try:
                 await self.transfer_leadership(None, self._config.election_timeout_ms)
@@ -107,7 +107,7 @@ class TidelogRaft:
         await self._driver.stop()
 
     async def wait_failed(self) -> NoReturn:
-        """Wait until the engine fails, and raise why; a process should then end and say so.
+        """Wait until the engine fails, and raise its error; the process should then log it and exit.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk failed; UNKNOWN_SERVER_ERROR, a contract was broken.
@@ -115,10 +115,10 @@ class TidelogRaft:
         await self._driver.wait_failed()
 
     def propose(self, payload: bytes, epoch: int) -> int:
-        """Put ``payload`` in the leader's log and return its index; see :class:`RaftEngine`.
+        """Add ``payload`` to the leader's log and return its index; see :class:`RaftEngine`.
 
         Raises:
-            TidelogError: as there; MESSAGE_TOO_LARGE, the payload has more than 32 MiB.
+            TidelogError: as documented there; MESSAGE_TOO_LARGE, the payload has more than 32 MiB.
         """
         if len(payload) > MAX_ENTRY_BYTES:
             raise error_for(
@@ -128,7 +128,7 @@ class TidelogRaft:
         return self._driver.propose(payload, epoch)
 
     async def read_barrier(self) -> int:
-        """Return an index that covers all that was committed before the call; see :class:`RaftEngine`."""
+        """Return an index that covers everything committed before the call; see :class:`RaftEngine`."""
         return await self._driver.request(ReadRequested)
 
     def describe(self) -> QuorumDescription:
@@ -140,7 +140,7 @@ class TidelogRaft:
         return await self._driver.take_snapshot()
 
     async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
-        """Give a replica that follows the log a vote; see :class:`RaftEngine`."""
+        """Give a vote to a replica that follows the log; see :class:`RaftEngine`."""
         await self._ask(
             lambda request_id: AddVoterRequested(request_id, voter, timeout_ms),
             timeout_ms,
@@ -148,7 +148,7 @@ class TidelogRaft:
         )
 
     async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
-        """Take a voter out; see :class:`RaftEngine`."""
+        """Remove a voter; see :class:`RaftEngine`."""
         await self._ask(
             lambda request_id: RemoveVoterRequested(request_id, voter_id, directory_id),
             timeout_ms,
@@ -164,7 +164,7 @@ class TidelogRaft:
         )
 
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
-        """Let another voter lead and return which; see :class:`RaftEngine`."""
+        """Hand the leadership over to another voter and return its id; see :class:`RaftEngine`."""
         return await self._ask(
             lambda request_id: TransferRequested(request_id, to, timeout_ms), timeout_ms, "handing the leadership over"
         )

@@ -1,12 +1,12 @@
-"""The way out to another controller: one gRPC stream that is opened again whenever it ends.
+"""The outgoing connection to another controller: one gRPC stream, reopened whenever it ends.
 
-Messages may be lost, which Raft expects, but nothing here ever waits on the core's side: what is queued is bounded, and
-the oldest message is dropped when the peer does not keep up. A chunk of a snapshot goes alone in a frame, after what
-waits when it comes and before what comes later: heartbeats and votes never wait for more than one chunk, and the chunk
-for no more than one frame.
+Messages may be lost, which Raft tolerates, but the core never waits: the queue is bounded, and the oldest message is
+dropped when the peer does not keep up. A snapshot chunk is sent alone in a frame, after the messages that are queued
+when it comes and before later ones: heartbeats and votes wait for at most one chunk, and the chunk for at most one
+frame.
 
-Names are resolved before each attempt to connect, which lasts a second or two: gRPC itself would wait half a minute
-between two resolutions, which is long for a controller that has come back with another address.
+Names are resolved before each attempt to connect, which lasts a second or two. gRPC alone would wait half a minute
+between two resolutions, which is long for a controller that returns with another address.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""Gives the addresses of a host and port in gRPC's form, ``ipv4:127.0.0.1:9093``; raises OSError."""
+"""Returns the addresses of a host and port in gRPC's form, ``ipv4:127.0.0.1:9093``; raises OSError."""
 
 MAX_FRAME_BYTES = 96 * 1024 * 1024
-"""No frame is larger: a frame is closed when it has ``_FRAME_BYTES``, and no message has more than 64 MiB."""
+"""The limit on a frame: a frame is closed at ``_FRAME_BYTES``, and no message has more than 64 MiB."""
 _FRAME_BYTES = 4 * 1024 * 1024
 _QUEUE_LENGTH = 1_024
 _QUEUE_BYTES = 80 * 1024 * 1024
@@ -49,7 +49,7 @@ _REFUSED_PAUSE_S = 1.0
 _REFUSALS = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INCONSISTENT_VOTER_SET, ErrorCode.INVALID_REQUEST)
 _OWN_OPTIONS: dict[str, int] = {
     "grpc.max_reconnect_backoff_ms": 250,
-    # All that a peer answers is its hello.
+    # The peer's only answer is its hello.
     "grpc.max_receive_message_length": 64 * 1024,
     "grpc.max_send_message_length": MAX_FRAME_BYTES,
 }
@@ -57,9 +57,9 @@ _OPTIONS = [*(option for option in CHANNEL_OPTIONS if option[0] not in _OWN_OPTI
 
 
 class PeerLink:
-    """One way out; :meth:`run` is a task of the owner's and lives until it is cancelled.
+    """One outgoing connection; the owner runs :meth:`run` as a task until it cancels it.
 
-    ``on_hello`` is given what the peer says of itself whenever a stream is opened, and may refuse it by raising.
+    ``on_hello`` receives the peer's hello whenever a stream opens, and may raise to refuse it.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PeerLink:
         self._last_error: ErrorCode | None = None
 
     def send(self, message: Message) -> None:
-        """Queue a message; the oldest one is dropped when the queue is full."""
+        """Queue a message; a full queue drops the oldest one."""
         if isinstance(message, SnapshotRequest):
             self._chunk = message
         else:
@@ -93,7 +93,7 @@ class PeerLink:
         self._wake.set()
 
     async def run(self) -> None:
-        """Keep a stream to the peer and write to it what is queued."""
+        """Keep a stream to the peer open and write the queued messages to it."""
         while True:
             pause_s = _RETRY_PAUSE_S
             try:
@@ -103,15 +103,15 @@ class PeerLink:
                     self._note_failure(failure)
                     pause_s = _REFUSED_PAUSE_S if failure.code in _REFUSALS else _RETRY_PAUSE_S
             except Exception:
-                # Without this task the peer would never hear of this controller again.
+                # Without this task the peer would never hear from this controller again.
                 logger.exception("the stream to controller %s met a defect", self._hello.receiver_id)
-            # What was meant for the stream that ended is late on the next one.
+            # Messages for the stream that ended would be late on the next one.
             self._queue.clear()
             self._queued_bytes, self._chunk = 0, None
             await asyncio.sleep(pause_s)
 
     async def _try_connection(self) -> TidelogError | None:
-        """Stay connected as long as it lasts, and return why it ended."""
+        """Stay connected as long as possible, and return the error that ended the stream."""
         try:
             await self._connect()
         except grpc.aio.AioRpcError as error:
@@ -123,7 +123,7 @@ class PeerLink:
         except OSError as error:
             return error_for(ErrorCode._RESOLVE, f"{error.strerror}")
         except asyncio.InvalidStateError:
-            # The stream ended between two writes; the next one tells why.
+            # The stream ended between two writes; the next one gets the reason.
             return None
         return None
 
@@ -169,7 +169,7 @@ class PeerLink:
         return request
 
     def _note_failure(self, error: TidelogError) -> None:
-        """Log the first of a row of equal failures: a peer that is down is tried again many times a minute."""
+        """Log only the first of several equal failures: a peer that is down is tried many times a minute."""
         if error.code is not self._last_error:
             self._last_error = error.code
             address = format_address(*self.address)
@@ -177,7 +177,7 @@ class PeerLink:
 
 
 async def resolve_address(host: str, port: int) -> list[str]:
-    """Resolve with the operating system's means; see :data:`Resolve`."""
+    """Resolve with the operating system's resolver; see :data:`Resolve`."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -189,7 +189,7 @@ async def resolve_address(host: str, port: int) -> list[str]:
 
 
 def _target(addresses: list[str]) -> str:
-    """Join addresses to one target, which can only be of one family; that of the first is taken."""
+    """Join addresses to one target, which can only be of one family; the first address decides."""
     if not addresses:
         raise error_for(ErrorCode._RESOLVE, "the name has no address")
     family = addresses[0].partition(":")[0]

@@ -39,7 +39,7 @@ _ENTRY = struct.Struct(">iB")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose folder it is; ``directory_id`` is empty in format 1."""
+    """The owner of a folder; ``directory_id`` is empty in format 1."""
 
     format: int
     node_id: int
@@ -49,7 +49,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The hard state, and which entries there are: those after ``log_start`` = (index, term) up to ``last_index``."""
+    """The hard state and the range of entries: those after ``log_start`` = (index, term) up to ``last_index``."""
 
     hard_state: HardState
     last_index: int = 0
@@ -62,7 +62,7 @@ def entry_key(index: int) -> bytes:
 
 
 def seal(key: bytes, body: bytes) -> bytes:
-    """Return the value to store: the body behind its checksum."""
+    """Return the value to store: the checksum and the body."""
     return _CRC.pack(_checksum(key, body)) + body
 
 
@@ -70,7 +70,7 @@ def unseal(key: bytes, value: bytes) -> bytes:
     """Return the body of a stored value.
 
     Raises:
-        ValueError: the checksum is not that of key and body.
+        ValueError: the checksum does not match key and body.
     """
     body = value[_CRC.size :]
     stored = _CRC.unpack_from(value)[0] if len(value) >= _CRC.size else None
@@ -81,13 +81,13 @@ def unseal(key: bytes, value: bytes) -> bytes:
 
 
 def encode_identity(identity: Identity) -> bytes:
-    """Return the body of an identity, in the present format."""
+    """Return the body of an identity in the current format."""
     assert len(identity.directory_id) == DIRECTORY_ID_SIZE, identity
     return _IDENTITY.pack(FORMAT_VERSION, identity.node_id) + identity.directory_id + identity.cluster_id.encode()
 
 
 def decode_identity(body: bytes) -> Identity:
-    """Return the identity of any format; of one that is unknown only the format is meant to be read."""
+    """Return the identity of any format; of an unknown format only the format number is meaningful."""
     version, node_id = _IDENTITY.unpack_from(body)
     end = _IDENTITY.size + (DIRECTORY_ID_SIZE if version == FORMAT_VERSION else 0)
     return Identity(version, node_id, body[_IDENTITY.size : end], body[end:].decode(errors="replace"))
@@ -101,7 +101,7 @@ def encode_state(state: LogState) -> bytes:
 
 
 def decode_state(body: bytes, version: int) -> LogState:
-    """Return the state of a log of a format."""
+    """Return the state of a log of the given format."""
     if version == 1:
         term, has_voted, voted_for, last_index = _STATE_1.unpack(body)
         return LogState(HardState(term, voted_for if has_voted else None), last_index)
@@ -110,16 +110,16 @@ def decode_state(body: bytes, version: int) -> LogState:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Return the body that names the latest snapshot."""
+    """Return the body of the latest snapshot's entry."""
     numbers = _SNAPSHOT.pack(snapshot.last_index, snapshot.last_term, snapshot.size, snapshot.checksum)
     return numbers + snapshot.voters.encode()
 
 
 def decode_snapshot(body: bytes) -> Snapshot:
-    """Return the snapshot that a body names.
+    """Return the snapshot that a body describes.
 
     Raises:
-        TidelogError: CORRUPT_MESSAGE, the voters are none.
+        TidelogError: CORRUPT_MESSAGE, the voters are invalid.
     """
     last_index, last_term, size, checksum = _SNAPSHOT.unpack_from(body)
     return Snapshot(last_index, last_term, VoterSet.decode(body[_SNAPSHOT.size :]), size, checksum)

@@ -1,19 +1,19 @@
-"""The other controllers: whom to connect to, who may connect, and what both say of themselves.
+"""The other controllers: outgoing links, admission of incoming streams, and the hello that both sides exchange.
 
-There is a link to every voter, and back to every replica without a vote while it is connected. Links to voters follow
-the voter set; but a voter that is connected, with the metadata log that has the vote, is answered where it says that it
-listens: it may have moved, and a replica that has yet to learn so from the log must be able to answer whoever sends it
-the log. While a voter's log is not known, as from a controller's own file, whoever has its id is believed.
+There is a link to every voter, and one back to every replica without a vote while it is connected. Links to voters
+follow the voter set. A voter that is connected, with the metadata log that has the vote, is answered at the address
+that it announces: it may have moved, and a replica that has yet to learn so from the log must be able to answer the
+sender of the log. While a voter's directory id is unknown, as from a controller's own file, any log with its id is
+accepted.
 
-The voter set may name addresses that nobody has any more: any number of controllers may have moved since it was
-written. So a controller also connects to each address that its own file names (:class:`NamedControllers`), until the
-voter set names the same one. Both addresses are tried at the same time, and the hello decides which one is right:
-neither the file nor the log counts more. Two controllers find each other when the file or the log of one of them has
-the other's address of now, as whoever is called calls back. The leader then writes the new addresses to the log.
+The voter set may name addresses that nobody uses any more: any number of controllers may have moved since it was
+written. So a controller also connects to each address in its own file (:class:`NamedControllers`), until the voter set
+names the same one. Both addresses are tried at the same time, and the hello decides: neither the file nor the log takes
+precedence. Two controllers find each other if the file or the log of one has the other's current address, because the
+called one calls back. The leader then writes the new addresses to the log.
 
-Each controller says hello with its cluster, id, directory id and address; one of another cluster, one that is not the
-receiver that was meant, and one that has begun with a new metadata log under the id of a voter are refused with an
-error that says so.
+Each controller sends a hello with its cluster, id, directory id and address. A controller of another cluster, one that
+is not the intended receiver, and one that started a new metadata log under a voter's id get an error that says so.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tidelog_quorum.raft.links import PeerLink, Resolve
 from tidelog_quorum.raft.log_format import DIRECTORY_ID_SIZE
 
 ANY_RECEIVER = -1
-"""The receiver in a hello to a bootstrap address, whose id is not known yet."""
+"""The receiver in a hello to a bootstrap address, whose id is unknown."""
 _MAX_HOST_LENGTH = 255
 _MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a controller says of itself."""
+    """A controller's cluster, ids and address, which its hello announces."""
 
     cluster_id: str
     node_id: int
@@ -58,20 +58,20 @@ class Introduction:
 
 
 def address_in(hello: pb.RaftHello) -> tuple[str, int] | None:
-    """Return where the sender says that it listens; None when it is no address that can be."""
+    """Return the address that the sender announces; None if it is invalid."""
     host, port = hello.sender_endpoint.host, hello.sender_endpoint.port
     return (host, port) if 0 < len(host) <= _MAX_HOST_LENGTH and 0 < port <= _MAX_PORT else None
 
 
 @dataclass(frozen=True, slots=True)
 class NamedControllers:
-    """The controllers that a controller's own file names: ``voters`` with their ids, ``bootstrap`` without."""
+    """The controllers in a controller's own file: ``voters`` with their ids, ``bootstrap`` without."""
 
     voters: VoterSet = field(default_factory=VoterSet)
     bootstrap: Sequence[tuple[str, int]] = ()
 
     def others(self, me: Introduction) -> list[tuple[int, tuple[str, int]]]:
-        """Return the id, or :data:`ANY_RECEIVER`, and address of each that is not the caller."""
+        """Return the id, or :data:`ANY_RECEIVER`, and address of each controller except the caller."""
         found = [(v.voter_id, (v.host, v.port)) for v in self.voters if v.voter_id != me.node_id]
         found += [(ANY_RECEIVER, address) for address in self.bootstrap if address != me.address]
         return list(dict.fromkeys(found))
@@ -79,7 +79,7 @@ class NamedControllers:
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """A controller that has ``streams`` open to this one, as it said of itself in the last."""
+    """A controller that has ``streams`` open to this one; the other fields are from its last hello."""
 
     address: tuple[str, int]
     directory_id: bytes
@@ -116,18 +116,18 @@ class Peers:
         self._follow()
 
     def send(self, to: int, message: Message) -> None:
-        """Send a message, or lose it when there is no link to the receiver."""
+        """Send a message; drop it if there is no link to the receiver."""
         link = self._links.get(to)
         if link is not None:
             link.send(message)
 
     def send_to_named(self, message: Message) -> None:
-        """Send a message to the controllers that the own file names where the voter set names none."""
+        """Send a message to the controllers in this controller's file that the voter set does not name."""
         for link in self._named_links.values():
             link.send(message)
 
     def address_of(self, node_id: int) -> tuple[str, int]:
-        """Return where a controller listens; an empty host when it is not known."""
+        """Return a controller's address; an empty host if unknown."""
         voter = self.voters.get(node_id)
         if voter is not None:
             return voter.host, voter.port
@@ -139,9 +139,9 @@ class Peers:
         """Refuse a caller that must not take part here.
 
         Raises:
-            TidelogError: INCONSISTENT_CLUSTER_ID; INCONSISTENT_VOTER_SET, this is not the controller that is meant, or
-                the caller has its id, or another metadata log than the voter of its id; INVALID_REQUEST, its hello is
-                incomplete, or there are too many observers.
+            TidelogError: INCONSISTENT_CLUSTER_ID; INCONSISTENT_VOTER_SET, the call is for another controller, or the
+                caller has this controller's id, or another metadata log than the voter of its id; INVALID_REQUEST, its
+                hello is incomplete, or there are too many observers.
         """
         me, sender_id = self._me, hello.sender_id
         self._check_cluster(hello)
@@ -168,7 +168,7 @@ class Peers:
             )
 
     def connected(self, hello: pb.RaftHello) -> None:
-        """Note that a controller has opened a stream to this one; link back to it."""
+        """Record that a controller has opened a stream to this one, and link back to it."""
         address = address_in(hello)
         if address is not None:
             known = self._callers.get(hello.sender_id)
@@ -177,7 +177,7 @@ class Peers:
             self._follow()
 
     def disconnected(self, hello: pb.RaftHello) -> None:
-        """Note that a stream of :meth:`connected` has ended."""
+        """Record that a stream passed to :meth:`connected` has ended."""
         known = self._callers.get(hello.sender_id)
         if known is None or address_in(hello) is None:
             return
@@ -188,13 +188,13 @@ class Peers:
         self._follow()
 
     async def stop(self) -> None:
-        """End all links."""
+        """Close all links."""
         for link in list(self._tasks):
             self._end(link)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     def _follow(self) -> None:
-        """Open the links that are missing and end those that are not wanted."""
+        """Open missing links and close unneeded ones."""
         wanted = {i: caller.address for i, caller in self._callers.items()}
         wanted |= {voter.voter_id: self._address_of_voter(voter) for voter in self.voters}
         wanted.pop(self._me.node_id, None)
@@ -221,7 +221,7 @@ class Peers:
                 self._end(self._named_links.pop((node_id, address)))
 
     def _is_needed(self, node_id: int, address: tuple[str, int]) -> bool:
-        """Return whether the own file's address leads to a controller that the voter set does not."""
+        """Return whether the address in the file leads to a controller that the voter set does not reach."""
         if node_id != ANY_RECEIVER:
             return self.voters.address(node_id) != address
         if address not in self._bootstrap_answers:
@@ -247,7 +247,7 @@ class Peers:
     def _on_answer(self, hello: pb.RaftHello, expected_id: int, address: tuple[str, int]) -> None:
         self._check_cluster(hello)
         if expected_id == ANY_RECEIVER:
-            # Later: this is called by a link that may be ended by it.
+            # Later, because a link makes this call, and may be closed by it.
             asyncio.get_running_loop().call_soon(self._note_bootstrap_answer, address, hello)
         elif hello.sender_id != expected_id:
             raise error_for(ErrorCode.INCONSISTENT_VOTER_SET, f"controller {hello.sender_id} answers for {expected_id}")
@@ -271,8 +271,8 @@ class Peers:
     def _check_directory(self, node_id: int, directory_id: bytes) -> None:
         """Refuse another log than the voter's.
 
-        Not while no leader is known, nor the leader itself: this controller may have missed that the voter was removed
-        and added again, and hears of it from just that one. What the core makes of its messages is the core's.
+        Accept it while no leader is known, and accept the leader itself: this controller may have missed that the voter
+        was removed and added again, and learns of it from that leader. The core judges the leader's messages.
         """
         voter = self.voters.get(node_id)
         if voter is None or self._leader_id() in (None, node_id):

@@ -1,4 +1,4 @@
-"""What the controller needs of a Raft engine, and what an engine tells the controller."""
+"""The interface of a Raft engine to the controller, and of the controller to the engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LeaderAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class CommittedEntry:
-    """One entry of the log that is final. The engine's own entries have an empty payload."""
+    """One final entry of the log. The engine's own entries have an empty payload."""
 
     index: int
     term: int
@@ -29,7 +29,7 @@ class CommittedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """One replica as the leader sees it: ages are milliseconds since then, None for never, 0 for the leader itself.
+    """The leader's view of one replica: ages in milliseconds, None for never, 0 for the leader itself.
 
     ``log_end_offset`` is the last index known to be on its disk.
     """
@@ -45,7 +45,7 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The quorum as its leader sees it; ``snapshot_offset`` is -1 while it has none."""
+    """The leader's view of the quorum; ``snapshot_offset`` is -1 while it has none."""
 
     leader: LeaderAndEpoch
     high_watermark: int
@@ -56,46 +56,46 @@ class QuorumDescription:
 
 
 class RaftListener(Protocol):
-    """Called on the event loop, in order, where nothing else is said.
+    """The receiver of committed entries; called on the event loop, in order, unless a method says otherwise.
 
-    It must neither block nor raise: what it raises stops the engine.
+    It must neither block nor raise: an exception stops the engine.
     """
 
     def capture(self) -> Iterable[bytes]:
         """Return the state after the last entry given to :meth:`on_commit`, in chunks.
 
-        The call is on the event loop and must be quick; the iterable is consumed later in another thread, while
-        entries go on to be committed, so it must hold on to an unchanging value.
+        The call is on the event loop and must be quick. Another thread consumes the iterable later, while more entries
+        commit, so it must refer to an immutable value.
         """
 
     def read_snapshot(self, last_index: int, last_term: int, chunks: Iterable[bytes]) -> Callable[[], None]:
-        """Return what puts the state of a snapshot in place of the present one.
+        """Return a function that replaces the current state with a snapshot's.
 
-        Called in another thread, with the chunks of :meth:`capture` joined and cut elsewhere; what it returns is then
-        called on the event loop. No entry is given to :meth:`on_commit` between the two.
+        Called in another thread, with the chunks of :meth:`capture`, possibly cut differently; the returned function is
+        then called on the event loop. No entry is given to :meth:`on_commit` between the two.
         """
 
     def on_commit(self, entries: Sequence[CommittedEntry]) -> None:
-        """Take entries that follow those of the call before without a gap.
+        """Process entries that follow those of the previous call without a gap.
 
-        After a start the first index is 1, or one after the snapshot that was put in place.
+        After a start the first index is 1, or one after the restored snapshot.
         """
 
     def reader_of(self, entry: CommittedEntry) -> Callable[[], Callable[[], None]] | None:
-        """Return what reads the next entry, a large one, in another thread; None when :meth:`on_commit` is quick.
+        """Return a function that reads the next, large entry in another thread; None if :meth:`on_commit` is quick.
 
-        What it returns there is then called on the event loop in the place of :meth:`on_commit`. Nothing else
-        is given to the listener between the two but leaders and voters.
+        That function returns another one, which is called on the event loop in place of :meth:`on_commit`. Between the
+        two the listener receives only leaders and voters.
         """
 
     def on_voters_change(self, voters: VoterSet) -> None:
-        """Take who has a vote now; called at the start too."""
+        """Process a change of the voters; called at the start too."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Take a new leader or epoch.
+        """Process a new leader or epoch.
 
-        A new leader may propose at once, but has been given all that was committed before its epoch only when
-        the first entry of the epoch comes to :meth:`on_commit`.
+        A new leader may propose at once, but has received everything committed before its epoch only when the first
+        entry of the epoch comes to :meth:`on_commit`.
         """
 
 
@@ -103,16 +103,16 @@ class RaftEngine(Protocol):
     """One voter. All calls are made on its event loop."""
 
     async def start(self, listener: RaftListener) -> None:
-        """Load the log and take part; the listener's calls begin before this returns or later."""
+        """Load the log and join the quorum; calls to the listener may begin before this returns."""
 
     async def stop(self) -> None:
-        """Take no more part. What was proposed and not committed may still commit on the other voters.
+        """Leave the quorum. Proposals that are not committed may still commit on the other voters.
 
         A leader hands its leadership over first, for a short time at most.
         """
 
     async def wait_failed(self) -> NoReturn:
-        """Wait until the engine fails, and raise why; a process should then end and say so.
+        """Wait until the engine fails, and raise its error; the process should then log it and exit.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR, the disk failed or is full; UNKNOWN_SERVER_ERROR, a contract was broken.
@@ -120,10 +120,10 @@ class RaftEngine(Protocol):
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader that this voter knows of."""
+        """The leader that this voter knows."""
 
     def propose(self, payload: bytes, epoch: int) -> int:
-        """Put ``payload`` in the leader's log and return its index; it is not committed yet.
+        """Add ``payload`` to the leader's log and return its index; it is not committed yet.
 
         The index then commits with this epoch as its term, or with another one (the proposal is lost), or never.
         Indexes ascend; the engine's own entries may lie between two of them.
@@ -133,10 +133,10 @@ class RaftEngine(Protocol):
         """
 
     async def read_barrier(self) -> int:
-        """Return an index that covers all that was committed before the call; up to it all went to the listener.
+        """Return an index that covers everything committed before the call, all of which the listener has received.
 
         Raises:
-            TidelogError: NOT_CONTROLLER, this voter does not lead or ceases to; KAFKA_STORAGE_ERROR, it has failed.
+            TidelogError: NOT_CONTROLLER, this voter does not lead or stops leading; KAFKA_STORAGE_ERROR, it has failed.
         """
 
     def describe(self) -> QuorumDescription:
@@ -147,46 +147,46 @@ class RaftEngine(Protocol):
         """
 
     async def take_snapshot(self) -> tuple[int, int]:
-        """Take a snapshot of what was given to the listener and drop the log before it.
+        """Take a snapshot of the delivered state and drop the log before it.
 
         Returns the snapshot's last index and the first index that is still in the log.
 
         Raises:
             TidelogError: SNAPSHOT_NOT_FOUND, nothing was committed yet; KAFKA_STORAGE_ERROR; UNSUPPORTED_VERSION, the
-                engine cannot do that on demand.
+                engine does not support this.
         """
 
     async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
-        """Give a replica that follows the log a vote, once it has caught up; returns when that is committed.
+        """Give a vote to a replica that follows the log, once it has caught up; return when the change is committed.
 
         Raises:
             TidelogError: NOT_CONTROLLER; DUPLICATE_VOTER; VOTER_NOT_FOUND, no such replica follows the log;
                 INVALID_VOTER_KEY, it has another directory id; REQUEST_TIMED_OUT, it did not catch up, or the change
-                may still commit; INVALID_REQUEST, another change is under way or the leader has not committed an
+                may still commit; INVALID_REQUEST, another change is in progress or the leader has not committed an
                 entry of its term; UNSUPPORTED_VERSION.
         """
 
     async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
-        """Take a voter out, maybe the leader itself; an empty ``directory_id`` matches any.
+        """Remove a voter, possibly the leader itself; an empty ``directory_id`` matches any.
 
         Raises:
             TidelogError: as in :meth:`add_voter`; VOTER_NOT_FOUND, it has no vote; INVALID_REQUEST, it is the last one.
         """
 
     async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
-        """Change a voter's address; returns when that is committed. An empty directory id, and no epoch, match any.
+        """Change a voter's address; return when that is committed. An empty directory id and a None epoch match any.
 
         Raises:
             TidelogError: NOT_CONTROLLER; FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, the leader has another epoch;
                 VOTER_NOT_FOUND, it has no vote or another directory id; INVALID_REQUEST, it runs and announces another
-                address; REQUEST_TIMED_OUT, another change is under way, or this one may still commit;
+                address; REQUEST_TIMED_OUT, another change is in progress, or this one may still commit;
                 UNSUPPORTED_VERSION.
         """
 
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
-        """Let another voter lead (None: the one with most of the log) and return which; proposals fail meanwhile.
+        """Hand over to another voter (None: the most up-to-date one) and return its id; proposals fail meanwhile.
 
         Raises:
-            TidelogError: NOT_CONTROLLER; VOTER_NOT_FOUND; REQUEST_TIMED_OUT, this voter leads on; INVALID_REQUEST,
-                another transfer is under way or there is no other voter; UNSUPPORTED_VERSION.
+            TidelogError: NOT_CONTROLLER; VOTER_NOT_FOUND; REQUEST_TIMED_OUT, this voter still leads; INVALID_REQUEST,
+                another transfer is in progress or there is no other voter; UNSUPPORTED_VERSION.
         """

@@ -1,16 +1,15 @@
 """A second :class:`~tidelog_quorum.raft.protocol.RaftEngine`, on the library pysyncobj: for development on one machine.
 
-pysyncobj replicates a queue of our own bytes, the frames; the log that the listener sees is made of them by a rule
-(:class:`~tidelog_quorum.raft.pysyncobj_log.LogState`) that every replica applies to every frame alike, so that an
-ambiguous outcome cannot become a wrong one:
+pysyncobj replicates a queue of Tidelog's own bytes, the frames. Every replica turns frames into the listener's log by
+the same rule (:class:`~tidelog_quorum.raft.pysyncobj_log.LogState`), so an ambiguous outcome cannot become a wrong one:
 
 - a ``CLAIM`` of a new leader is an entry without payload if its term is above the log's, and begins that term;
 - a ``DATA`` frame is an entry if it names the log's term, its leader and the index after the last one;
-- a ``BARRIER`` is no entry: once applied in its leader's term, all that was committed before it has been applied;
-- anything else is dropped: it was proposed by one who no longer led, or behind something that was lost.
+- a ``BARRIER`` is not an entry: once it is applied in its leader's term, everything committed before it is applied;
+- any other frame is dropped: its sender no longer led, or an earlier frame was lost.
 
-A leader is announced when its claim is applied. pysyncobj runs in one thread of ours, which hands everything over to
-the event loop in order. What that rule cannot repair is in :data:`LIMITS`.
+A leader is announced when its claim is applied. pysyncobj runs in its own thread, which hands everything to the event
+loop in order. :data:`LIMITS` lists the problems that this rule cannot repair.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ LIMITS = (
     "controllers crash, never syncs its files, ends with SIGBUS when the disk is full, unpickles what anybody on this "
     "machine sends to its port (who can connect can run code), has no pre-vote and cannot change its voters"
 )
-"""What an operator must know, logged at every start."""
+"""The limitations that an operator must know, logged at every start."""
 
 _PAUSE_S = 0.02
 
 
 class PySyncObjRaft:
-    """One voter, as :class:`RaftEngine` says; ``addresses`` are where the voters' pysyncobj listen, by id.
+    """One voter (see :class:`RaftEngine`); ``addresses`` has the address of each voter's pysyncobj, by id.
 
     Raises:
         ConfigError: an address is not of the loopback interface.
@@ -81,7 +80,7 @@ class PySyncObjRaft:
         self._last_index = 0
         self._transferring = False
         self._barriers: dict[int, asyncio.Future[int]] = {}
-        # Ids must not be those of frames of an earlier run, which are applied again after a start.
+        # Must differ from the ids in frames of an earlier run, which are applied again after a start.
         self._barrier_ids = itertools.count(random.SystemRandom().randrange(2**62))
         self._listener: RaftListener | None = None
         self._failure: TidelogError | None = None
@@ -91,15 +90,15 @@ class PySyncObjRaft:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader that this voter knows of."""
+        """The leader that this voter knows."""
         return self._leader
 
     async def start(self, listener: RaftListener) -> None:
-        """Load the log and take part.
+        """Load the log and join the quorum.
 
         Raises:
-            TidelogError: INCONSISTENT_CLUSTER_ID or INCONSISTENT_VOTER_SET, the folder is another cluster's or
-                voter's; KAFKA_STORAGE_ERROR, it cannot be written; INVALID_CONFIG, the port is in use.
+            TidelogError: INCONSISTENT_CLUSTER_ID or INCONSISTENT_VOTER_SET, the folder belongs to another cluster or
+                voter; KAFKA_STORAGE_ERROR, it cannot be written; INVALID_CONFIG, the port is in use.
         """
         assert self._listener is None, "an engine starts once"
         logger.warning(LIMITS)
@@ -110,7 +109,7 @@ class PySyncObjRaft:
         await self._thread.open(asyncio.get_running_loop())
 
     async def stop(self) -> None:
-        """Take no more part; a leader hands its leadership over first, for two election timeouts at most."""
+        """Leave the quorum; a leader hands its leadership over first, for two election timeouts at most."""
         if self._leader.is_self and len(self._voters) > 1 and self._failure is None:
             try:
                 await self.transfer_leadership(None, int(2000 * self._election_timeout_s))
@@ -122,7 +121,7 @@ class PySyncObjRaft:
         await asyncio.to_thread(self._thread.stop)
 
     async def wait_failed(self) -> NoReturn:
-        """Wait until the engine fails, and raise why; see :class:`RaftEngine`."""
+        """Wait until the engine fails, and raise its error; see :class:`RaftEngine`."""
         await self._failed.wait()
         assert self._failure is not None
         raise self._failure
@@ -140,7 +139,7 @@ class PySyncObjRaft:
         return index
 
     async def read_barrier(self) -> int:
-        """Return an index that covers all that was committed before the call: a frame goes through the log."""
+        """Return an index that covers everything committed before the call, after a frame has passed the log."""
         self._check_leading()
         if self._transferring:
             raise self._not_controller(": it is handing over")
@@ -154,7 +153,7 @@ class PySyncObjRaft:
             self._barriers.pop(barrier_id, None)
 
     def describe(self) -> QuorumDescription:
-        """Describe the quorum; the others' log ends and the ages are as near as pysyncobj tells."""
+        """Describe the quorum; the other replicas' log ends and ages are as exact as pysyncobj reports them."""
         self._check_leading()
         view = self._thread.view
         return QuorumDescription(
@@ -173,19 +172,19 @@ class PySyncObjRaft:
         return last_index, last_index + 1
 
     async def add_voter(self, voter: Voter, timeout_ms: int) -> None:
-        """Refused: UNSUPPORTED_VERSION."""
+        """Raise UNSUPPORTED_VERSION."""
         raise _cannot_change_voters()
 
     async def remove_voter(self, voter_id: int, directory_id: bytes, timeout_ms: int) -> None:
-        """Refused: UNSUPPORTED_VERSION."""
+        """Raise UNSUPPORTED_VERSION."""
         raise _cannot_change_voters()
 
     async def update_voter(self, voter: Voter, leader_epoch: int | None, timeout_ms: int) -> None:
-        """Refused: UNSUPPORTED_VERSION."""
+        """Raise UNSUPPORTED_VERSION."""
         raise _cannot_change_voters()
 
     async def transfer_leadership(self, to: int | None, timeout_ms: int) -> int:
-        """Let another voter lead and return which; see :class:`RaftEngine`."""
+        """Hand the leadership over to another voter and return its id; see :class:`RaftEngine`."""
         self._check_leading()
         if to is not None and to not in self._voters:
             raise error_for(ErrorCode.VOTER_NOT_FOUND, f"controller {to} is none of {list(self._voters.ids)}")
@@ -205,13 +204,13 @@ class PySyncObjRaft:
             self._transferring = False
 
     def commit(self, entries: list[CommittedEntry]) -> None:
-        """Give entries to the listener; called by the thread's hand-over."""
+        """Pass entries to the listener; called by the thread's hand-over."""
         if self._listener is not None and self._is_running:
             self._last_index = entries[-1].index
             self._listener.on_commit(entries)
 
     def change_leader(self, leader: LeaderAndEpoch, next_index: int) -> None:
-        """Take a leader; ``next_index`` is what the first proposal gets; called by the thread's hand-over."""
+        """Record a leader; ``next_index`` is the index of the first proposal; called by the thread's hand-over."""
         if self._listener is None or not self._is_running:
             return
         self._leader = leader
@@ -234,7 +233,7 @@ class PySyncObjRaft:
         return self._listener.capture()
 
     def restore(self, state: LogState, chunks: Iterable[bytes]) -> Callable[[], None]:
-        """Return what puts a snapshot's state in place; in the thread."""
+        """Return a function that installs a snapshot's state; called in the thread."""
         assert self._listener is not None
         install = self._listener.read_snapshot(state.last_index, state.term, chunks)
 
@@ -245,7 +244,7 @@ class PySyncObjRaft:
         return put_in_place
 
     def fail(self, error: TidelogError) -> None:
-        """Fall silent for good; called by the thread's hand-over."""
+        """Stop for good; called by the thread's hand-over."""
         if not self._is_running:
             return
         logger.critical("controller %s takes no more part in the quorum: %s", self._node_id, error)
@@ -272,14 +271,14 @@ class PySyncObjRaft:
             raise self._not_controller()
 
     async def _hand_over(self, to: int | None) -> int:
-        # pysyncobj goes on with what is queued: the heir would lack it, and lose the election.
+        # pysyncobj continues with its queue: the target would lack those entries and lose the election.
         while self._leader.is_self and (self._last_index + 1 < self._next_index or self._barriers):  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE_S)
         while self._leader.is_self:
             changed = self._leadership_changed
             accepted = await self._thread.run(lambda: self._thread.transfer(to))
             try:
-                # A voter that lacks entries is refused and asked again soon; one that was told may need an election.
+                # A voter that lacks entries refuses and is asked again soon; one that accepted may need an election.
                 async with asyncio.timeout(self._election_timeout_s if accepted else _PAUSE_S):
                     await changed.wait()
             except TimeoutError:

@@ -1,7 +1,7 @@
-"""What the engine on pysyncobj keeps: its frames, the rule that makes a log of them, and its two files' formats.
+"""The frames of the engine on pysyncobj, the rule that turns them into a log, and the formats of its two files.
 
-Nothing here knows the library. The rule upholds that all replicas that apply equal frames see an equal log, whatever
-became of a frame on its way: doubled, late or in another order.
+Nothing here uses the library. The rule guarantees that all replicas that apply equal frames see an equal log, even if a
+frame is duplicated, late or out of order.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ RaftEntry = tuple[bytes, int, int]
 
 
 class FrameKind(enum.IntEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     CLAIM = 0
     """A leader begins its term."""
     DATA = 1
     """A proposal; ``number`` is the index that it was given."""
     BARRIER = 2
-    """A read; ``number`` tells it from others."""
+    """A read; ``number`` identifies it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Frame:
         """Return the frame of these bytes.
 
         Raises:
-            ValueError: they are none.
+            ValueError: the bytes are not a frame.
         """
         if len(data) < _FRAME.size:
             raise ValueError(f"{len(data)} bytes are no frame")
@@ -69,14 +69,14 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The end of the log that frames have made: its last index, and the term and leader in force."""
+    """The end of the log made of frames: its last index, and the term and leader in force."""
 
     last_index: int = 0
     term: int = 0
     leader_id: int = -1
 
     def apply(self, frame: Frame) -> tuple[LogState, CommittedEntry | None]:
-        """Return the state after a frame, and the entry that it is, or None: see the engine's module for the rule."""
+        """Return the state after a frame, and the frame's entry or None: see the engine's module for the rule."""
         index = self.last_index + 1
         if frame.kind is FrameKind.CLAIM and frame.term > self.term:
             return LogState(index, frame.term, frame.leader_id), CommittedEntry(index, frame.term, b"")
@@ -90,10 +90,11 @@ class LogState:
 
 
 def check_identity(directory: Path, cluster_id: str, node_id: int) -> None:
-    """Make the folder another one's never again: it is made for this voter at the first start.
+    """Check that the folder belongs to this voter, or claim it at the first start.
 
     Raises:
-        TidelogError: INCONSISTENT_CLUSTER_ID or INCONSISTENT_VOTER_SET, it is another's; KAFKA_STORAGE_ERROR.
+        TidelogError: INCONSISTENT_CLUSTER_ID or INCONSISTENT_VOTER_SET, it belongs to another voter;
+            KAFKA_STORAGE_ERROR.
     """
     path = directory / _IDENTITY
     try:
@@ -131,7 +132,7 @@ def write_dump(path: Path, state: LogState, entries: Iterable[RaftEntry], chunks
 
 
 def read_dump(path: Path) -> tuple[LogState, tuple[RaftEntry, RaftEntry], Iterator[bytes]]:
-    """Return what :func:`write_dump` wrote, checked; the chunks are cut elsewhere, and read as they are consumed.
+    """Return the content that :func:`write_dump` wrote, checked; chunks may be cut differently and are read on demand.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE, it is damaged; KAFKA_STORAGE_ERROR.

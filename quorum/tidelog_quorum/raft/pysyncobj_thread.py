@@ -1,7 +1,7 @@
-"""The only module that touches pysyncobj: runs it in a thread and hands what it does over to the event loop, in order.
+"""Runs pysyncobj in a thread and hands its output to the event loop, in order. Only this module uses the library.
 
-For :mod:`tidelog_quorum.raft.pysyncobj_engine`, which says how frames become the log. It uses what the library offers
-in public: one replicated method, ticks by hand, the serializer's hooks and a transport of its own class.
+:mod:`tidelog_quorum.raft.pysyncobj_engine` describes how frames become the log. This module uses only pysyncobj's
+public features: one replicated method, manual ticks, the serializer's hooks and a transport class of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEADER = 2
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the thread saw after its latest tick; commit and match indexes are pysyncobj's own."""
+    """The thread's view after its latest tick; commit and match indexes are pysyncobj's own."""
 
     commit_index: int = 0
     snapshot_index: int = -1
@@ -47,25 +47,25 @@ class View:
 
 
 class ThreadListener(Protocol):
-    """What the thread tells, in order; on the event loop where nothing else is said."""
+    """The receiver of the thread's output, in order; on the event loop unless a method says otherwise."""
 
     def commit(self, entries: list[CommittedEntry]) -> None:
-        """Take entries."""
+        """Process committed entries."""
 
     def change_leader(self, leader: LeaderAndEpoch, next_index: int) -> None:
-        """Take a leader; ``next_index`` is what the first proposal gets when this voter leads."""
+        """Process a new leader; ``next_index`` is the index of the first proposal when this voter leads."""
 
     def pass_barrier(self, barrier_id: int, index: int) -> None:
-        """Take that all which was committed before a barrier was given to :meth:`commit`."""
+        """Process a barrier: everything committed before it was given to :meth:`commit`."""
 
     def capture(self) -> Iterable[bytes]:
         """Return the state after the last entry given to :meth:`commit`, in chunks."""
 
     def restore(self, state: LogState, chunks: Iterable[bytes]) -> Callable[[], None]:
-        """Return what puts a snapshot's state in place, for the event loop; called in the thread."""
+        """Return a function that installs a snapshot's state on the event loop; called in the thread."""
 
     def fail(self, error: TidelogError) -> None:
-        """Take that the thread has ended."""
+        """Process the end of the thread."""
 
 
 class _Commands(SyncObjConsumer):  # type: ignore[misc]  # the library has no types
@@ -81,7 +81,7 @@ class _Commands(SyncObjConsumer):  # type: ignore[misc]  # the library has no ty
 
 
 class _Transport(TCPTransport):  # type: ignore[misc]
-    """pysyncobj's own, which also notes when each voter was heard; obeys no commands of its administration tool."""
+    """pysyncobj's transport. It also records the last contact with each voter and ignores administration commands."""
 
     def __init__(self, sync: Any, self_node: Any, other_nodes: Any) -> None:
         super().__init__(sync, self_node, other_nodes)
@@ -91,10 +91,10 @@ class _Transport(TCPTransport):  # type: ignore[misc]
         sync.conf.tidelog_transport = self
 
     def setOnUtilityMessageCallback(self, message: str, callback: Any) -> None:  # noqa: N802
-        """Ignore the tool's commands: anybody could give them."""
+        """Ignore the administration tool's commands: anybody could send them."""
 
     def setOnMessageReceivedCallback(self, callback: Any) -> None:  # noqa: N802
-        """Note who speaks, then go on as pysyncobj does."""
+        """Record the sender, then call pysyncobj's callback."""
 
         def note(node: Any, message: Any) -> None:
             now = self.heard_at[node.id] = time.monotonic()
@@ -106,7 +106,7 @@ class _Transport(TCPTransport):  # type: ignore[misc]
 
 
 class PySyncObjThread:
-    """Runs pysyncobj. What says so is called on the event loop; all else, and all state, is the thread's."""
+    """The thread that runs pysyncobj. Methods marked so run on the event loop; the rest, and all state, are its own."""
 
     def __init__(
         self,
@@ -142,25 +142,25 @@ class PySyncObjThread:
         self._bytes_since_snapshot = 0
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start; on the loop."""
+        """Start the thread; on the loop."""
         self._loop = loop
         self._thread.start()
         await asyncio.wrap_future(self._opened)
 
     def stop(self) -> None:
-        """End the thread and wait for it; in any other thread than the loop's, which may have to answer it."""
+        """Stop the thread and wait for it; not on the loop's thread, which the thread may be waiting for."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def append(self, frame: Frame) -> None:
-        """Queue a frame; in any thread."""
-        # The frame is queued before the pipe that wakes the thread is full, so that it is awake anyway.
+        """Queue a frame; any thread."""
+        # If the pipe that wakes the thread is full, the thread is awake anyway, and the frame is queued.
         with contextlib.suppress(BlockingIOError):
             self._commands.append(frame.encode())
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Let the thread do something between two ticks, and return what it returns; on the loop."""
+        """Run a job in the thread between two ticks, and return its result; on the loop."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def do(is_over: bool) -> None:
@@ -179,14 +179,14 @@ class PySyncObjThread:
         return await asyncio.wrap_future(future)
 
     def ages_ms(self, voter_id: int) -> tuple[int | None, int | None]:
-        """Return how long ago a voter was heard and had all that was committed; on the loop."""
+        """Return the times since a voter was heard from and since it was caught up; on the loop."""
         transport, now = self._conf.tidelog_transport, time.monotonic()
         times = (d.get(self._nodes[voter_id]) for d in (transport.heard_at, transport.caught_up_at))
         heard, caught_up = (None if t is None else int((now - t) * 1000) for t in times)
         return heard, caught_up
 
     def transfer(self, to: int | None) -> bool:
-        """Ask a voter to take over; False when it lacks entries."""
+        """Ask a voter to take over. Return False if it lacks entries."""
         answers: list[int] = []
         node = None if to is None else self._nodes[to]
         self._sync.transferLeadership(node, lambda _, reason: answers.append(reason))
@@ -242,14 +242,14 @@ class PySyncObjThread:
             self._sync.forceLogCompaction()
 
     def _apply(self, data: bytes) -> None:
-        """Apply a frame. It must never raise: pysyncobj would apply it again for ever."""
+        """Apply a frame. It must never raise: pysyncobj would apply it again forever."""
         try:
             frame = Frame.decode(data)
             self._state, entry = self._state.apply(frame)
             if frame.kind is FrameKind.BARRIER and self._state.is_led_by(frame):
                 self._flush()
                 self._hand_over(self._listener.pass_barrier, frame.number, self._state.last_index)
-            # After a snapshot of another voter pysyncobj may apply again what was applied before.
+            # After another voter's snapshot, pysyncobj may apply frames a second time.
             if entry is None or entry.index <= self._delivered:
                 return
             if frame.kind is FrameKind.CLAIM:
@@ -267,7 +267,7 @@ class PySyncObjThread:
             self._hand_over(self._listener.commit, entries)
 
     def _announce(self, status: Mapping[str, Any]) -> None:
-        """Announce the leader that pysyncobj knows once its claim is applied, else that there is none."""
+        """Announce pysyncobj's leader once its claim is applied; until then announce that there is none."""
         leader, term = status["leader"], max(status["raft_term"], self._state.term)
         leader_id = None if leader is None else self._ids[leader.id]
         if (leader_id, status["raft_term"]) != (self._state.leader_id, self._state.term):
@@ -293,19 +293,19 @@ class PySyncObjThread:
             self._fail(error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write {path}: {error.strerror}"))
             raise
         except Exception as error:
-            # pysyncobj would only note that there is no snapshot.
+            # pysyncobj would only record that there is no snapshot.
             self._fail(error)
             raise
         self._note_snapshot()
 
     def _read_dump(self, path: str) -> tuple[Any, ...]:
-        """Take over a snapshot, this voter's at the start or another's; return what pysyncobj wants of it."""
+        """Install a snapshot, this voter's at the start or another's; return the data that pysyncobj needs of it."""
         try:
             state, entries, chunks = read_dump(Path(path))
             self._state = state
             if state.last_index > self._delivered:
                 self._flush()
-                # What was handed over before must have arrived when the listener reads the snapshot.
+                # Everything handed over earlier must arrive before the listener reads the snapshot.
                 self._ask_loop(lambda: None)
                 self._ask_loop(self._listener.restore(state, chunks))
                 self._delivered = state.last_index
@@ -363,7 +363,7 @@ def _configuration(
     election_s, heartbeat_s = config.election_timeout_ms / 1000, config.heartbeat_interval_ms / 1000
     return SyncObjConf(
         autoTick=False,
-        # Where it is not told to, pysyncobj listens on all interfaces.
+        # Without it, pysyncobj listens on all interfaces.
         bindAddress=address,
         maxBindRetries=1,
         raftMinTimeout=election_s,
@@ -372,15 +372,15 @@ def _configuration(
         leaderFallbackTimeout=2 * election_s,
         connectionTimeout=max(3.5, 4 * election_s),
         connectionRetryTime=0.2,
-        # Wakes the thread for each command, where it would else wait for the next tick.
+        # Wakes the thread for each command instead of at the next tick.
         appendEntriesUseBatch=False,
-        # A full queue would drop a command, after which its leader's later ones are lost: callers bound it instead.
+        # A full queue would drop a command, and with it its leader's later ones; callers bound the queue instead.
         commandsQueueSize=0,
         journalFile=str(directory / "journal"),
         fullDumpFile=str(directory / "snapshot"),
         serializer=write,
         deserializer=read,
-        # When to take a snapshot is decided here, by bytes and time.
+        # This module decides when to take a snapshot, by bytes and time.
         logCompactionMinEntries=2**62,
         logCompactionMinTime=_NEVER_S,
     )

@@ -1,4 +1,4 @@
-"""The ways in from other controllers: checks who speaks and hands each message on."""
+"""The incoming streams of other controllers: checks the sender and passes each message on."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 _HELLO_TIMEOUT_S = 5.0
 _MAX_HELLO_BYTES = 4 * 1024
 _MAX_STREAMS_PER_SENDER = 8
-"""A peer has one or two; one that was cut off may have left some behind that nobody has noticed yet."""
+"""A peer has one or two streams; a peer that was cut off may have left some that nobody has noticed yet."""
 
 
 def add_raft_service(receiver: RaftReceiver, server: grpc.aio.Server) -> None:
-    """Let ``server`` serve it: the receiver parses what comes itself, within its bounds."""
+    """Add the service to ``server``; the receiver parses the bytes itself, within its limits."""
     exchange: Handler = grpc.stream_stream_rpc_method_handler(
         receiver.Exchange, None, pb.ExchangeResponse.SerializeToString
     )
@@ -38,9 +38,9 @@ def add_raft_service(receiver: RaftReceiver, server: grpc.aio.Server) -> None:
 
 
 class RaftReceiver:
-    """Serves from the engine's start to its stop, on the event loop; before and after, it turns callers away.
+    """The service for other controllers from the engine's start to its stop, on the event loop; else it refuses calls.
 
-    ``deliver`` gets each message with its sender's directory id and address.
+    ``deliver`` receives each message with its sender's directory id and address.
     """
 
     def __init__(self, deliver: Callable[[Message, bytes, tuple[str, int] | None], None]) -> None:
@@ -51,7 +51,7 @@ class RaftReceiver:
         self._patience: dict[int, list[asyncio.Timeout]] = {}
 
     def start(self, me: Introduction, peers: Peers) -> None:
-        """Take callers from now on."""
+        """Accept callers from now on."""
         self._me, self._peers = me, peers
 
     async def Exchange(  # noqa: N802
@@ -59,7 +59,7 @@ class RaftReceiver:
         request_iterator: AsyncIterator[bytes],
         context: grpc.aio.ServicerContext[object, object],
     ) -> AsyncIterator[pb.ExchangeResponse]:
-        """Take serialized messages from one other controller until it or this one ends the stream."""
+        """Receive serialized messages from one other controller until either side ends the stream."""
         if self._me is None or self._peers is None:
             await abort_with(
                 context, error_for(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is starting or stopping")
@@ -89,7 +89,7 @@ class RaftReceiver:
                 peers.disconnected(hello)
 
     async def stop(self) -> None:
-        """End all streams, so that the server need not wait for the others to do it."""
+        """End all streams, so that the server need not wait for the other controllers."""
         self._peers = None
         streams = list(self._streams)
         for task in streams:
@@ -98,10 +98,10 @@ class RaftReceiver:
 
     @contextlib.asynccontextmanager
     async def _admitted(self, sender_id: int) -> AsyncIterator[None]:
-        """Count a sender's stream; its oldest gives way when there are too many.
+        """Count a sender's stream; if there are too many, its oldest one ends.
 
         Raises:
-            TidelogError: INVALID_REQUEST, to the oldest.
+            TidelogError: INVALID_REQUEST, in the oldest stream.
         """
         streams = self._patience.setdefault(sender_id, [])
         try:
@@ -136,10 +136,10 @@ class RaftReceiver:
 
 
 async def _first_of(requests: AsyncIterator[bytes]) -> pb.ExchangeRequest | None:
-    """Return the message with the hello, or None when the stream ends at once.
+    """Return the message with the hello, or None if the stream ends at once.
 
     Raises:
-        TidelogError: REQUEST_TIMED_OUT, it does not come; INVALID_REQUEST, it is too large for one.
+        TidelogError: REQUEST_TIMED_OUT, no hello came; INVALID_REQUEST, it is too large.
     """
     try:
         async with asyncio.timeout(_HELLO_TIMEOUT_S):

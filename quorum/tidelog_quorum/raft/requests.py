@@ -1,4 +1,4 @@
-"""What callers of the engine wait for: reads and operators' requests, by id."""
+"""The pending requests of the engine's callers, by id: reads and operators' requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_foundation.errors import TidelogError, error_for
 
 
 class PendingRequests:
-    """Each is open from its :meth:`opened` block's begin to the end; an answer to one that is not open is dropped."""
+    """The open requests; each is open during its :meth:`opened` block. Answers to other requests are dropped."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)
@@ -20,7 +20,7 @@ class PendingRequests:
 
     @contextmanager
     def opened(self) -> Iterator[tuple[int, asyncio.Future[int]]]:
-        """Yield the id of a new request and what its answer comes to."""
+        """Yield the id of a new request and the future of its answer."""
         request_id = next(self._ids)
         future = self._futures[request_id] = asyncio.get_running_loop().create_future()
         try:
@@ -30,19 +30,19 @@ class PendingRequests:
             self._awaiting_commit.pop(request_id, None)
 
     def answer(self, request_id: int, value: int) -> None:
-        """Let the caller go on."""
+        """Complete the request."""
         future = self._futures.get(request_id)
         if future is not None and not future.done():
             future.set_result(value)
 
     def refuse(self, request_id: int, error: TidelogError) -> None:
-        """Let the caller's wait end with an error."""
+        """Fail the request with an error."""
         future = self._futures.get(request_id)
         if future is not None and not future.done():
             future.set_exception(error)
 
     def refuse_all(self, error: TidelogError) -> None:
-        """Refuse all that are open."""
+        """Refuse all open requests."""
         for request_id in self._futures:
             self.refuse(request_id, error_for(error.code, error.message))
 
@@ -51,7 +51,7 @@ class PendingRequests:
         self._awaiting_commit[request_id] = index, term
 
     def refuse_after(self, commit_index: int, lost: Callable[[str], TidelogError]) -> None:
-        """Refuse those whose entry was not committed when the leadership ended: it may be committed still, or never."""
+        """Refuse those whose entry was not committed when the leadership ended: it may still commit, or never."""
         for request_id, (index, _) in self._awaiting_commit.items():
             if index > commit_index:
                 self.refuse(
@@ -59,7 +59,7 @@ class PendingRequests:
                 )
 
     def committed(self, index: int, term: int, lost: TidelogError) -> None:
-        """Note which entry was committed at an index; requests that wait for another one there get ``lost``."""
+        """Record the committed entry of an index; requests that wait for another entry there get ``lost``."""
         for request_id, (wanted_index, wanted_term) in list(self._awaiting_commit.items()):
             if (wanted_index, wanted_term) == (index, term):
                 self.answer(request_id, index)

@@ -1,4 +1,4 @@
-"""When a replica takes snapshots of its own, and in which parts they travel."""
+"""Settings for a replica's snapshots and for their transfer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog_foundation.config import at_least, between, setting
 
 @dataclass(frozen=True, slots=True)
 class SnapshotConfig:
-    """Each replica decides for itself; the values need not be the same everywhere."""
+    """The snapshot settings of one replica; they may differ between replicas."""
 
     max_bytes_between: int = setting(
         20_971_520,

@@ -1,11 +1,11 @@
 """Snapshot files beside a replica's metadata log: written, received, checked, read and removed.
 
 A file is ``<last index, 20 digits>-<last term, 10 digits>.checkpoint``, Kafka's name for it. It gets that name when it
-is complete and synced, and counts once the log's database names it; the one before is removed after that. So at any
-crash the file that the database names is whole, and every other one is a leftover that the next start removes.
+is complete and synced, and is valid once the log's database names it; the previous one is removed after that. So after
+any crash the file that the database names is complete, and every other one is a leftover that the next start removes.
 
-Blocking; an error of the disk is KAFKA_STORAGE_ERROR with the path, after which the replica must stop, as with Kafka: a
-disk that has no room for a snapshot soon has none for the log, whose size only snapshots bound.
+Blocking; a disk error is KAFKA_STORAGE_ERROR with the path, after which the replica must stop, as in Kafka: a disk
+without space for a snapshot soon has none for the log, whose size only snapshots limit.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def snapshot_path(directory: Path, last_index: int, last_term: int) -> Path:
-    """Return where the snapshot of that end is."""
+    """Return the path of the snapshot with that end."""
     return directory / f"{last_index:020d}-{last_term:010d}{SUFFIX}"
 
 
 def write_snapshot(
     directory: Path, last_index: int, last_term: int, chunks: Iterable[bytes], should_stop: Callable[[], bool]
 ) -> tuple[int, int] | None:
-    """Write the chunks to a file that is complete, synced and in its place; return its size and CRC-32C.
+    """Write the chunks to a file; return its size and CRC-32C once it is complete, synced and renamed.
 
-    None, and no file, when ``should_stop`` says so between two chunks.
+    Return None, and leave no file, if ``should_stop`` returns True between two chunks.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
@@ -63,7 +63,7 @@ def write_snapshot(
 
 
 def check_snapshot(directory: Path, snapshot: Snapshot) -> None:
-    """Make sure that the snapshot is there and as it was.
+    """Check that the snapshot exists and is unaltered.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE, it is missing or damaged; KAFKA_STORAGE_ERROR, it cannot be read.
@@ -93,7 +93,7 @@ def read_snapshot(directory: Path, snapshot: Snapshot) -> Iterator[bytes]:
 
 
 def remove_snapshots(directory: Path, keep: Snapshot | None) -> None:
-    """Remove every snapshot file but one, whole or not; for when nothing is being written.
+    """Remove every snapshot file but one, complete or not; call it while nothing is being written.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
@@ -105,7 +105,7 @@ def remove_snapshots(directory: Path, keep: Snapshot | None) -> None:
 
 
 def remove_snapshot(directory: Path, last_index: int, last_term: int) -> None:
-    """Remove a snapshot that is not needed any more; who has it open can still read it.
+    """Remove a snapshot that is no longer needed; readers that have it open can still read it.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
@@ -114,7 +114,7 @@ def remove_snapshot(directory: Path, last_index: int, last_term: int) -> None:
 
 
 class SnapshotReceiver:
-    """Gathers the chunks of one snapshot at a time, on the storage's thread."""
+    """The receiver of one snapshot at a time, on the storage's thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -122,7 +122,7 @@ class SnapshotReceiver:
         self._descriptor = -1
 
     def store(self, snapshot: Snapshot, position: int, chunk: bytes) -> None:
-        """Put a chunk in its place, unsynced; position 0 begins anew. A chunk of what was not begun is dropped.
+        """Write a chunk at its position, unsynced; position 0 starts a new file. Drop a chunk of any other snapshot.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -139,7 +139,7 @@ class SnapshotReceiver:
             _write_all(self._descriptor, chunk, position)
 
     def complete(self, snapshot: Snapshot) -> bool:
-        """Give the received file its name when it is whole and synced; False, and no file, when it is damaged.
+        """Sync and rename the received file. If it is damaged, remove it and return False.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -165,7 +165,7 @@ class SnapshotReceiver:
         return True
 
     def close(self) -> None:
-        """Drop what was received and not completed."""
+        """Drop an incomplete snapshot."""
         path = self._path
         self._release()
         if path is not None:
@@ -182,17 +182,17 @@ class SnapshotReceiver:
 
 
 class SnapshotReader:
-    """Reads chunks for other replicas, in one thread; holds on to the files it has begun, so they may be removed."""
+    """Reads chunks for other replicas, in one thread; keeps files open that it has begun, so they may be removed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._open: dict[Path, int] = {}
 
     def read(self, snapshot: Snapshot, position: int, size: int) -> bytes | None:
-        """Return at most ``size`` bytes from ``position`` on; None when the file is gone.
+        """Return at most ``size`` bytes from ``position`` on; None if the file is gone.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, also when the file has less than it had: nobody could be sent the rest.
+            TidelogError: KAFKA_STORAGE_ERROR, also if the file is too short: its rest could never be sent.
         """
         path = snapshot_path(self._directory, snapshot.last_index, snapshot.last_term)
         wanted = max(0, min(size, snapshot.size - position))
@@ -207,7 +207,7 @@ class SnapshotReader:
         return chunk
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
@@ -219,7 +219,7 @@ class SnapshotReader:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return None
-        # Last in the order: the first one is the one that was not asked for the longest.
+        # Last in the order: the first one is the least recently used.
         self._open[path] = descriptor
         if len(self._open) > _MAX_OPEN:
             os.close(self._open.pop(next(iter(self._open))))
@@ -227,13 +227,13 @@ class SnapshotReader:
 
 
 def storage_error(what: str, path: Path, error: OSError) -> TidelogError:
-    """Return the error of a disk that did not do ``what`` with a file."""
+    """Return the error of a disk that failed to do ``what`` with a file."""
     full = ", the disk is full" if error.errno in _NO_ROOM else ""
     return error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {what} {path}: {error.strerror}{full}")
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a folder survive a crash.
+    """Sync the entries of a folder.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
@@ -253,7 +253,7 @@ def _put_in_place(temporary: Path, path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    # No sync: what comes back after a crash is a leftover again.
+    # No sync: a file that returns after a crash is a leftover again.
     with _storage_errors("remove", path):
         path.unlink(missing_ok=True)
 

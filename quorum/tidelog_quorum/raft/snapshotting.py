@@ -21,9 +21,9 @@ _STOP_TIMEOUT_S = 5
 
 
 class SnapshotTaker:
-    """Decides when (:class:`SnapshotConfig`) and writes in a thread, one snapshot at a time; on the event loop.
+    """Starts snapshots by :class:`SnapshotConfig` and writes one at a time in a thread; on the event loop.
 
-    ``on_taken`` gets each snapshot once its file is on disk; what the listener or the disk raises goes to ``on_error``.
+    ``on_taken`` gets each snapshot once its file is on disk; exceptions of the listener or the disk go to ``on_error``.
     """
 
     def __init__(
@@ -47,23 +47,23 @@ class SnapshotTaker:
         self._stopping = False
 
     def start(self, snapshot: Snapshot | None) -> None:
-        """Begin with the latest snapshot on disk."""
+        """Start with the latest snapshot on disk."""
         if snapshot is not None:
             self._last_index = snapshot.last_index
         self._restart_age()
 
     def installed(self, snapshot: Snapshot) -> None:
-        """Note a snapshot that came from another replica."""
+        """Record a snapshot that came from another replica."""
         self._last_index = max(self._last_index, snapshot.last_index)
         self._restart_age()
 
     def note_delivered(self) -> None:
-        """Take a snapshot if enough was given to the listener since the last one."""
+        """Take a snapshot if enough bytes were delivered since the last one."""
         if self._delivery.bytes_since_snapshot >= self._config.max_bytes_between:
             self._begin()
 
     async def take(self) -> None:
-        """Return when there is a snapshot of all that the listener had been given before the call."""
+        """Wait for a snapshot of everything delivered to the listener before the call."""
         wanted = self._delivery.position[0]
         while self._last_index < wanted and not self._stopping:
             await self._delivery.wait_restored()
@@ -78,7 +78,7 @@ class SnapshotTaker:
             self._age_timer.cancel()
 
     async def stop(self) -> None:
-        """Give up, and wait until nothing is written any more."""
+        """Take no more snapshots, and wait until nothing is being written."""
         self.give_up()
         task = self._task
         if task is not None:
@@ -145,13 +145,13 @@ class SnapshotSender:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def send_chunk(self, command: SendSnapshot) -> None:
-        """Do it, unless a chunk for the same receiver is being read: then this one is lost and asked for again."""
+        """Send a chunk, unless one for the same receiver is being read; the receiver then asks again."""
         if command.to not in self._tasks:
             loop = asyncio.get_running_loop()
             self._tasks[command.to] = loop.create_task(self._read(command), name=f"raft-chunk-{command.to}")
 
     async def stop(self) -> None:
-        """Send no more and let go of the files."""
+        """Stop sending and close the files."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

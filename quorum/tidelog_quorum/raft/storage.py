@@ -1,9 +1,9 @@
-"""A replica's log, term, vote and snapshot on disk; upholds that what was acknowledged survives a crash.
+"""A replica's log, term, vote and snapshot on disk; everything acknowledged survives a crash.
 
-One call of :meth:`RaftStorage.write` is one synced, atomic write of RocksDB, however many writes it is given, so the
-state that is read at a start is one between two calls, and the last index beside the hard state always tells how many
-entries there must be. Snapshots are files beside it (:mod:`tidelog_quorum.raft.snapshots`): a received one is complete,
-synced and in its place before the write that names it, and the one before is removed after that write.
+One call of :meth:`RaftStorage.write` is one synced, atomic write of RocksDB, however many writes it is given. So a
+start reads the state between two calls, and the last index beside the hard state always gives the number of entries.
+Snapshots are files beside the database (:mod:`tidelog_quorum.raft.snapshots`): a received one is complete, synced and
+renamed before the write that names it, and the previous one is removed after that write.
 
 Blocking; all calls after :func:`open_storage` come from one thread.
 """
@@ -53,9 +53,9 @@ Write = Persist | CompactLog | StoreChunk | InstallSnapshot
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a call of :meth:`RaftStorage.write` did: all sequences up to ``sequence`` (None: there was none) are done.
+    """The result of :meth:`RaftStorage.write`: all sequences up to ``sequence`` are done (None: there was none).
 
-    The snapshots in ``damaged`` were not what they should be; nothing of them is left.
+    The snapshots in ``damaged`` had wrong checksums and are removed.
     """
 
     sequence: int | None
@@ -63,7 +63,7 @@ class Written:
 
 
 class RaftStorage:
-    """An open log. After an error of :meth:`write` nothing more must be written or acknowledged."""
+    """An open log. After an error of :meth:`write`, nothing more may be written or acknowledged."""
 
     def __init__(self, database: Rdict, directory: Path, stored: StoredState) -> None:
         self._database = database
@@ -75,10 +75,10 @@ class RaftStorage:
         self._receiver = SnapshotReceiver(directory)
 
     def write(self, writes: Sequence[Write]) -> Written:
-        """Do these writes in order, as one atomic write, and return when they would survive a crash.
+        """Execute these writes in order, as one atomic write, and return when they would survive a crash.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR, the disk is full or failed; how much survives is open.
+            TidelogError: KAFKA_STORAGE_ERROR, the disk is full or failed; an unknown part survives.
         """
         batch = WriteBatch(raw_mode=True)
         sequence, damaged, replaced = None, [], []
@@ -117,7 +117,7 @@ class RaftStorage:
                 self._append(batch, write.truncate_from, write.entries)
             case CompactLog(_, snapshot, first_index):
                 if self._snapshot is not None and snapshot.last_index <= self._snapshot.last_index:
-                    # One was installed while this one was being written.
+                    # A newer one was installed while this one was being written.
                     remove_snapshot(self._directory, snapshot.last_index, snapshot.last_term)
                     return
                 self._set_snapshot(batch, snapshot)
@@ -185,13 +185,12 @@ class RaftStorage:
 def open_storage(
     directory: Path, cluster_id: str, node_id: int, new_directory_id: Callable[[], bytes] = lambda: uuid.uuid4().bytes
 ) -> tuple[RaftStorage, StoredState]:
-    """Open the metadata log in ``directory``, made if missing, and return it with what it holds.
+    """Open the metadata log in ``directory``, created if missing, and return it with its content.
 
     Raises:
-        TidelogError: INCONSISTENT_CLUSTER_ID or INCONSISTENT_VOTER_SET, the folder is another cluster's or voter's;
-            UNSUPPORTED_VERSION, it is of another format; CORRUPT_MESSAGE, an entry or the snapshot is missing or
-            damaged (the text names its index or path); KAFKA_STORAGE_ERROR, the folder is in use or cannot be read or
-            written.
+        TidelogError: INCONSISTENT_CLUSTER_ID or INCONSISTENT_VOTER_SET, the folder belongs to another cluster or voter;
+            UNSUPPORTED_VERSION, it has another format; CORRUPT_MESSAGE, an entry or the snapshot is missing or damaged
+            (the text names its index or path); KAFKA_STORAGE_ERROR, the folder is in use or cannot be read or written.
     """
     _make_directory(directory)
     check_wal(directory)
@@ -217,7 +216,7 @@ def _read_or_found(database: Rdict, directory: Path, mine: Identity) -> StoredSt
         if identity.format == FORMAT_VERSION:
             return stored
         stored = StoredState(stored.hard_state, stored.entries, directory_id=mine.directory_id)
-    # Identity and state in one write, as the one tells how to read the other.
+    # Identity and state in one write, because the identity has the format of the state.
     batch = WriteBatch(raw_mode=True)
     batch.put(IDENTITY_KEY, seal(IDENTITY_KEY, encode_identity(mine)))
     state = LogState(stored.hard_state, stored.last_index)
@@ -243,7 +242,7 @@ def _write_synced(database: Rdict, directory: Path, batch: WriteBatch) -> None:
     unsynced = WriteOptions()
     try:
         # Not a write with sync=True: rocksdict holds Python's lock during that, so a slow disk would stop heartbeats.
-        # The write goes to the operating system alone, and the lock is free during the sync.
+        # This write only reaches the operating system, and the sync releases the lock.
         database.write(batch, unsynced)
         database.flush_wal(True)
     except Exception as error:

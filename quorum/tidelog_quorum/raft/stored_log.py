@@ -1,6 +1,6 @@
-"""Reads a replica's metadata log from its RocksDB and checks that it is whole.
+"""Reads a replica's metadata log from its RocksDB and checks that it is complete.
 
-Nothing here writes; the storage reads with it at a start, and a tool may look into the folder of a stopped controller.
+It writes nothing; the storage uses it at the start, and a tool may read the folder of a stopped controller.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What the disk held when it was opened.
+    """The content of the disk when it was opened.
 
-    ``entries`` are all after ``log_start`` = (index, term), without a gap. A snapshot covers at least ``log_start``.
+    ``entries`` are all entries after ``log_start`` = (index, term), without a gap. A snapshot covers at least
+    ``log_start``.
     """
 
     hard_state: HardState
@@ -56,11 +57,11 @@ class StoredState:
 
 
 def read_stored_log(directory: Path) -> tuple[Identity, StoredState]:
-    """Return what a folder holds that no process has open; nothing in it is changed.
+    """Return the content of a folder that no process has open; the folder is unchanged.
 
     Raises:
-        TidelogError: as :func:`tidelog_quorum.raft.storage.open_storage`; KAFKA_STORAGE_ERROR also when there is no
-            metadata log in the folder.
+        TidelogError: as :func:`tidelog_quorum.raft.storage.open_storage`; KAFKA_STORAGE_ERROR also if the folder has no
+            metadata log.
     """
     check_wal(directory)
     database = open_database(directory, AccessType.read_only())
@@ -74,7 +75,7 @@ def read_stored_log(directory: Path) -> tuple[Identity, StoredState]:
 
 
 def open_database(directory: Path, access: AccessType | None = None) -> Rdict:
-    """Open the folder's RocksDB, which is made if it is missing and may be written.
+    """Open the folder's RocksDB; create it if it is missing and the access permits it.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE, it is damaged; KAFKA_STORAGE_ERROR, it is in use or the disk failed.
@@ -82,12 +83,12 @@ def open_database(directory: Path, access: AccessType | None = None) -> Rdict:
     try:
         return Rdict(str(directory), _options(), access_type=access or AccessType.read_write())
     except Exception as error:
-        # rocksdict raises bare Exception for whatever RocksDB reports.
+        # rocksdict raises bare Exception for every error of RocksDB.
         raise _open_error(directory, error) from error
 
 
 def read_identity(database: Rdict, directory: Path) -> Identity | None:
-    """Return whose log it is; None in a new folder.
+    """Return the log's owner; None in a new folder.
 
     Raises:
         TidelogError: UNSUPPORTED_VERSION, the format is unknown; CORRUPT_MESSAGE; KAFKA_STORAGE_ERROR.
@@ -105,10 +106,10 @@ def read_identity(database: Rdict, directory: Path) -> Identity | None:
 
 
 def read_state(database: Rdict, directory: Path, identity: Identity) -> StoredState:
-    """Return all that the log holds.
+    """Return the whole content of the log.
 
     Raises:
-        TidelogError: CORRUPT_MESSAGE, an entry is missing or damaged, its index is named; KAFKA_STORAGE_ERROR.
+        TidelogError: CORRUPT_MESSAGE, an entry is missing or damaged (the text names its index); KAFKA_STORAGE_ERROR.
     """
     body = _read(database, directory, STATE_KEY, "the term and vote")
     state = LogState(HardState()) if body is None else decode_state(body, identity.format)
@@ -124,7 +125,7 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_paranoid_checks(True)
-    # Drops a torn last write, which was never acknowledged; check_wal has made sure that it is no more than that.
+    # Drops a torn last write, which was never acknowledged; check_wal has verified that it is no more than that.
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     options.set_write_buffer_size(4 * 1024 * 1024)
     options.set_max_write_buffer_number(4)
@@ -141,7 +142,7 @@ def _options() -> Options:
 def _read_entries(database: Rdict, directory: Path, state: LogState) -> Iterator[Entry]:
     start, term = state.log_start
     iterator = database.iter()
-    # Not from the prefix on: the iterator would have to step over all that was compacted.
+    # Not from the prefix on: the iterator would have to step over all compacted keys.
     iterator.seek(entry_key(start + 1))
     for index in range(start + 1, state.last_index + 1):
         key = entry_key(index)
@@ -162,11 +163,11 @@ def _read_entries(database: Rdict, directory: Path, state: LogState) -> Iterator
 
 
 def _why_missing(iterator: RdictIter, state: LogState) -> str:
-    """RocksDB ends an iteration at a block it cannot read as it does at the last key; the status tells which."""
+    """Return why an entry is missing: the iterator's status tells an unreadable block from the end of the keys."""
     try:
         iterator.status()
     except Exception as error:
-        # rocksdict raises bare Exception for whatever RocksDB reports.
+        # rocksdict raises bare Exception for every error of RocksDB.
         logger.error("RocksDB cannot read a block: %s", error, exc_info=True)
         return f"cannot be read: {error}"
     return f"is missing, entries {state.log_start[0] + 1} to {state.last_index} should be there"

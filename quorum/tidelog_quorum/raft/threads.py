@@ -1,4 +1,4 @@
-"""Runs a blocking call in a thread of its own that never keeps the process from ending."""
+"""Runs a blocking call in its own daemon thread, which never keeps the process from ending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 async def call_in_thread(name: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call ``function`` in a new thread and return or raise what it does; the thread goes on when this is cancelled."""
+    """Call ``function`` in a new thread and return or raise its result; a cancellation does not stop the thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[R] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""One timer on the event loop that is moved often and fires seldom."""
+"""A timer on the event loop for deadlines that move often and rarely expire."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class DeadlineTimer:
-    """Calls back at the deadline that was set last, in milliseconds of the loop's clock, once.
+    """Calls back once at the latest set deadline, in milliseconds of the loop's clock.
 
-    A deadline that moves on, as an election's does with each heartbeat, costs nothing: the timer fires at the old one
-    and is set again only then.
+    Moving a deadline later, as each heartbeat does with an election's, costs nothing: the timer fires at the old
+    deadline and is set again only then.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
@@ -25,7 +25,7 @@ class DeadlineTimer:
         return int(self._loop.time() * 1000)
 
     def set(self, deadline_ms: int | None) -> None:
-        """Call back at this time, and not at any that was set before; None: not at all."""
+        """Replace the deadline; None clears it."""
         self._deadline_ms = deadline_ms
         if deadline_ms is None or (self._armed_ms is not None and self._armed_ms <= deadline_ms):
             return
@@ -37,7 +37,7 @@ class DeadlineTimer:
             self._handle = self._loop.call_at(deadline_ms / 1000, self._fire)
 
     def cancel(self) -> None:
-        """Call back no more."""
+        """Clear the deadline."""
         self._deadline_ms = None
         self._disarm()
 

@@ -1,17 +1,17 @@
-"""Tells a write that a crash cut short from damage to acknowledged ones, in RocksDB's write-ahead logs.
+"""Distinguishes a write that a crash cut short from damage to acknowledged ones, in RocksDB's write-ahead logs.
 
-RocksDB ends its recovery silently at the first record it cannot read. That is right for the last write
-before a crash, which was never acknowledged, but damage anywhere would drop all that follows. So the logs are
-checked before RocksDB opens them. A broken record is the end of a torn write when
+RocksDB silently ends its recovery at the first unreadable record. That is right for the last write before a crash,
+which was never acknowledged, but damage anywhere would drop everything after it. So the logs are checked before RocksDB
+opens them. A broken record is the end of a torn write if
 
-- no other write that is whole begins after it (each begins only after the one before was synced), and
-- it claims to be longer than the file, or a part of it as large as a sector was never written, so is all zeros.
+- no other complete write begins after it (each begins only after the previous one was synced), and
+- its length reaches beyond the file, or a part as large as a sector was never written, so is all zeros.
 
-What this cannot tell: a flipped bit in the length of the very last record looks like a torn write.
+This check takes a flipped bit in the length of the very last record for a torn write.
 
-Format (RocksDB wiki, "Write Ahead Log File Format"): blocks of 32 KiB; a record never spans blocks and has a header
-of 7 bytes: masked CRC-32C of type and payload, length, type; all little-endian. A write is one FULL record or one
-FIRST, any MIDDLE and one LAST.
+Format (RocksDB wiki, "Write Ahead Log File Format"): blocks of 32 KiB; a record never spans blocks and has a header of
+7 bytes: masked CRC-32C of type and payload, length, type; all little-endian. A write is one FULL record or one FIRST,
+any MIDDLE and one LAST.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BEGIN = re.compile(b"[%c%c]" % (_FULL, _FIRST))
 
 
 def check_wal(directory: Path) -> None:
-    """Raise when a write-ahead log in ``directory`` is damaged other than by a torn last write.
+    """Raise an error if a write-ahead log in ``directory`` has damage other than a torn last write.
 
     Raises:
         TidelogError: CORRUPT_MESSAGE, with the file and the position of the damage.
@@ -60,7 +60,7 @@ def _first_broken(data: bytes) -> int | None:
 
 
 def _write_begins_after(data: bytes, broken: int) -> bool:
-    """A block begins with a record, so what is broken hides where records begin no further than to its block's end."""
+    """Return whether a write begins after the broken record, which hides record starts only in its own block."""
     position = broken
     while position < len(data):
         block_end = position - position % _BLOCK_SIZE + _BLOCK_SIZE
@@ -75,7 +75,7 @@ def _write_begins_after(data: bytes, broken: int) -> bool:
 
 
 def _fills_block(data: bytes, position: int, block_end: int) -> bool:
-    """Return whether a broken record says that it goes on in the next block, and so that nothing follows it in its."""
+    """Return whether a broken record claims to continue in the next block, so that no record follows it in this one."""
     if block_end - position < _HEADER.size or block_end > len(data):
         return False
     _, length, kind = _HEADER.unpack_from(data, position)
@@ -104,7 +104,7 @@ def _is_torn(data: bytes, broken: int) -> bool:
 
 
 def _record_size(data: bytes, position: int, room: int) -> int | None:
-    """Return the size with header of the record at ``position``; None unless it is whole and its checksum right."""
+    """Return the size, with header, of the record at ``position``; None if it is incomplete or altered."""
     if room < _HEADER.size or len(data) - position < _HEADER.size:
         return None
     checksum, length, kind = _HEADER.unpack_from(data, position)

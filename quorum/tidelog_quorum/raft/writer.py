@@ -1,8 +1,8 @@
 """Runs the blocking writes of a replica's storage in one thread, with group commit.
 
-While a write is being synced, further ones queue up; they then share the next sync. The thread is a daemon's, so that a
-disk which never answers cannot keep the process from ending. Such a disk is an error after a while: a leader that only
-waits for it would be in office for ever, as its heartbeats need no disk, and commit nothing that it can answer.
+While a write is synced, further ones queue; they then share the next sync. The thread is a daemon, so that a disk that
+never answers cannot keep the process from ending. Such a disk is an error after a while: a leader that only waits for
+it would stay in office forever, because its heartbeats need no disk, and could commit nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MAX_QUEUED_CHUNK_BYTES = 8 * 1024 * 1024
 
 
 class StorageWriter:
-    """Owns the storage from :meth:`open` to :meth:`close`; the callbacks run on the event loop.
+    """The owner of the storage from :meth:`open` to :meth:`close`; the callbacks run on the event loop.
 
-    ``on_written`` is told of each sync. After ``on_error`` nothing more is written.
+    Each sync calls ``on_written``. After ``on_error`` nothing more is written.
     """
 
     def __init__(self, on_written: Callable[[Written], None], on_error: Callable[[TidelogError], None]) -> None:
@@ -44,7 +44,7 @@ class StorageWriter:
         self._closed: asyncio.Future[None] | None = None
 
     async def open(self, open_storage: Callable[[], tuple[RaftStorage, StoredState]]) -> StoredState:
-        """Open the storage and return what it holds; what ``open_storage`` raises is raised.
+        """Open the storage and return its content.
 
         Raises:
             TidelogError: see :func:`tidelog_quorum.raft.storage.open_storage`.
@@ -64,11 +64,11 @@ class StorageWriter:
 
     @property
     def takes_chunks(self) -> bool:
-        """Whether there is room for chunks of a snapshot: those that the disk has not taken yet are in memory."""
+        """Whether there is space for snapshot chunks: chunks that the disk has not taken yet are in memory."""
         return self._chunk_bytes_in - self._chunk_bytes_out < _MAX_QUEUED_CHUNK_BYTES
 
     async def close(self) -> None:
-        """Let the write under way finish, drop those that queue, and release the folder."""
+        """Finish the current write, drop the queued ones, and release the folder."""
         self._closing = True
         if self._watch is not None:
             self._watch.cancel()
@@ -82,7 +82,7 @@ class StorageWriter:
             logger.error("the disk of the metadata log has not answered for %s s", _CLOSE_TIMEOUT_S)
 
     def _on_watch(self, loop: asyncio.AbstractEventLoop, write: int, silent_intervals: int) -> None:
-        """Count the intervals that one write takes: not the time, which also passes while the process is stopped."""
+        """Count the intervals that one write takes; a clock would also run while the process is stopped."""
         if self._closing:
             return
         is_same = self._is_writing and self._writes_begun == write
@@ -120,7 +120,7 @@ class StorageWriter:
         self._close(storage, loop)
 
     def _take(self) -> list[Write]:
-        """Wait for a write and return it with all that queue behind it."""
+        """Wait for a write and return it with all writes queued behind it."""
         writes = [self._queue.get()]
         while not self._queue.empty():
             writes.append(self._queue.get_nowait())
@@ -130,7 +130,7 @@ class StorageWriter:
         try:
             storage.close()
         except TidelogError as error:
-            # Nothing depends on it: what was acknowledged is on disk, the rest never will be.
+            # Nothing depends on it: everything acknowledged is on disk, the rest never will be.
             logger.error("%s", error)
         _call(loop, self._note_closed)
 

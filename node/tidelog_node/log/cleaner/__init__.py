@@ -1,4 +1,4 @@
-"""Log compaction: keeps of each key the last record, in sealed segments, beside a log that goes on."""
+"""Log compaction: keeps the last record of each key in sealed segments, while the log serves appends and reads."""
 
 from tidelog_node.log.cleaner._engine import COMPILED
 from tidelog_node.log.cleaner.checkpoint import CLEANER_OFFSETS, CleanerCheckpoint

@@ -1,6 +1,6 @@
-"""Chooses the cleaner's engine once, at import: the compiled one where it was built, the pure one otherwise.
+"""Selects the cleaner's engine once, at import: the compiled one if it was built, else the pure one.
 
-``TIDELOG_PURE_PYTHON=1`` in the environment asks for the pure one. Both have the interface of
+``TIDELOG_PURE_PYTHON=1`` in the environment selects the pure engine. Both have the interface of
 :mod:`tidelog_node.log.cleaner._pure` and give equal results.
 """
 

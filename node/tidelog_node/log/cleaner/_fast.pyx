@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled twin of :mod:`tidelog_node.log.cleaner._pure`: the same interface, the same results, the same refusals.
+"""The compiled twin of :mod:`tidelog_node.log.cleaner._pure`, with the same interface, results and errors.
 
-Keys are hashed and their entries fetched in blocks, ahead of the searches: an entry is a cache line of its own in memory
-that no cache holds, and waiting for one after the other would take most of the time.
+It hashes keys and prefetches their entries in blocks before the searches: each entry is a cache line in memory that no
+cache holds, and waiting for each in turn would take most of the time.
 
-Safety: bytes are read only by ``_read_varint`` and below a position that was compared with the end of the section before;
-the table is never full, so that every search ends. The GIL is held, and within a large batch given to whoever waits for it:
-the node's event loop does.
+Safety: only ``_read_varint`` reads bytes, below a position that was first compared with the end of the section. The
+table is never full, so every search ends. The GIL is held, and released from time to time within a large batch for the
+node's event loop.
 """
 
 cimport cython
@@ -39,7 +39,7 @@ cdef enum:
     NO_OFFSET = -1
     NO_TIMESTAMP = -1
     BLOCK = 64
-    # Records between two offers of the GIL: some tenths of a millisecond.
+    # Records between two releases of the GIL: some tenths of a millisecond.
     RECORDS_AT_ONCE = 1024
 
 
@@ -54,7 +54,7 @@ assert sizeof(Entry) == ENTRY_SIZE
 
 
 cdef struct Probe:
-    # A key's hash and the entry where its search begins; then the record that asks.
+    # A key's hash, the entry where its search begins, and the record that needs the result.
     uint64_t low
     uint64_t high
     Entry* entry
@@ -98,7 +98,7 @@ cdef class OffsetMap:
         self.size = 0
         self.pending = 0
         self.latest_offset = NO_OFFSET
-        # Not touched by calloc: what the keys do not need never becomes resident.
+        # calloc does not touch the pages: memory that no key uses never becomes resident.
         self.entries = <Entry*>calloc(self.slots, sizeof(Entry))
         if self.entries is NULL:
             raise MemoryError(f"{memory_bytes} bytes for the offset map")
@@ -107,7 +107,7 @@ cdef class OffsetMap:
         free(self.entries)
 
     def put(self, bytes key not None, int64_t offset):
-        """Note the offset of a key; the last call for a key wins."""
+        """Store the offset of a key; the last call for a key wins."""
         self.pending = 0
         self.hash(<const uint8_t*>PyBytes_AS_STRING(key), len(key)).offset = offset
         if not self.store_pending():
@@ -119,11 +119,12 @@ cdef class OffsetMap:
         return self.search(self.hash(<const uint8_t*>PyBytes_AS_STRING(key), len(key))).next_offset - 1
 
     def advance(self, int64_t offset):
-        """Say that everything up to and including ``offset`` was looked at."""
+        """Mark everything up to and including ``offset`` as indexed."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def index(self, records, header, int64_t start_offset):
-        """Take in the keys of a batch's records from ``start_offset`` on; False when the table is full before its end."""
+        """Index the keys of a batch's records from ``start_offset`` on. Return False if the table becomes full first.
+        """
         cdef _Walk walk = _Walk(records, header)
         cdef Fields* fields = &walk.fields
         self.pending = 0
@@ -136,7 +137,7 @@ cdef class OffsetMap:
         return bool(self.store_pending())
 
     cdef Probe* hash(self, const uint8_t* key, Py_ssize_t size) except NULL:
-        """Add a key to the pending ones, of which there are fewer than a block."""
+        """Add a key to the pending ones, which are fewer than a block."""
         cdef bytes digest = _digest(PyBytes_FromStringAndSize(<const char*>key, size), self.seed)
         cdef const char* content = PyBytes_AS_STRING(digest)
         cdef Probe* probe = &self.probes[self.pending]
@@ -148,7 +149,7 @@ cdef class OffsetMap:
         return probe
 
     cdef Entry* search(self, Probe* probe) noexcept:
-        """Return the entry of a key, or the empty one where it belongs."""
+        """Return the entry of a key, or the empty entry for it."""
         cdef Entry* entry = probe.entry
         cdef Entry* end = self.entries + self.slots
         while entry.next_offset != 0 and (entry.high != probe.high or entry.low != probe.low):
@@ -158,7 +159,7 @@ cdef class OffsetMap:
         return entry
 
     cdef bint store_pending(self) noexcept:
-        """Note the offsets of the pending keys in their order; False when there is no room for one."""
+        """Store the offsets of the pending keys in order. Return False if there is no space for one."""
         cdef Py_ssize_t index, count = self.pending
         cdef Entry* entry
         cdef Probe* probe
@@ -178,7 +179,7 @@ cdef class OffsetMap:
 
 @cython.final
 cdef class RecordSelector:
-    """Decides which records of a batch stay, and copies them."""
+    """Selects the records of a batch that stay and copies them."""
 
     cdef OffsetMap offset_map
     cdef object section
@@ -201,7 +202,7 @@ cdef class RecordSelector:
         free(self.flags)
 
     def select(self, records, header, bint are_tombstones_expired):
-        """Look at the records of a batch and select those that stay."""
+        """Select the records of a batch that stay."""
         cdef _Walk walk = self.begin(records, header)
         cdef Fields* fields = &walk.fields
         cdef OffsetMap offset_map = self.offset_map
@@ -265,7 +266,7 @@ cdef class RecordSelector:
         return walk
 
     cdef void keep_latest(self) noexcept:
-        """Keep those of the pending records that are the last of their keys."""
+        """Keep the pending records that are the last of their keys."""
         cdef OffsetMap offset_map = self.offset_map
         cdef Py_ssize_t index
         cdef Probe* probe
@@ -312,7 +313,7 @@ cdef class RecordSelector:
 
 @cython.final
 cdef class _Walk:
-    """Steps over the records of one batch and checks the place of each; holds the buffer until it is freed."""
+    """Iterates over the records of one batch and checks the position of each; holds the buffer until it is freed."""
 
     cdef Py_buffer view
     cdef const uint8_t* data
@@ -345,7 +346,7 @@ cdef class _Walk:
         PyBuffer_Release(&self.view)
 
     cdef bint step(self) except? False:
-        """Advance to the next record; False behind the last one."""
+        """Advance to the next record. Return False behind the last one."""
         if self.index == self.count:
             if self.position != self.size:
                 raise malformed(self.header, self.index, self.position, self.size)
@@ -368,7 +369,7 @@ cdef class _Walk:
 cdef inline bint _read_varint(
     const uint8_t* data, Py_ssize_t* position, Py_ssize_t end, int max_bytes, int64_t* result
 ) noexcept:
-    """Read a zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits); False when there is none."""
+    """Read a zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits). Return False if there is none."""
     cdef uint64_t number = 0
     cdef uint8_t byte
     cdef Py_ssize_t place = position[0]
@@ -389,7 +390,7 @@ cdef inline bint _read_varint(
 
 
 cdef inline bint _read_record(const uint8_t* data, Py_ssize_t position, Py_ssize_t size, Fields* fields) noexcept:
-    """Read the fields of the record at a position, up to its value's length; False for a malformed one."""
+    """Read the fields of the record at a position, up to its value's length. Return False for a malformed record."""
     cdef int64_t number
     cdef Py_ssize_t end
     if not _read_varint(data, &position, size, 5, &number):

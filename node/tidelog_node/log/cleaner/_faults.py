@@ -1,4 +1,4 @@
-"""What both engines say of records that do not decode and of a map that has no room."""
+"""The errors of both engines for malformed records and for a full offset map."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog_foundation.records import RecordBatchHeader
 
 
 def malformed(header: RecordBatchHeader, index: int, position: int, size: int) -> CorruptRecordError:
-    """Return the error for a record that begins at a byte of its section, which has ``size`` bytes."""
+    """Return the error for a malformed record at a byte of its section, which has ``size`` bytes."""
     return CorruptRecordError(
         f"batch at offset {header.base_offset}: record {index} of {header.record_count} at byte {position} of {size}"
         " is not a record, or not where it belongs"
@@ -15,7 +15,7 @@ def malformed(header: RecordBatchHeader, index: int, position: int, size: int) -
 
 
 def buffer_too_small(memory_bytes: int, load_factor: float) -> TidelogError:
-    """Return the error for a map without room for one key."""
+    """Return the error for a map without space for one key."""
     return error_for(
         ErrorCode.INVALID_CONFIG,
         f"an offset map of {memory_bytes} bytes with load factor {load_factor} holds no key: raise"
@@ -24,5 +24,5 @@ def buffer_too_small(memory_bytes: int, load_factor: float) -> TidelogError:
 
 
 def table_full(capacity: int) -> OverflowError:
-    """Return the error for one key more than the map takes."""
+    """Return the error for a key that exceeds the map's capacity."""
     return OverflowError(f"the offset map is full: {capacity} keys")

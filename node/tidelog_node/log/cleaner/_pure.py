@@ -1,8 +1,8 @@
-"""The cleaner's pure-Python engine, and the definition of what an engine is: the offset map and the choice of records.
+"""The cleaner's pure-Python engine and the definition of an engine's interface: the offset map and the record selector.
 
-Works on the decompressed records of one batch (KIP-98, "Record"). Whatever the bytes are, the outcome is a result or a
-CorruptRecordError. The map holds hashes, not keys: two keys of one 128-bit hash would be taken for one, which a random
-seed leaves to chance alone. A record is read up to its value's length; the rest is copied and never looked at.
+It works on the decompressed records of one batch (KIP-98, "Record"). For any bytes the outcome is a result or a
+CorruptRecordError. The map holds hashes, not keys, so two keys with the same 128-bit hash count as one; the random seed
+means that nobody can construct such keys. A record is parsed up to the length of its value; the rest is copied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog_foundation.records import NO_TIMESTAMP, RecordBatchHeader
 from tidelog_node.log.cleaner._faults import buffer_too_small, malformed, table_full
 
 ENTRY_SIZE = 24
-"""The bytes of an entry: a hash of 16, an offset of 8."""
+"""The size of an entry: a hash of 16 bytes and an offset of 8."""
 
 NOT_FOUND = -1
 
@@ -31,18 +31,18 @@ Buffer = bytes | bytearray | memoryview
 class OffsetMap:
     """The last offset of each key, by the key's hash, in one table of fixed size (Kafka's SkimpyOffsetMap).
 
-    Open addressing with linear probing; ``capacity`` keys at most, so that there is always an empty entry and every
-    search ends. ``latest_offset`` is the last offset that was looked at, -1 before: what lies behind it is not in the
-    map, whether its key is or not. Used by one thread.
+    Open addressing with linear probing. There are at most ``capacity`` keys, so one entry is always empty and every
+    search ends. ``latest_offset`` is the last indexed offset, -1 at first; the map has no record behind it. Used by one
+    thread.
     """
 
     __slots__ = ("_seed", "_table", "capacity", "latest_offset", "size", "slots")
 
     def __init__(self, memory_bytes: int, load_factor: float, seed: int) -> None:
-        """Take at most ``memory_bytes``; ``load_factor`` is the share of entries that may be used.
+        """Use at most ``memory_bytes``; ``load_factor`` is the share of entries that may be used.
 
         Raises:
-            TidelogError: INVALID_CONFIG, there is no room for one key.
+            TidelogError: INVALID_CONFIG, there is no space for one key.
         """
         self.slots = memory_bytes // ENTRY_SIZE
         self.capacity = min(int(self.slots * load_factor), self.slots - 1)
@@ -54,10 +54,10 @@ class OffsetMap:
         self.latest_offset = -1
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note the offset of a key; the last call for a key wins.
+        """Store the offset of a key; the last call for a key wins.
 
         Raises:
-            OverflowError: the map is full; it is as it was.
+            OverflowError: the map is full; it is unchanged.
         """
         if not self._store(key, offset):
             raise table_full(self.capacity)
@@ -67,13 +67,13 @@ class OffsetMap:
         return self._search(key)[2] - 1
 
     def advance(self, offset: int) -> None:
-        """Say that everything up to and including ``offset`` was looked at."""
+        """Mark everything up to and including ``offset`` as indexed."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def index(self, records: Buffer, header: RecordBatchHeader, start_offset: int) -> bool:
-        """Take in the keys of a batch's records from ``start_offset`` on; False when the table is full before its end.
+        """Index the keys of a batch's records from ``start_offset`` on. Return False if the table becomes full first.
 
-        ``latest_offset`` is then the last record's that was taken in.
+        ``latest_offset`` is then the offset of the last indexed record.
 
         Raises:
             CorruptRecordError: a record does not decode.
@@ -91,13 +91,13 @@ class OffsetMap:
             if self.size >= self.capacity:
                 return False
             self.size += 1
-        # The offset + 1, so that an entry of zeros is an empty one.
+        # Store offset + 1, so that an entry of zeros is an empty one.
         _ENTRY.pack_into(self._table, position, digest, offset + 1)
         self.advance(offset)
         return True
 
     def _search(self, key: bytes) -> tuple[int, bytes, int]:
-        """Return position, hash and offset + 1 of a key's entry, or of the empty one where it belongs."""
+        """Return position, hash and offset + 1 of a key's entry, or of the empty entry for it."""
         digest = xxh3_128_digest(key, self._seed)
         slot = _SLOT.unpack_from(digest)[0] % self.slots
         while True:
@@ -108,10 +108,11 @@ class OffsetMap:
 
 
 class RecordSelector:
-    """Decides which records of a batch stay, and copies them; one batch after the other, by one thread.
+    """Selects the records of a batch that stay and copies them; one batch after another, on one thread.
 
-    After :meth:`select` or :meth:`select_all`: ``count`` is how many stay, ``has_tombstones`` whether one of them has a
-    null value, ``max_timestamp`` their largest timestamp (-1 for none) and ``keyless`` how many went for want of a key.
+    After :meth:`select` or :meth:`select_all`, ``count`` is the number of selected records, ``has_tombstones`` tells
+    whether one of them has a null value, ``max_timestamp`` is their largest timestamp (-1 for none) and ``keyless`` is
+    the number of records removed because they have no key.
     """
 
     __slots__ = ("_base_timestamp", "_offset_map", "_selected", "count", "has_tombstones", "keyless", "max_timestamp")
@@ -121,9 +122,9 @@ class RecordSelector:
         self._begin(NO_TIMESTAMP)
 
     def select(self, records: Buffer, header: RecordBatchHeader, are_tombstones_expired: bool) -> None:
-        """Look at the records of a batch and select those that stay: with the last offset of their key, or unknown.
+        """Select the records of a batch that have the last offset of their key, or whose key the map does not have.
 
-        A record behind the map's latest offset stays as it is; a keyless one goes.
+        Records behind the map's latest offset stay; records without a key go.
 
         Raises:
             CorruptRecordError: a record does not decode.
@@ -150,7 +151,7 @@ class RecordSelector:
             self._keep(record)
 
     def copy(self, base_timestamp: int) -> bytes:
-        """Return the selected records, with timestamp deltas from ``base_timestamp``; the timestamps stay."""
+        """Return the selected records with timestamp deltas from ``base_timestamp``; the timestamps are unchanged."""
         shift = self._base_timestamp - base_timestamp
         if shift == 0:
             return b"".join(record.whole for record in self._selected)
@@ -182,7 +183,7 @@ class _Record(NamedTuple):
 
 
 def _walk(data: bytes, header: RecordBatchHeader) -> Iterator[_Record]:
-    """Yield the records; every check of a record's structure and place is made here."""
+    """Yield the records, after all checks of their structure and position."""
     position, previous = 0, -1
     if header.record_count > len(data):
         raise malformed(header, 0, 0, len(data))
@@ -200,7 +201,7 @@ def _walk(data: bytes, header: RecordBatchHeader) -> Iterator[_Record]:
 
 
 def _read_record(data: bytes, start: int, base_offset: int) -> tuple[_Record, int, int]:
-    """Return the record at a position, its offset delta and its end; IndexError for a malformed one."""
+    """Return the record at a position, its offset delta and its end. Raise IndexError for a malformed record."""
     size, body = _read_varint(data, start, len(data), 5)
     end = body + size
     if size < 1 or end > len(data):
@@ -233,7 +234,7 @@ def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int
 
 
 def _read_varint(data: bytes, position: int, end: int, max_bytes: int) -> tuple[int, int]:
-    """Return the zigzag varint at a position, and the position behind it; IndexError when there is none."""
+    """Return the zigzag varint at a position and the position behind it. Raise IndexError if there is none."""
     number = 0
     for index in range(max_bytes):
         if position >= end:
@@ -263,5 +264,5 @@ def _varint(number: int) -> bytes:
 
 
 def _wrapped(number: int) -> int:
-    """Return the number as int64 arithmetic has it, which wraps as in Kafka."""
+    """Return the number wrapped to int64, as in Kafka."""
     return (number + 2**63) % 2**64 - 2**63

@@ -1,12 +1,11 @@
-"""What becomes of each batch in a cleaning (Kafka's Cleaner.cleanInto and MemoryRecords.filterTo), without I/O.
+"""Decides the fate of each batch in a cleaning (Kafka's Cleaner.cleanInto and MemoryRecords.filterTo). Pure: no I/O.
 
-A record stays when it has a key, no later record of that key is in the offset map, and it is not a tombstone whose
-delete horizon has passed. The first cleaning that finds a tombstone, or a marker of whose transaction nothing is left,
-sets the horizon (KIP-534): the time of that cleaning plus ``delete.retention.ms``, in place of the base timestamp.
-A batch of which all stays is the same bytes as before. Any other keeps its base offset, last offset, leader epoch,
-producer fields and codec. A batch of which nothing stays goes, except two kinds that keep their header: a producer's
-last one, which holds its sequence or epoch, and the one at the end of the range, so that a log does not seem to end
-before it does.
+A record stays if it has a key, the offset map has no later record of that key, and it is not a tombstone whose delete
+horizon has passed. The first cleaning that finds a tombstone, or a marker with nothing left of its transaction, sets
+the horizon (KIP-534): the time of that cleaning plus ``delete.retention.ms``, in place of the base timestamp. A batch
+whose records all stay keeps its bytes. Any other batch keeps its base offset, last offset, leader epoch, producer
+fields and codec. An empty batch goes, with two exceptions that keep their header: a producer's last batch, which holds
+its sequence and epoch, and the batch at the end of the range, which holds the log's end.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ KeptBatch = tuple[RecordBatchHeader, Buffer]
 
 
 class BatchFilter:
-    """One cleaning's decisions; :meth:`filter` gets the batches of a log in order, from the first segment's on.
+    """The decisions of one cleaning; :meth:`filter` receives the batches of a log in order, from its first segment on.
 
-    ``producers`` are the active ones by id, ``end_offset`` is the end of what may be cleaned. The counts are of
-    records: read, kept, and removed because they had no key.
+    ``producers`` has the active producers by id; ``end_offset`` is the end of the cleanable range. The counters count
+    records: read, kept, and removed because they have no key.
     """
 
     def __init__(
@@ -62,10 +61,10 @@ class BatchFilter:
         self._new_horizon_ms = min(now_ms + delete_retention_ms, MAX_INT64)
 
     def filter(self, buffer: Buffer, position: int) -> KeptBatch | None:
-        """Return what stays of the whole batch at a position; None when it goes.
+        """Return the remaining part of the batch at a position; None if nothing remains.
 
         Raises:
-            CorruptRecordError: the batch, or a record in it, is not as it was written.
+            CorruptRecordError: the batch, or a record in it, has changed since it was written.
             TidelogError: UNSUPPORTED_COMPRESSION_TYPE.
         """
         header = validate_batch(buffer, position)
@@ -97,7 +96,7 @@ class BatchFilter:
         return header.has_delete_horizon and header.base_timestamp <= self._now_ms
 
     def _emptied(self, header: RecordBatchHeader) -> KeptBatch | None:
-        """Keep the header alone where it is needed, uncompressed, since the codecs make bytes of nothing."""
+        """Return the header alone if it must stay. It is uncompressed, because codecs turn no bytes into some."""
         if header.next_offset != self._end_offset and not self._is_last_of_producer(header):
             return None
         attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK)

@@ -1,7 +1,7 @@
-"""``cleaner-offset-checkpoint`` of a log directory: up to where each of its logs is clean.
+"""``cleaner-offset-checkpoint`` of a log directory: the end of the clean part of each log.
 
-Losing an entry costs a cleaning of the whole log. An entry that is too high would leave keys behind that were never
-looked at, so whoever moves a log's end back, deletes or moves the log has the entry lowered or removed.
+Losing an entry costs a cleaning of the whole log. An entry that is too high would leave keys uncleaned forever, so
+truncating, deleting or moving a log lowers or removes its entry.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 
 class CleanerCheckpoint:
-    """The file of one log directory, read when made; owned by its :class:`LogDirectory`.
+    """The checkpoint file of one log directory, loaded on creation; owned by its :class:`LogDirectory`.
 
-    Only entries of partitions in ``held`` are taken: others have no folder. Any thread; each change is on the disk when
-    the call returns. Methods raise KAFKA_STORAGE_ERROR when the disk refuses; the change is then neither in memory nor,
-    surely, on the disk.
+    Only entries of partitions in ``held`` are loaded; others have no folder. Thread-safe; each change is on the disk
+    when the call returns. Methods raise KAFKA_STORAGE_ERROR if the disk refuses; the change is then not in memory, and
+    may or may not be on the disk.
     """
 
     def __init__(self, files: Files, directory: Path, held: Container[TopicPartitionKey]) -> None:
@@ -32,22 +32,22 @@ class CleanerCheckpoint:
         self._offsets = {key: offset for key, offset in offsets.items() if key in held}
 
     def get(self, key: TopicPartitionKey) -> int | None:
-        """Return the first dirty offset of a partition; None when it was never cleaned here."""
+        """Return the first dirty offset of a partition; None if it was never cleaned here."""
         return self._offsets.get(key)
 
     def update(self, key: TopicPartitionKey, offset: int) -> None:
-        """Note that a partition is clean below ``offset``."""
+        """Record that a partition is clean below ``offset``."""
         with self._lock:
             self._write({**self._offsets, key: offset})
 
     def lower(self, key: TopicPartitionKey, offset: int) -> None:
-        """Note that a partition's log was cut at ``offset``: what comes there later is dirty."""
+        """Record that a partition's log was truncated to ``offset``; later records there are dirty."""
         with self._lock:
             if self._offsets.get(key, 0) > offset:
                 self._write({**self._offsets, key: offset})
 
     def remove(self, keys: Iterable[TopicPartitionKey]) -> None:
-        """Remove the entries of partitions: their logs are not what they were."""
+        """Remove the entries of partitions whose logs were replaced or deleted."""
         gone = set(keys)
         with self._lock:
             self._write({key: offset for key, offset in self._offsets.items() if key not in gone})

@@ -1,7 +1,7 @@
-"""Which neighbouring segments become one (Kafka's Cleaner.groupSegmentsBySize), without I/O.
+"""Groups neighbouring segments to be merged (Kafka's Cleaner.groupSegmentsBySize). Pure: no I/O.
 
-Cleaned segments are small; without grouping a log would end as many files of a few batches. What is grouped together
-would fit into one segment even if nothing were removed.
+Cleaned segments are small; without grouping a log would become many files with few batches. The segments of a group fit
+into one segment even if nothing is removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class SegmentSize:
-    """A sealed segment: where it begins, and the bytes of its log, its index and its time index."""
+    """A sealed segment: its base offset, and the sizes of its log, its index and its time index in bytes."""
 
     base_offset: int
     log_bytes: int
@@ -23,7 +23,7 @@ class SegmentSize:
     time_index_bytes: int
 
     def __add__(self, other: SegmentSize) -> SegmentSize:
-        """Return the two as one segment."""
+        """Return the sum of both as one segment."""
         return SegmentSize(
             self.base_offset,
             self.log_bytes + other.log_bytes,
@@ -37,7 +37,7 @@ def group_segments(
 ) -> list[slice]:
     """Return the groups as slices of ``segments``, which are in order and end before ``end_offset``.
 
-    A segment that is too large by itself is a group by itself. Offsets are bounded by the next segment's base.
+    A segment that is too large to merge is a group of its own. The next segment's base limits the offsets of a segment.
     """
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     starts: list[int] = []

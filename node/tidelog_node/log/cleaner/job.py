@@ -1,4 +1,4 @@
-"""What a cleaner is given, what it may use, and what it gives back."""
+"""The input, the resources and the result of a cleaning."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tidelog_node.log.segments.segment import Segment
 from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 _ROOMY_LOAD = 0.5
-"""How full a map gets at most when memory allows: a search then takes one or two steps."""
+"""The maximum fill of the map if memory allows; a search then takes one or two steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerMemory:
-    """One cleaner's share: ``map_bytes`` and ``load_factor`` of the offset map, ``buffer_bytes`` of one read."""
+    """The memory of one cleaner: ``map_bytes`` and ``load_factor`` of the offset map, ``buffer_bytes`` of one read."""
 
     map_bytes: int
     load_factor: float
@@ -27,19 +27,19 @@ class CleanerMemory:
 
     @property
     def max_keys(self) -> int:
-        """How many keys the offset map holds at most."""
+        """The maximum number of keys in the offset map."""
         slots = self.map_bytes // engine.ENTRY_SIZE
         return min(int(slots * self.load_factor), slots - 1)
 
     def map_bytes_for(self, records: int) -> int:
-        """Return the size of a map for so many records, within the share."""
+        """Return the size of a map for a number of records, limited to ``map_bytes``."""
         slots = int(records / min(self.load_factor, _ROOMY_LOAD)) + 2
         return min(self.map_bytes, slots * engine.ENTRY_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A sealed segment as it was when the cleaning began."""
+    """A snapshot of a sealed segment at the start of the cleaning."""
 
     segment: Segment
     path: Path
@@ -49,16 +49,16 @@ class SourceSegment:
 
     @classmethod
     def of(cls, segment: Segment) -> SourceSegment:
-        """Take down what a segment is now, on the log's thread."""
+        """Capture a segment's state, on the log's thread."""
         return cls(segment, segment.path, segment.base_offset, segment.size, segment.last_modified_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """What the cleaner knows of a log, taken on the log's thread at one moment.
+    """A snapshot of a log for the cleaner, taken on the log's thread.
 
     ``segments`` are the sealed ones below ``first_uncleanable_offset``, oldest first; ``aborted`` are the aborted
-    transactions that touch them; ``producers`` the active ones by id.
+    transactions that overlap them; ``producers`` has the active ones by id.
     """
 
     name: str
@@ -72,14 +72,14 @@ class LogToClean:
 
     @property
     def ends(self) -> list[int]:
-        """Where each segment's range of offsets ends: at the base of the next one."""
+        """The end of each segment's offset range: the base of the next segment."""
         bases = [segment.base_offset for segment in self.segments[1:]]
         return [*bases, self.first_uncleanable_offset][: len(self.segments)]
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """The outcome: the log is clean below ``end_offset``, which is less than was asked when the map was full."""
+    """The result: the log is clean below ``end_offset``, which is lower than planned if the map became full."""
 
     end_offset: int
     statistics: CleaningStatistics

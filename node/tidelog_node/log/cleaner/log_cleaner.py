@@ -1,10 +1,9 @@
-"""Cleans one log: builds the offset map of its dirty part, writes its segments anew and has them put in place.
+"""Cleans one log: builds the offset map of its dirty part, rewrites its segments and replaces them.
 
-Runs in a thread of its own beside appends and reads: it touches nothing of the log but files that no longer change,
-and its output, which nobody sees before ``replace`` puts it in place of its sources. Groups are put in place in the
-order of the log, each durably before the next, and the checkpoint comes after all: so whatever a crash leaves, no
-record goes before the later one that replaces it, no tombstone before the records that it deletes, and what was not
-finished is dirty still.
+It runs in its own thread, concurrently with appends and reads. It reads only files that no longer change, and writes
+files that nobody sees before ``replace`` swaps them in. Groups are replaced in log order, each durably before the next,
+and the checkpoint follows at the end. So after a crash at any point, no record is missing whose later replacement is
+missing, no tombstone is missing while records that it deletes remain, and the unfinished part is still dirty.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from tidelog_node.log.segments.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog_node.log.segments.segment import Segment
 
 ReplaceSegments = Callable[[Segment, Sequence[SourceSegment]], bool]
-"""Puts a cleaned segment in place of its sources, on the log's thread, and returns when it is done.
+"""Replaces the source segments with a cleaned one, on the log's thread, and returns when it is done.
 
-False, or CleaningAborted, when the log has changed meanwhile: the cleaned segment is not used then. After any other
-error it may have been.
+False, or CleaningAborted, means that the log has changed meanwhile and the cleaned segment is not used. After any other
+error it may be in use.
 """
 
 
@@ -42,7 +41,7 @@ def _go_on() -> None:
 
 
 class LogCleaner:
-    """One per thread, used for one log after the other. Memory for the offset map is held only during a cleaning."""
+    """The cleaner of one thread, for one log after another. It holds the offset map only during a cleaning."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class LogCleaner:
         seed: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
-        """``seed`` gives a random 64-bit number for each cleaning; ``clock`` seconds, for the statistics."""
+        """``seed`` returns a random 64-bit number for each cleaning; ``clock`` returns seconds, for the statistics."""
         self._files = files
         self._memory = memory
         self._throttle = throttle
@@ -62,13 +61,13 @@ class LogCleaner:
     def clean(
         self, log: LogToClean, now_ms: int, replace: ReplaceSegments, check: Callable[[], None] = _go_on
     ) -> Cleaning:
-        """Clean a log up to where the offset map is full; ``check`` is asked often and may raise CleaningAborted.
+        """Clean a log until the offset map is full; ``check`` runs often and may raise CleaningAborted.
 
         Raises:
-            CleaningAborted: ``check`` said so, or the log has changed meanwhile. Groups may be in place; the rest is as
-                it was, and nothing is left of what was written for it.
-            CorruptRecordError: a batch on the disk is not what was written.
-            TidelogError: KAFKA_STORAGE_ERROR, the disk refuses; INVALID_CONFIG, the buffer holds not one key.
+            CleaningAborted: ``check`` raised it, or the log has changed meanwhile. Some groups may be replaced; the
+                rest is unchanged, and its new files are removed.
+            CorruptRecordError: a batch on the disk has changed since it was written.
+            TidelogError: KAFKA_STORAGE_ERROR, the disk refuses; INVALID_CONFIG, the buffer has no space for one key.
         """
         source = BatchSource(self._files, self._memory.buffer_bytes, self._throttle, check)
         run = _Run(log, self._files, self._memory, self._throttle, source, self._seed())
@@ -109,7 +108,7 @@ class _Run:
         self._offset_map = engine.OffsetMap(map_bytes, memory.load_factor, seed)
 
     def index(self) -> None:
-        """Fill the offset map from the dirty part, until that ends or the map is full."""
+        """Fill the offset map from the dirty part, until the part ends or the map is full."""
         log, offset_map = self._log, self._offset_map
         transactions = CleanedTransactions(t for t in log.aborted if t.last_offset >= log.first_dirty_offset)
         offset_map.advance(log.first_dirty_offset - 1)
@@ -118,14 +117,14 @@ class _Run:
                 continue
             if not self._index_segment(segment, transactions):
                 break
-            # What an earlier cleaning took out of the end of the segment has no batch, and is done with as well.
+            # Offsets that an earlier cleaning removed from the end of the segment have no batch; count them as indexed.
             offset_map.advance(end_offset - 1)
         self.end_offset = offset_map.latest_offset + 1
         self.statistics.keys = offset_map.size
         self.statistics.map_fill = offset_map.size / self._memory.max_keys
 
     def rewrite(self, now_ms: int, replace: ReplaceSegments) -> None:
-        """Write the segments that begin below ``end_offset`` anew, group by group."""
+        """Rewrite the segments that begin below ``end_offset``, group by group."""
         log = self._log
         transactions = CleanedTransactions(log.aborted)
         batch_filter = BatchFilter(
@@ -150,7 +149,7 @@ class _Run:
         self.statistics.keyless_records = batch_filter.keyless
 
     def _index_segment(self, segment: SourceSegment, transactions: CleanedTransactions) -> bool:
-        """Take in a segment's dirty batches; False when the map became full before its end."""
+        """Index a segment's dirty batches. Return False if the map becomes full first."""
         start_offset, offset_map = self._log.first_dirty_offset, self._offset_map
         with self._source.batches(segment.path, segment.size) as batches:
             for buffer, position in batches:
@@ -194,7 +193,8 @@ class _Run:
             output.discard()
             raise
         except BaseException:
-            # The swap may be half done, and the segment the only one that has its records: the next opening knows.
+            # The swap may be half done, and this segment may hold the only copy. The next opening of the log resolves
+            # it.
             output.close()
             raise
         if not is_replaced:
@@ -214,7 +214,7 @@ class _Run:
         return SegmentSize(segment.base_offset, segment.size, self._size_of(index), self._size_of(time_index))
 
     def _size_of(self, path: Path) -> int:
-        """Return the size of an index file; one that is not there yet counts as empty."""
+        """Return the size of an index file; a missing one counts as empty."""
         try:
             handle = self._files.open(path)
         except FileNotFoundError:
@@ -226,7 +226,7 @@ class _Run:
 
 
 def _has_keys(buffer: bytes, position: int, header: RecordBatchHeader, transactions: CleanedTransactions) -> bool:
-    """Take a batch into the transactions and return whether its records count: not a marker's, not aborted ones."""
+    """Pass a batch to the transactions and return whether its keys count: not for markers and aborted batches."""
     if header.is_control:
         transactions.may_discard_marker(header, read_control(buffer, position))
         return False

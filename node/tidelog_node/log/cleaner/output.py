@@ -1,4 +1,4 @@
-"""The segment that a group of segments becomes: ``*.cleaned`` files, which nobody reads until they are swapped in."""
+"""The output segment of a group of segments: ``*.cleaned`` files, which nobody reads until the swap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_SEGMENT_BYTES = 2**31 - 1
 
 
 class CleanedOutput:
-    """One cleaned segment in the making; ended by :meth:`finish` or :meth:`discard`. Methods raise OSError."""
+    """One cleaned segment under construction; ends with :meth:`finish` or :meth:`discard`. Methods raise OSError."""
 
     def __init__(self, files: Files, log: LogToClean, base_offset: int, buffer_bytes: int, throttle: Throttle) -> None:
         self.size = 0
@@ -31,10 +31,10 @@ class CleanedOutput:
         self._segment = Segment.create(files, log.directory, base_offset, log.config, suffix=CLEANED_SUFFIX)
 
     def append(self, header: RecordBatchHeader, batch: Buffer) -> None:
-        """Add a whole batch; it is written with those that follow.
+        """Add a whole batch to the buffer of batches to write.
 
         Raises:
-            TidelogError: RECORD_LIST_TOO_LARGE, the segment would pass 2 GiB.
+            TidelogError: RECORD_LIST_TOO_LARGE, the segment would exceed 2 GiB.
         """
         self.size += len(batch)
         if self.size > _MAX_SEGMENT_BYTES:
@@ -47,14 +47,14 @@ class CleanedOutput:
             self._write()
 
     def append_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add to the index of aborted transactions, in the order of their markers."""
+        """Add entries to the index of aborted transactions, in the order of their markers."""
         for transaction in transactions:
             self._segment.transaction_index.append(transaction)
 
     def finish(self, modified_ms: int) -> Segment:
-        """Put all of it on the disk and return the segment, which its new owner closes or removes.
+        """Put everything on the disk and return the segment; its new owner closes or removes it.
 
-        ``modified_ms`` is when the newest source was written: a record does not grow younger by being copied.
+        ``modified_ms`` is the time of the newest source's last write: copying must not make records look younger.
         """
         self._write()
         self._segment.set_modified_ms(modified_ms)
@@ -63,7 +63,7 @@ class CleanedOutput:
         return self._segment
 
     def discard(self) -> None:
-        """Remove the files, as far as the disk lets; what stays is removed at the next opening of the log."""
+        """Remove the files as far as the disk permits; the next opening of the log removes the rest."""
         with contextlib.suppress(OSError):
             self._segment.remove()
 

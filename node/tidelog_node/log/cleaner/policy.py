@@ -1,12 +1,12 @@
-"""Which part of a log may be cleaned, and which log is cleaned next (Kafka's LogCleanerManager), without I/O.
+"""Rules that select the cleanable part of a log and the next log to clean (Kafka's LogCleanerManager). Pure: no I/O.
 
-A log is clean below its checkpoint, dirty from there on. Cleaned is what is dirty and sealed, below the last stable
-offset and the recovery point, and not written within ``min.compaction.lag.ms`` (KIP-58); whole segments, so that the
-last one that may be cleaned ends where the next begins. The recovery point is a rule of our own: what a crash can
-take from the disk must not have replaced anything yet.
+A log is clean below its checkpoint and dirty from there on. The cleanable part is dirty, sealed, below the last stable
+offset and the recovery point, and older than ``min.compaction.lag.ms`` (KIP-58). It consists of whole segments. Kafka
+has no limit at the recovery point; Tidelog adds it so that a cleaned segment never replaces data with data that a crash
+can lose.
 
-A log is due when its dirty share is above ``min.cleanable.dirty.ratio``, or when a dirty record is older than
-``max.compaction.lag.ms`` (KIP-354). The filthiest comes first.
+A log is due when its dirty ratio is above ``min.cleanable.dirty.ratio``, or when a dirty record is older than
+``max.compaction.lag.ms`` (KIP-354). The log with the highest dirty ratio comes first.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """What the policy asks of a sealed segment; timestamps in milliseconds, -1 when no record has one.
+    """A sealed segment as the policy sees it; timestamps in milliseconds, -1 when no record has one.
 
-    ``max_timestamp`` counts only with a ``min.compaction.lag.ms``, ``first_timestamp`` (the largest of the first
-    batch) only with a ``max.compaction.lag.ms``.
+    The policy reads ``max_timestamp`` only with a ``min.compaction.lag.ms``, and ``first_timestamp`` (the largest of
+    the first batch) only with a ``max.compaction.lag.ms``.
     """
 
     base_offset: int
@@ -37,7 +37,7 @@ class SealedSegment:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """A log as the policy sees it: its sealed segments, oldest first; ``checkpoint`` is None when it has none."""
+    """A log as the policy sees it: its sealed segments, oldest first. ``checkpoint`` is None when the log has none."""
 
     segments: tuple[SealedSegment, ...]
     log_start_offset: int
@@ -50,11 +50,11 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """The dirty range [first_dirty_offset, first_uncleanable_offset) and what the decision needs.
+    """The dirty range [first_dirty_offset, first_uncleanable_offset) and the inputs of the decision to clean it.
 
-    ``is_reset`` says that the checkpoint does not fit the log and that all of the log counts as dirty.
-    ``first_uncleanable_offset`` is the base of a segment. ``overdue_ms`` is how much longer than allowed the
-    oldest dirty segment has waited.
+    ``is_reset`` means that the checkpoint does not fit the log, so the whole log counts as dirty.
+    ``first_uncleanable_offset`` is the base of a segment. ``overdue_ms`` is the time by which the oldest dirty segment
+    exceeds ``max.compaction.lag.ms``.
     """
 
     first_dirty_offset: int
@@ -66,17 +66,17 @@ class Cleanable:
 
     @property
     def dirty_ratio(self) -> float:
-        """The dirty bytes' share of what is clean or cleanable; 0 for an empty log."""
+        """The dirty share of the clean and cleanable bytes; 0 for an empty log."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, min_dirty_ratio: float) -> bool:
-        """Return whether the log is cleaned when its turn comes."""
+        """Return whether the log needs cleaning."""
         return self.cleanable_bytes > 0 and (self.overdue_ms > 0 or self.dirty_ratio > min_dirty_ratio)
 
 
 def cleanable_range(log: LogState, config: TopicConfig, now_ms: int) -> Cleanable:
-    """Return what may be cleaned of a log."""
+    """Return the cleanable range of a log."""
     first_dirty, is_reset = _first_dirty_offset(log)
     bases = [segment.base_offset for segment in log.segments]
     dirty = log.segments[_index_of(bases, first_dirty) :] if first_dirty < log.active_base_offset else ()
@@ -96,7 +96,7 @@ def cleanable_range(log: LogState, config: TopicConfig, now_ms: int) -> Cleanabl
 
 
 def filthiest(candidates: Iterable[tuple[K, Cleanable, float]]) -> K | None:
-    """Return the key of the due log with the largest dirty share, or None; the float is its least dirty ratio."""
+    """Return the key of the due log with the highest dirty ratio, or None. The float is min.cleanable.dirty.ratio."""
     due = [(cleanable.dirty_ratio, key) for key, cleanable, min_ratio in candidates if cleanable.is_due(min_ratio)]
     return max(due, key=lambda pair: pair[0])[1] if due else None
 
@@ -110,12 +110,12 @@ def _first_dirty_offset(log: LogState) -> tuple[int, bool]:
 
 
 def _index_of(bases: Sequence[int], offset: int) -> int:
-    """Return the index of the segment that an offset lies in."""
+    """Return the index of the segment that contains an offset."""
     return max(bisect.bisect_right(bases, offset) - 1, 0)
 
 
 def _recent(dirty: Iterable[SealedSegment], min_lag_ms: int, now_ms: int) -> list[int]:
-    """Return the base of the first segment that is too recent, as a list of one or none."""
+    """Return the base of the first segment that is too recent, as a list of at most one element."""
     if min_lag_ms <= 0:
         return []
     return [segment.base_offset for segment in dirty if segment.max_timestamp > now_ms - min_lag_ms][:1]

@@ -1,7 +1,7 @@
-"""Reads the batches of sealed segments with handles of its own, so that the log goes on reading and appending beside.
+"""Reads the batches of sealed segments through its own file handles, so that the log can read and append meanwhile.
 
-A sealed segment does not change. When its file is gone or shorter than it was, the log was truncated, deleted or moved
-meanwhile, and the cleaning is given up.
+Sealed segments do not change. A file that is missing or shorter than expected means that the log was truncated, deleted
+or moved, and the cleaning stops.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LENGTH_POSITION = 8
 
 
 class CleaningAborted(Exception):
-    """The log is no longer what it was when its cleaning began, or the cleaner is being stopped."""
+    """The log has changed since its cleaning began, or the cleaner is stopping."""
 
 
 class BatchSource:
-    """The input of one cleaner: at most ``buffer_bytes`` are in memory, or one batch when that is larger.
+    """The input of one cleaner. It buffers at most ``buffer_bytes``, or one batch if that is larger.
 
-    ``check`` is asked before each read and raises :class:`CleaningAborted` to give up.
+    It calls ``check`` before each read; ``check`` raises :class:`CleaningAborted` to stop the cleaning.
     """
 
     def __init__(self, files: Files, buffer_bytes: int, throttle: Throttle, check: Callable[[], None]) -> None:
@@ -38,11 +38,11 @@ class BatchSource:
 
     @contextlib.contextmanager
     def batches(self, path: Path, size: int) -> Iterator[Iterator[tuple[bytes, int]]]:
-        """Open a file of ``size`` bytes and give its batches, each as the bytes that hold it and its position in them.
+        """Open a file of ``size`` bytes and yield its batches, each as a buffer and the batch's position in it.
 
         Raises:
-            CleaningAborted: the file is gone or has been cut, or ``check`` says so.
-            CorruptRecordError: a length that no batch has.
+            CleaningAborted: the file is missing or shorter than ``size``, or ``check`` raised it.
+            CorruptRecordError: a batch's length field is invalid.
             OSError: the disk refuses.
         """
         try:
@@ -78,7 +78,7 @@ class BatchSource:
 
 
 def _batch_size(data: bytes, start: int, path: Path, position: int) -> int:
-    """Return the size of the batch at ``start``, or of a header when not even its length is there."""
+    """Return the size of the batch at ``start``, or the size of a header when the length field is not in ``data``."""
     if len(data) - start < LOG_OVERHEAD:
         return HEADER_SIZE
     size: int = _LENGTH.unpack_from(data, start + _LENGTH_POSITION)[0] + LOG_OVERHEAD

@@ -1,4 +1,4 @@
-"""What one cleaning did, and the line that the log says of it."""
+"""Statistics of one cleaning and the log line that reports them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _MEBIBYTE = 1024 * 1024
 
 @dataclass(slots=True)
 class CleaningStatistics:
-    """Counted while a log is cleaned: bytes of log files, records, milliseconds.
+    """Counters of one cleaning: bytes of log files, records, milliseconds.
 
-    ``indexed_bytes`` were read to build the offset map, ``bytes_read`` and ``bytes_written`` to write segments anew.
-    ``map_fill`` is the share of the keys that the buffer can hold.
+    ``indexed_bytes`` counts the bytes read to build the offset map, ``bytes_read`` and ``bytes_written`` those of the
+    rewrite. ``map_fill`` is the used share of the map's capacity.
     """
 
     indexed_bytes: int = 0
@@ -27,7 +27,7 @@ class CleaningStatistics:
     duration_ms: float = 0.0
 
     def __str__(self) -> str:
-        """Return the figures that an operator wants in one line."""
+        """Return the figures for an operator in one line."""
         seconds = max(self.duration_ms, 1.0) / 1000
         return (
             f"{self.bytes_read / _MEBIBYTE:.1f} MiB read, {self.bytes_written / _MEBIBYTE:.1f} MiB written"

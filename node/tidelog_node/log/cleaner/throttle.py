@@ -1,4 +1,4 @@
-"""The limit on what all cleaners of a node read and write per second (``log.cleaner.io.max.bytes.per.second``)."""
+"""The I/O limit shared by all cleaners of a node (``log.cleaner.io.max.bytes.per.second``)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """Shared by the cleaners' threads. ``clock`` gives seconds and never goes back, ``sleep`` takes seconds.
+    """A rate limit shared by the cleaners' threads. ``clock`` returns monotonic seconds, ``sleep`` takes seconds.
 
-    Each :meth:`take` waits until all that was taken before it has had its time, so over any longer span the rate
-    holds exactly, whoever takes.
+    Each :meth:`take` waits until the rate has paid for all earlier ones, so over any longer span the rate holds
+    exactly, for all threads together.
     """
 
     def __init__(self, bytes_per_second: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
-        """``math.inf`` bytes are no limit.
+        """Set the rate; ``math.inf`` means no limit.
 
         Raises:
             ValueError: the rate is not positive.
@@ -29,7 +29,7 @@ class Throttle:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> None:
-        """Return when ``size`` bytes may be read or written."""
+        """Wait until ``size`` bytes may be read or written."""
         if math.isinf(self._bytes_per_second):
             return
         with self._lock:

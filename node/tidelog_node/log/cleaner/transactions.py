@@ -1,10 +1,10 @@
-"""The transactions that a cleaner meets on its way through a log (Kafka's CleanedTransactionMetadata), without I/O.
+"""The transactions that a cleaner meets during a pass over a log (Kafka's CleanedTransactionMetadata). Pure: no I/O.
 
-Says of each batch whether its records may go because of its transaction. The batches of an aborted transaction go at
-once. A marker stays while the cleaner has met a batch of its transaction in this cleaning, even one that it removes:
-only when none is left on the disk does nobody need the marker. An aborted transaction that has batches left stays in
-the index of the cleaned segment. Batches come in the order of the log, from its first one on; all their transactions
-have ended, for a cleaner stays below the last stable offset.
+Decides for each batch whether the outcome of its transaction allows its removal. Batches of an aborted transaction go
+at once. A marker stays while the pass has met a batch of its transaction, even one that the pass removes: the marker is
+unnecessary only when no such batch is left on the disk. An aborted transaction with batches left stays in the index of
+the cleaned segment. Batches arrive in log order, from the first one on; all their transactions have ended, because a
+cleaner stays below the last stable offset.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tidelog_node.log.segments.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The state of one pass over a log; ``aborted`` are the aborted transactions that touch what is passed over."""
+    """The state of one pass over a log; ``aborted`` holds the aborted transactions in the range of the pass."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._ahead = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
         self._aborted: dict[int, AbortedTransaction] = {}
         self._met: set[int] = set()
-        """The producers of which a batch of the transaction was met that has no marker yet."""
+        """Producers with a batch of a transaction whose marker the pass has not met yet."""
         self._retained: list[AbortedTransaction] = []
 
     def may_discard_data(self, header: RecordBatchHeader) -> bool:
-        """Take in a batch of data and return whether it belongs to an aborted transaction."""
+        """Process a data batch and return whether it belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -36,10 +36,10 @@ class CleanedTransactions:
         return header.producer_id in self._aborted
 
     def may_discard_marker(self, header: RecordBatchHeader, marker: ControlRecord | None) -> bool:
-        """Take in a control batch and return whether nothing is left of its transaction.
+        """Process a control batch and return whether nothing is left of its transaction.
 
-        ``marker`` is None for a batch whose record was removed earlier, and for a control record of another kind,
-        which stays.
+        ``marker`` is None for a batch whose record was removed earlier, and for a control record of another kind, which
+        stays.
         """
         self._begin_up_to(header.last_offset)
         if header.record_count == 0:

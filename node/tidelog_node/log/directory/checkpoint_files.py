@@ -1,8 +1,7 @@
 """Kafka's text checkpoints: a version line, a count line and one line of fields per entry.
 
-The offset checkpoints of a log directory map partitions to offsets. A file that is missing or damaged reads
-as empty and is reported: its reader then falls back to what the log itself says, so a bad checkpoint never
-blocks a start.
+The offset checkpoints of a log directory map partitions to offsets. A missing or damaged file reads as empty, with a
+warning; recovery then relies on the log itself, so a bad checkpoint never blocks a start.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def parse_checkpoint(data: bytes, fields: int) -> list[list[str]]:
     """Return the rows of a checkpoint file; each has ``fields`` fields.
 
     Raises:
-        ValueError: the version is unknown, the count is another, or a row has another number of fields.
+        ValueError: the version is unknown, or the number of rows or of a row's fields is wrong.
     """
     lines = data.decode().splitlines()
     if len(lines) < 2 or lines[0].strip() != str(_VERSION):
@@ -49,7 +48,7 @@ def parse_checkpoint(data: bytes, fields: int) -> list[list[str]]:
 
 
 def read_offsets(files: Files, path: Path) -> dict[TopicPartitionKey, int]:
-    """Return the offset of each partition in an offset checkpoint; empty when it is missing or damaged.
+    """Return the offset of each partition in an offset checkpoint; empty if the file is missing or damaged.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR, the disk refused to read.

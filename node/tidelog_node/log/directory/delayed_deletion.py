@@ -1,6 +1,7 @@
-"""Files that are deleted for the log, but stay on the disk for ``file.delete.delay.ms``, as with Kafka.
+"""Deleted files of a log that stay on the disk for ``file.delete.delay.ms``, as in Kafka.
 
-Who has such a file open can go on reading. What is left when the process ends is removed when the log is opened again.
+A reader that has such a file open can continue to read it. Opening the log removes the files that an ended process
+left.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tidelog_node.log.segments.file_names import CONDEMNED_SUFFIX, condemned
 
 
 class CondemnedFiles:
-    """The renamed files of one log; :meth:`remove` may run in another thread, one at a time."""
+    """The renamed files of one log; :meth:`remove` may run in another thread, one call at a time."""
 
     __slots__ = ("_files", "_waiting")
 
@@ -26,7 +27,7 @@ class CondemnedFiles:
         return len(self._waiting)
 
     def add(self, path: Path, due_ms: int) -> None:
-        """Rename a file, if there is one, to be removed at ``due_ms``. Raises OSError; it has its name then."""
+        """Rename a file, if it exists, and remove it at ``due_ms``. Raises OSError; the file then keeps its name."""
         target = condemned(path)
         with contextlib.suppress(FileNotFoundError):
             self._files.rename(path, target)
@@ -38,10 +39,10 @@ class CondemnedFiles:
             self.add(path, due_ms)
 
     def remove(self, now_ms: int) -> int:
-        """Remove the files whose time has come and return how many.
+        """Remove the files whose delay has passed and return their number.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; the file is tried again with the next call.
+            TidelogError: KAFKA_STORAGE_ERROR; the next call tries the file again.
         """
         count = 0
         for waiting in list(self._waiting):
@@ -55,7 +56,7 @@ class CondemnedFiles:
 
 
 def remove_leftovers(files: Files, directory: Path, names: Iterable[str]) -> None:
-    """Remove the files that an earlier process had condemned. Raises OSError."""
+    """Remove the ``.deleted`` files that an earlier process left. Raises OSError."""
     for name in names:
         if name.endswith(CONDEMNED_SUFFIX):
             remove_if_there(files, directory / name)

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def condemn_directory(files: Files, directory: Path) -> Path:
-    """Rename ``topic-N`` to ``topic-N.<uuid>-delete``, durably; returns the new path. There may be none.
+    """Rename ``topic-N`` to ``topic-N.<uuid>-delete``, durably, and return the new path. The directory may be missing.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
@@ -30,29 +30,30 @@ def condemn_directory(files: Files, directory: Path) -> Path:
 
 
 def remove_directory(files: Files, condemned: Path) -> None:
-    """Remove a condemned directory and its files.
+    """Remove a renamed directory and its files.
 
     Raises:
-        TidelogError: KAFKA_STORAGE_ERROR; :func:`remove_deleted` ends the work later.
+        TidelogError: KAFKA_STORAGE_ERROR; :func:`remove_deleted` completes the removal later.
     """
     with storage_errors("Deleting", condemned):
         _remove_all(files, condemned)
 
 
 def delete_directory(files: Files, directory: Path) -> None:
-    """Condemn and remove a directory.
+    """Rename a directory and remove it.
 
     Raises:
-        TidelogError: KAFKA_STORAGE_ERROR; if the rename was done, :func:`remove_deleted` ends the work later.
+        TidelogError: KAFKA_STORAGE_ERROR; if the rename was done, :func:`remove_deleted` completes the removal later.
     """
     remove_directory(files, condemn_directory(files, directory))
 
 
 def remove_deleted(files: Files, log_directory: Path) -> list[str]:
-    """Remove the condemned directories that an earlier run left; returns the names of those that are gone.
+    """Remove the ``-delete`` directories that an earlier run left, and return the names of those removed.
 
     Raises:
-        TidelogError: KAFKA_STORAGE_ERROR, the disk fails. What it refuses else is left to the next start.
+        TidelogError: KAFKA_STORAGE_ERROR, the disk failed. Directories that it only refuses to remove stay until the
+            next start.
     """
     removed = []
     with storage_errors("Deleting from", log_directory):

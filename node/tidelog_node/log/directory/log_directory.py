@@ -1,12 +1,12 @@
-"""One entry of ``log.dirs``: the lock, whose it is, its checkpoints and the partitions in it.
+"""One entry of ``log.dirs``: its lock, its owner, its checkpoints and the partitions in it.
 
-Upholds that one process at a time uses a directory, that a directory of another cluster or node is never touched,
-that a stop counts as clean only when every log was closed before, and that a partition never gets the checkpoints of an
-earlier one of its name.
+It guarantees that one process at a time uses a directory; that a directory of another cluster or node is never changed;
+that a shutdown counts as clean only if every log was closed first; and that a new partition never gets the checkpoints
+of an earlier one with the same name.
 
-Folders in it, beside the partitions' own (``topic-N``): ``topic-N.<uuid>-delete`` is removed; ``-future`` is the copy
-that a move is making (KIP-113); ``-moved`` is such a copy that has taken the place of the replica, whose folder in
-another directory may still be there; ``-stray`` is for the operator.
+Besides the partitions' own folders (``topic-N``) it may contain ``topic-N.<uuid>-delete``, which is removed;
+``-future``, the copy that a move makes (KIP-113); ``-moved``, a copy that has replaced the replica, whose folder in
+another directory may still exist; and ``-stray``, which is left to the operator.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class CopiedPartition:
-    """A folder that a move made; ``is_moved`` says that it has replaced the replica that it was copied from."""
+    """A folder that a move made; ``is_moved`` means that it has replaced the replica that it was copied from."""
 
     key: TopicPartitionKey
     path: Path
@@ -67,7 +67,7 @@ class CopiedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCheckpoint:
-    """What the checkpoints of a directory say of one partition."""
+    """The offsets of one partition in the checkpoints of a directory."""
 
     recovery_point: int
     high_watermark: int
@@ -77,10 +77,9 @@ class PartitionCheckpoint:
 class LogDirectory:
     """A locked log directory; opened once by the process, closed once after its logs.
 
-    ``clean_shutdown_epoch`` is the broker epoch of the last clean stop, -1 when that is unknown, and None after an
-    unclean stop. ``recovery_points``, ``high_watermarks`` and ``log_start_offsets`` are what the checkpoint files hold;
-    ``cleaner_offsets`` is the cleaner's.
-    Logs are opened and checkpoints written by any thread.
+    ``clean_shutdown_epoch`` is the broker epoch of the last clean shutdown, -1 if unknown, and None after an unclean
+    one. ``recovery_points``, ``high_watermarks`` and ``log_start_offsets`` mirror the checkpoint files;
+    ``cleaner_offsets`` is the cleaner's. Any thread may open logs and write checkpoints.
     """
 
     def __init__(self, files: Files, path: Path, lock: int, properties: MetaProperties) -> None:
@@ -102,12 +101,11 @@ class LogDirectory:
 
     @classmethod
     def open(cls, path: Path, *, cluster_id: str, node_id: BrokerId, files: Files = OS_FILES) -> LogDirectory:
-        """Lock a directory, which is created when missing, and read what it says of itself.
+        """Lock a directory, creating it if it is missing, and read its properties and checkpoints.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR when it is in use by another process or the disk refuses;
-                INCONSISTENT_CLUSTER_ID.
-            ConfigError: it is another node's, or it holds partitions and does not say whose it is.
+            TidelogError: KAFKA_STORAGE_ERROR if another process uses it or the disk refuses; INCONSISTENT_CLUSTER_ID.
+            ConfigError: it belongs to another node, or it holds partitions but no properties that name its owner.
         """
         lock = _lock(files, path)
         try:
@@ -119,11 +117,11 @@ class LogDirectory:
 
     @property
     def id(self) -> DirectoryId:
-        """What the controller knows the directory by."""
+        """The controller's id of the directory."""
         return self.properties.directory
 
     def partitions(self) -> list[TopicPartitionKey]:
-        """Return the partitions that have a directory, in order."""
+        """Return the partitions that have a folder here, in order."""
         return sorted(self._held)
 
     def copies(self) -> list[CopiedPartition]:
@@ -136,11 +134,11 @@ class LogDirectory:
         return [self._copy(self.path / name, copy) for name, copy in found if copy is not None]
 
     def __contains__(self, key: TopicPartitionKey) -> bool:
-        """Whether a partition has its directory here."""
+        """Return whether a partition has its folder here."""
         return key in self._held
 
     def __len__(self) -> int:
-        """Return how many partitions have a directory here."""
+        """Return the number of partitions with a folder here."""
         return len(self._held)
 
     def partition_path(self, topic: str, partition: int) -> Path:
@@ -152,7 +150,7 @@ class LogDirectory:
         return self.path / copy_folder(key)
 
     def topic_id(self, topic: str, partition: int) -> TopicId | None:
-        """Return the topic id that a partition's directory is of; None when it does not say.
+        """Return the topic id in a partition's folder; None if it has none.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -162,12 +160,12 @@ class LogDirectory:
     def open_log(
         self, topic: str, partition: int, topic_id: TopicId, config: LogConfig, *, may_found_later: bool = False
     ) -> PartitionLog:
-        """Open or create the log of a partition, recovering it unless the last stop was clean.
+        """Open or create the log of a partition, with recovery unless the last shutdown was clean.
 
-        With ``may_found_later`` a new one has no folder when this returns, but before its first record.
+        With ``may_found_later`` the folder of a new log is created later, before its first record.
 
         Raises:
-            TidelogError: INCONSISTENT_TOPIC_ID when the directory is of an earlier topic of that name;
+            TidelogError: INCONSISTENT_TOPIC_ID if the folder belongs to an earlier topic of that name;
                 KAFKA_STORAGE_ERROR.
         """
         path, key = self.partition_path(topic, partition), (topic, partition)
@@ -187,7 +185,7 @@ class LogDirectory:
     def open_copy(
         self, key: TopicPartitionKey, path: Path, topic_id: TopicId, config: LogConfig
     ) -> tuple[PartitionLog, MovingFiles]:
-        """Open or create the copy that a move makes; the log sees itself where it will be as the replica.
+        """Open or create the copy that a move makes; the log uses the path that it will have as the replica.
 
         Raises:
             TidelogError: INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR.
@@ -202,7 +200,7 @@ class LogDirectory:
         return self._open(files.shown, config, files, path.name, PartitionCheckpoint(0, 0, 0)), files
 
     def checkpoint(self, key: TopicPartitionKey) -> PartitionCheckpoint:
-        """Return what is written down of a partition; zeros where nothing is."""
+        """Return the checkpoints of a partition; zeros where there is none."""
         offsets = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
         return PartitionCheckpoint(*(of_kind.get(key, 0) for of_kind in offsets))
 
@@ -227,15 +225,15 @@ class LogDirectory:
         remove_directory(self._files, condemned)
 
     def forget(self, topic: str, partition: int) -> None:
-        """Count a partition no more: its directory was deleted or renamed."""
+        """Remove a partition whose folder was deleted or renamed."""
         self._held.discard((topic, partition))
 
     def adopt(self, topic: str, partition: int) -> None:
-        """Count a partition whose directory was renamed to be here."""
+        """Add a partition whose folder was renamed into this directory."""
         self._held.add((topic, partition))
 
     def write_recovery_points(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Replace the checkpoint of what each log's ``flush`` returned; nothing is written when it says so already.
+        """Replace the checkpoint of the recovery points, as each log's ``flush`` returned them; no write if up to date.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -244,7 +242,7 @@ class LogDirectory:
             self._write_recovery_points(offsets)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Replace the checkpoint of the high watermarks; nothing is written when it says so already.
+        """Replace the checkpoint of the high watermarks; no write if it is up to date.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -253,7 +251,7 @@ class LogDirectory:
             self._write_high_watermarks(offsets)
 
     def write_log_start_offsets(self, offsets: Mapping[TopicPartitionKey, int]) -> None:
-        """Replace the checkpoint of where the logs start; nothing is written when it says so already.
+        """Replace the checkpoint of the log start offsets; no write if it is up to date.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -262,7 +260,7 @@ class LogDirectory:
             self._write_log_start_offsets(offsets)
 
     def note(self, key: TopicPartitionKey, checkpoint: PartitionCheckpoint) -> None:
-        """Write one partition that comes from elsewhere into the checkpoints, beside what they hold.
+        """Add the checkpoints of one partition that was moved here.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -274,7 +272,7 @@ class LogDirectory:
             self._write_recovery_points({**self.recovery_points, key: checkpoint.recovery_point})
 
     def close(self, *, clean: bool, broker_epoch: BrokerEpoch = NO_BROKER_EPOCH) -> None:
-        """Release the lock; ``clean`` says that every log was closed without an error, and leaves the marker.
+        """Release the lock. ``clean`` means that every log was closed without an error; it leaves the marker.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR; the lock is released.
@@ -316,7 +314,7 @@ class LogDirectory:
         if name.is_shortened:
             with storage_errors("Reading", path / PARTITION_NAME):
                 whole = read_file(self._files, path / PARTITION_NAME)
-            # Without the file a crash has left an empty copy, of a partition that nobody has.
+            # Without the file, a crash has left an empty copy; its key must match no partition.
             key = parse_partition_folder((whole or b"").decode(errors="replace")) or (f"{key[0]}~", key[1])
         return CopiedPartition(key, path, name.is_moved)
 
@@ -344,7 +342,7 @@ class LogDirectory:
             self.log_start_offsets = dict(offsets)
 
     def _forget_checkpoints(self, key: TopicPartitionKey) -> None:
-        """Nothing of a new partition is committed or flushed, whatever an earlier one of its name had."""
+        """Remove the checkpoints of an earlier partition of that name: a new one has nothing committed or flushed."""
         with self._writing:
             self._write_recovery_points(_without(self.recovery_points, key))
             self._write_high_watermarks(_without(self.high_watermarks, key))

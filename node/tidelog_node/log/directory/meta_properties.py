@@ -1,4 +1,4 @@
-"""``meta.properties`` and the clean-shutdown marker: whose a log directory is, and whether it was closed cleanly."""
+"""``meta.properties`` and the clean-shutdown marker: a log directory's owner and the state of its last shutdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ID_BYTES = 16
 class MetaProperties:
     """Version 1 of Kafka's ``meta.properties`` (KIP-631, KIP-858).
 
-    ``directory_id`` is unpadded URL-safe base64 of 16 bytes; :attr:`directory` are the bytes.
+    ``directory_id`` is unpadded URL-safe base64 of 16 bytes; :attr:`directory` has the bytes.
     """
 
     cluster_id: str
@@ -36,18 +36,18 @@ class MetaProperties:
 
     @property
     def directory(self) -> DirectoryId:
-        """The id of the directory as the controller knows it."""
+        """The id of the directory for the controller."""
         return DirectoryId(base64.urlsafe_b64decode(self.directory_id + "=="))
 
 
 def claim_directory(files: Files, path: Path, cluster_id: str, node_id: BrokerId) -> MetaProperties:
-    """Return a directory's properties after checking that it is this node's; a new directory becomes it.
+    """Return a directory's properties after checking that this node owns it; a new directory becomes this node's.
 
     A directory of an older version, which has no id, gets one.
 
     Raises:
         TidelogError: INCONSISTENT_CLUSTER_ID; KAFKA_STORAGE_ERROR.
-        ConfigError: it is another node's, or the file cannot be read as properties of version 1.
+        ConfigError: it belongs to another node, or the file is not a valid meta.properties of version 1.
     """
     file = path / META_PROPERTIES
     with storage_errors("Reading", file):
@@ -68,9 +68,9 @@ def claim_directory(files: Files, path: Path, cluster_id: str, node_id: BrokerId
 
 
 def take_clean_shutdown(files: Files, path: Path) -> BrokerEpoch | None:
-    """Remove the marker, durably, and return the broker epoch in it (-1 if none); None after an unclean stop.
+    """Remove the marker, durably, and return the broker epoch in it (-1 if none); None after an unclean shutdown.
 
-    It is removed before any log is opened, so that a crash while they load is not taken for a clean stop.
+    It is removed before any log is opened, so that a crash while logs load does not look like a clean shutdown.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
@@ -89,7 +89,7 @@ def take_clean_shutdown(files: Files, path: Path) -> BrokerEpoch | None:
 
 
 def write_clean_shutdown(files: Files, path: Path, broker_epoch: BrokerEpoch) -> None:
-    """Write the marker in one durable step, after all logs were closed.
+    """Write the marker atomically and durably, after all logs are closed.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.

@@ -1,9 +1,9 @@
-"""The folder of a new partition, made before its first record: the folder, its log's file, and whose it is (KIP-516).
+"""The folder of a new partition, created before its first record: the folder, its log file and its topic id (KIP-516).
 
-Making it takes several calls and flushes of the disk, which would hold up a topic of thousands of partitions, and a
-partition without records has nothing to lose. As Kafka writes ``partition.metadata`` at the first append or in the
-background, whichever comes first, so here all of the folder may follow then. After a crash a folder that is
-missing, or that does not say whose it is, had no records.
+Creating it takes several system calls and flushes, which would delay the creation of a topic with thousands of
+partitions, and a partition without records has nothing to lose. Kafka writes ``partition.metadata`` at the first append
+or in the background, whichever comes first; here the whole folder may be created then. After a crash, a folder that is
+missing or has no topic id had no records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog_node.log.disk.files import Files, storage_errors
 
 
 class Founding:
-    """Of one folder; :meth:`complete` by any thread, and by the log before its first append."""
+    """The deferred creation of one folder; any thread may call :meth:`complete`, as does the log's first append."""
 
     __slots__ = ("_directory", "_files", "_is_over", "_lock", "_topic_id")
 
@@ -30,10 +30,10 @@ class Founding:
         self._is_over = False
 
     def complete(self, create_log_file: Callable[[], None]) -> None:
-        """Make the folder with its files and put it on the disk; does nothing when that is done or given up.
+        """Create the folder with its files, durably; do nothing if that is done or cancelled.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; it may be tried again.
+            TidelogError: KAFKA_STORAGE_ERROR; the caller may try again.
         """
         with self._lock:
             if self._is_over:
@@ -47,6 +47,6 @@ class Founding:
             self._is_over = True
 
     def give_up(self) -> None:
-        """The log is being closed or deleted without a record; waits for a :meth:`complete` under way."""
+        """Cancel the creation: the log closes or is deleted without a record. Wait for a running :meth:`complete`."""
         with self._lock:
             self._is_over = True

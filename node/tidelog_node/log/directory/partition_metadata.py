@@ -1,4 +1,4 @@
-"""``partition.metadata``: the topic id that a partition's directory belongs to, in Kafka's text format (KIP-516)."""
+"""``partition.metadata``: the topic id of a partition's folder, in Kafka's text format (KIP-516)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ID_SIZE = 16
 
 
 def read_topic_id(files: Files, directory: Path) -> TopicId | None:
-    """Return the topic id of a partition's directory; None when the file is missing or damaged.
+    """Return the topic id of a partition's folder; None if the file is missing or damaged.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
@@ -36,7 +36,7 @@ def read_topic_id(files: Files, directory: Path) -> TopicId | None:
 
 
 def write_topic_id(files: Files, directory: Path, topic_id: TopicId) -> None:
-    """Write the file in one durable step.
+    """Write the file atomically and durably.
 
     Raises:
         TidelogError: KAFKA_STORAGE_ERROR.
@@ -47,11 +47,10 @@ def write_topic_id(files: Files, directory: Path, topic_id: TopicId) -> None:
 
 
 def ensure_topic_id(files: Files, directory: Path, topic_id: TopicId) -> None:
-    """Check that a directory belongs to a topic; a file that is missing or damaged is written anew.
+    """Check that a folder belongs to a topic; rewrite a file that is missing or damaged.
 
     Raises:
-        TidelogError: INCONSISTENT_TOPIC_ID when the directory is of an earlier topic of that name;
-            KAFKA_STORAGE_ERROR.
+        TidelogError: INCONSISTENT_TOPIC_ID if the folder belongs to an earlier topic of that name; KAFKA_STORAGE_ERROR.
     """
     found = read_topic_id(files, directory)
     if found is None:

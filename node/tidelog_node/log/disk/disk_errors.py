@@ -1,7 +1,7 @@
-"""What an error of the operating system means: for a log directory, for one replica, or for neither.
+"""Classifies errors of the operating system: they affect a log directory, one replica, or neither.
 
-Kafka takes a log directory offline with any IOException. Here only the errors of the disk itself do that: what one
-replica's files, or the process, cannot do must not take away the other replicas of the directory.
+Kafka takes a log directory offline on any IOException. Tidelog does so only for errors of the disk itself: a problem of
+one replica's files, or of the process, must not take the directory's other replicas offline.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 
 
 class Fault(enum.Enum):
-    """Of what a disk operation's error is.
+    """The subject of a disk operation's error.
 
-    - ``DISK``: the device or its file system fails; the directory must not be used any more.
-    - ``FULL``: no space; ends when there is space again.
-    - ``PROCESS``: no file handles or memory; the request is refused, and the next one may be served.
-    - ``REPLICA``: anything else, such as a file that is gone, a name that is too long or a right that is missing; the
-      replica goes offline alone, and is tried again.
+    - ``DISK``: the device or its file system failed; the directory must not be used any more.
+    - ``FULL``: no space; ends when space is free again.
+    - ``PROCESS``: no file handles or memory; the request fails, and the next one may succeed.
+    - ``REPLICA``: anything else, such as a missing file, a name that is too long or a missing permission; only that
+      replica goes offline, and is retried.
     """
 
     DISK = "disk"
@@ -29,7 +29,7 @@ class Fault(enum.Enum):
 
 
 def _numbers(*names: str) -> frozenset[int]:
-    """Return the numbers of those errors that this operating system has."""
+    """Return the numbers of the errors that this operating system defines."""
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
 
 
@@ -41,10 +41,10 @@ _FAULTS = {
         "ENODEV",
         "ENOMEDIUM",
         "EMEDIUMTYPE",
-        # Damage that the file system has found: ext4 and XFS say EUCLEAN, for a checksum EBADMSG.
+        # Damage that the file system detected: ext4 and XFS return EUCLEAN, and EBADMSG for a bad checksum.
         "EUCLEAN",
         "EBADMSG",
-        # A file system that was shut down, or that a network or a program serves that is gone.
+        # A file system that was shut down, or whose server or program is gone.
         "ESHUTDOWN",
         "ESTALE",
         "EREMOTEIO",
@@ -62,7 +62,7 @@ _FAULTS = {
 
 
 def fault_of(error: TidelogError) -> Fault | None:
-    """Return of what an error is; None of one that no disk operation caused, as of a log that was closed."""
+    """Return the fault of an error; None if no disk operation caused it, for example on a closed log."""
     cause = error.__cause__
     if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or not isinstance(cause, OSError):
         return None
@@ -70,18 +70,18 @@ def fault_of(error: TidelogError) -> Fault | None:
 
 
 def is_out_of_space(error: TidelogError) -> bool:
-    """Return whether a disk refused because it is full."""
+    """Return whether a disk operation failed because the disk is full."""
     return fault_of(error) is Fault.FULL
 
 
 def is_disk_failure(error: TidelogError) -> bool:
-    """Return whether a replica's files fail because the disk does, after which no replica of it can be used."""
+    """Return whether the disk itself failed, which makes all of its replicas unusable."""
     return fault_of(error) is Fault.DISK
 
 
 def is_directory_failure(error: TidelogError) -> bool:
     """Return whether an error of the directory's own files, such as its checkpoints, takes it offline.
 
-    They have no replica to go offline in the directory's place, so all but what passes does.
+    These files belong to no replica that could go offline instead, so every permanent error does.
     """
     return fault_of(error) in (Fault.DISK, Fault.REPLICA)

@@ -1,8 +1,8 @@
-"""The few file operations that the log needs, as a protocol, and the operating system's version of them.
+"""The file operations of the log as a protocol, and their implementation for the operating system.
 
-Everything below ``tidelog_node.log`` goes through a :class:`Files`, so that a layer that loses un-synced
-writes, runs out of space or flips bits can stand in for the disk. Handles are plain integers, as the
-operating system's file descriptors are: an append costs one system call and no wrapper object.
+Everything in ``tidelog_node.log`` goes through a :class:`Files`, so that tests can replace the disk by one that loses
+unsynced writes, runs out of space or flips bits. Handles are plain integers, like file descriptors: an append costs one
+system call and no wrapper object.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 TEMPORARY_SUFFIX = ".tmp"
 Buffer = bytes | bytearray | memoryview
-"""What is written: contiguous bytes."""
+"""Contiguous bytes to write."""
 
 
 class Files(Protocol):
-    """What the log does to a disk. Every method raises OSError.
+    """The disk operations of the log. Every method raises OSError.
 
-    A write or a truncation is durable after :meth:`fsync` of the file; a creation, a rename or a removal is
-    durable after :meth:`fsync_directory` of its parent.
+    A write or a truncation is durable after :meth:`fsync` of the file; a creation, a rename or a removal is durable
+    after :meth:`fsync_directory` of its parent.
     """
 
     def open(self, path: Path, *, create: bool = False) -> int:
@@ -40,40 +40,40 @@ class Files(Protocol):
         """Return the file's size in bytes."""
 
     def pwrite(self, handle: int, data: Buffer, position: int) -> int:
-        """Write at a position and return how many bytes were written, which may be fewer than given."""
+        """Write at a position and return the number of bytes written, which may be less than given."""
 
     def pwritev(self, handle: int, parts: Sequence[Buffer], position: int) -> int:
-        """Write the parts one behind the other, as one :meth:`pwrite` of all of them would."""
+        """Write the concatenation of the parts, like one :meth:`pwrite`."""
 
     def pread(self, handle: int, size: int, position: int) -> bytes:
         """Read at most ``size`` bytes from a position; fewer only at the end of the file."""
 
     def readinto(self, handle: int, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a position and return how many bytes were read; fewer only at the end of the file."""
+        """Fill a buffer from a position and return the number of bytes read; fewer only at the end of the file."""
 
     def map(self, path: Path) -> memoryview:
-        """Map a file, which must neither grow nor be cut while the view lives; an empty one gives an empty view."""
+        """Map a file, which must keep its size while the view lives; an empty file gives an empty view."""
 
     def truncate(self, handle: int, size: int) -> None:
-        """Cut the file to a size."""
+        """Truncate the file to a size."""
 
     def allocate(self, handle: int, size: int) -> None:
-        """Give the file a size, with zeros where it has no bytes yet, and the space on the disk for it."""
+        """Set the file's size, fill it with zeros where it has no bytes yet, and reserve its disk space."""
 
     def modified_ms(self, handle: int) -> int:
-        """Return when the file was last written, in milliseconds since 1970."""
+        """Return the time of the last write to the file, in milliseconds since 1970."""
 
     def set_modified_ms(self, handle: int, modified_ms: int) -> None:
-        """Change what :meth:`modified_ms` returns."""
+        """Set the time that :meth:`modified_ms` returns."""
 
     def fsync(self, handle: int) -> None:
-        """Return when the file's bytes and size are on the disk."""
+        """Put the file's bytes and size on the disk."""
 
     def fsync_directory(self, path: Path) -> None:
-        """Return when the directory's entries are on the disk."""
+        """Put the directory's entries on the disk."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename a file or directory; a file at the target is replaced in one step."""
+        """Rename a file or directory; a file at the target is replaced atomically."""
 
     def listdir(self, path: Path) -> list[str]:
         """Return the names in a directory."""
@@ -82,17 +82,17 @@ class Files(Protocol):
         """Remove a file."""
 
     def mkdir(self, path: Path) -> None:
-        """Create a directory and the missing ones above it; one that exists is left as it is."""
+        """Create a directory and its missing parents; keep an existing one."""
 
     def rmdir(self, path: Path) -> None:
         """Remove an empty directory."""
 
     def lock(self, path: Path) -> int:
-        """Lock a file for this process and return the handle that holds the lock; BlockingIOError when taken."""
+        """Lock a file for this process and return the handle with the lock. Raises BlockingIOError if it is locked."""
 
 
 class OperatingSystemFiles:
-    """:class:`Files` on the operating system's own calls."""
+    """:class:`Files` by direct system calls."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open for reading and writing."""
@@ -106,7 +106,7 @@ class OperatingSystemFiles:
         """Return the file's size in bytes."""
         return os.fstat(handle).st_size
 
-    # Without a method around it, a call of the operating system costs an append no more than the call.
+    # These are the plain system calls: a wrapping method would slow down every append.
     pwrite = staticmethod(os.pwrite)
     pwritev = staticmethod(os.pwritev)
     pread = staticmethod(os.pread)
@@ -130,11 +130,11 @@ class OperatingSystemFiles:
             os.close(handle)
 
     def truncate(self, handle: int, size: int) -> None:
-        """Cut the file to a size."""
+        """Truncate the file to a size."""
         os.ftruncate(handle, size)
 
     def allocate(self, handle: int, size: int) -> None:
-        """Reserve space; a file system that cannot gets a sparse file, as with Kafka."""
+        """Reserve space; a file system without support gets a sparse file, as in Kafka."""
         try:
             os.posix_fallocate(handle, 0, size)
         except (AttributeError, OSError) as cause:
@@ -175,7 +175,7 @@ class OperatingSystemFiles:
         os.remove(path)
 
     def mkdir(self, path: Path) -> None:
-        """Create a directory and those above it."""
+        """Create a directory and its parents."""
         os.makedirs(path, exist_ok=True)
 
     def rmdir(self, path: Path) -> None:
@@ -183,7 +183,7 @@ class OperatingSystemFiles:
         os.rmdir(path)
 
     def lock(self, path: Path) -> int:
-        """Lock a file, which is created when missing, until its handle is closed or the process ends."""
+        """Lock a file, creating it if it is missing, until its handle is closed or the process ends."""
         handle = self.open(path, create=True)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -197,7 +197,7 @@ OS_FILES: Files = OperatingSystemFiles()
 
 
 def write_fully(files: Files, handle: int, data: Buffer, position: int) -> None:
-    """Write all bytes at a position, going on after short writes. Raises OSError; part may then be written."""
+    """Write all bytes at a position, continuing after short writes. Raises OSError; a part may then be written."""
     written = files.pwrite(handle, data, position)
     if written == len(data):
         return
@@ -210,7 +210,7 @@ def write_fully(files: Files, handle: int, data: Buffer, position: int) -> None:
 
 
 def write_parts(files: Files, handle: int, parts: Sequence[Buffer], size: int, position: int) -> None:
-    """Write all parts, ``size`` bytes, one behind the other. Raises OSError; some bytes may then be written."""
+    """Write the concatenation of all parts, ``size`` bytes. Raises OSError; a part may then be written."""
     written = files.pwritev(handle, parts, position)
     if written != size:
         rest = b"".join(parts)[written:]
@@ -218,7 +218,7 @@ def write_parts(files: Files, handle: int, parts: Sequence[Buffer], size: int, p
 
 
 def read_file(files: Files, path: Path) -> bytes | None:
-    """Return the whole of a small file, or None when there is none. Raises OSError for anything else."""
+    """Return the content of a small file, or None if it does not exist. Raises OSError for anything else."""
     try:
         handle = files.open(path)
     except FileNotFoundError:
@@ -230,13 +230,13 @@ def read_file(files: Files, path: Path) -> bytes | None:
 
 
 def remove_if_there(files: Files, path: Path) -> None:
-    """Remove a file, if there is one. Raises OSError for anything else."""
+    """Remove a file, if it exists. Raises OSError for anything else."""
     with contextlib.suppress(FileNotFoundError):
         files.remove(path)
 
 
 def write_file(files: Files, path: Path, data: bytes) -> None:
-    """Create or cut a file, write all of it and sync it; a crash may leave a part. Raises OSError."""
+    """Create or truncate a file, write all of ``data`` and sync it. A crash may leave a part. Raises OSError."""
     handle = files.open(path, create=True)
     try:
         files.truncate(handle, 0)
@@ -247,7 +247,7 @@ def write_file(files: Files, path: Path, data: bytes) -> None:
 
 
 def replace_file(files: Files, path: Path, data: bytes) -> None:
-    """Replace a file in one durable step: after a crash it has the old bytes or the new ones, never a part.
+    """Replace a file atomically and durably: after a crash it has the old bytes or the new ones.
 
     Raises OSError; the old file is then still in place.
     """
@@ -263,7 +263,7 @@ def replace_file(files: Files, path: Path, data: bytes) -> None:
 
 
 def storage_error(action: str, path: Path, cause: OSError) -> TidelogError:
-    """Return KAFKA_STORAGE_ERROR with what was tried, on which path, and the operating system's words."""
+    """Return KAFKA_STORAGE_ERROR with the action, the path and the operating system's message."""
     reason = f"[Errno {cause.errno}] {cause.strerror}" if cause.errno is not None else str(cause)
     return error_for(ErrorCode.KAFKA_STORAGE_ERROR, f"{action} {path} failed: {reason}")
 

@@ -1,7 +1,7 @@
-"""A disk on which one directory is shown where it will be, while it is still somewhere else.
+"""Files of a directory that is shown at its future path while it still has another one.
 
-A log that a move is making is opened at the path that it will have as the replica, and its files are in a folder with
-another name until the move is done. When that folder is renamed nothing in the open log changes.
+A move opens the log that it makes at the path that the replica will have; until the move completes, the files are in a
+folder with another name. Renaming that folder changes nothing in the open log.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from tidelog_node.log.disk.files import Files
 
 
 class MovingFiles:
-    """:class:`~tidelog_node.log.disk.files.Files` over another; ``shown`` is where users see what is at ``actual``.
+    """A wrapper of :class:`~tidelog_node.log.disk.files.Files` that shows at ``shown`` the files at ``actual``.
 
-    Any thread: no operation on a path comes between a rename and its taking effect here.
+    Thread-safe: no operation on a path runs between a rename and the change of ``actual``.
     """
 
     def __init__(self, files: Files, shown: Path, actual: Path) -> None:
@@ -36,7 +36,7 @@ class MovingFiles:
         self.fsync = files.fsync
 
     def move_to(self, actual: Path) -> None:
-        """Rename the directory; it is shown where it was. Raises OSError, and nothing has changed."""
+        """Rename the directory; users still see it at ``shown``. Raises OSError, and nothing has changed."""
         with self._renaming:
             self._files.rename(self.actual, actual)
             self.actual = actual
@@ -52,7 +52,7 @@ class MovingFiles:
             return self._files.map(self._at(path))
 
     def fsync_directory(self, path: Path) -> None:
-        """Flush the directory's entries; the rename of what is moving waits for it."""
+        """Flush the directory's entries; a rename of the moving directory waits for it."""
         with self._renaming:
             self._files.fsync_directory(self._at(path))
 
@@ -72,7 +72,7 @@ class MovingFiles:
             self._files.remove(self._at(path))
 
     def mkdir(self, path: Path) -> None:
-        """Create a directory and those above it."""
+        """Create a directory and its parents."""
         with self._renaming:
             self._files.mkdir(self._at(path))
 

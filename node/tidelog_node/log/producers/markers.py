@@ -1,4 +1,4 @@
-"""What the producer state needs of a control batch's record."""
+"""Reads transaction markers from control batches."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tidelog_node.log.producers.state import EndTransactionMarker
 def read_marker(batch: bytes | bytearray | memoryview, position: int = 0) -> EndTransactionMarker | None:
     """Return the marker in the whole batch at a position.
 
-    None for a batch of data, a control batch of another kind, and one whose marker was compacted away.
+    None for a data batch, a control batch of another kind, and one whose marker was compacted away.
 
     Raises:
-        CorruptRecordError: the batch is torn or changed, or a control record has not the form of one.
+        CorruptRecordError: the batch is truncated or altered, or its control record is malformed.
     """
     record = read_control(batch, position)
     if record is None:

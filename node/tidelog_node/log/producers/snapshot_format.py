@@ -1,15 +1,15 @@
-"""The bytes of a producer snapshot: Kafka's ProducerSnapshot.json, version 1, and a section of Tidelog's own.
+"""The format of a producer snapshot: Kafka's ProducerSnapshot.json, version 1, and a section of Tidelog's own.
 
-``version`` int16, ``crc`` uint32 (CRC-32C of all that follows it), the number of entries int32, the entries. An entry
-has the last batch of its producer. The section behind them has the older ones of the last five, so that they are known
-after a clean stop: ``TIDE``, its version int16, and to the end of the file for each batch, by ascending producer id and
-offset, producer id int64, last sequence int32, last offset int64, offset delta int32, timestamp int64. The last batch
-is in it too where its own timestamp is not the entry's, which is that of the append: a duplicate is answered with it.
-Version 1 had the older ones alone.
+``version`` int16, ``crc`` uint32 (CRC-32C of everything after it), the number of entries int32, the entries. An entry
+has the last batch of its producer. The section behind them has the earlier ones of the last five, so that duplicates
+are recognized after a clean shutdown: ``TIDE``, its version int16, then until the end of the file for each batch, by
+ascending producer id and offset: producer id int64, last sequence int32, last offset int64, offset delta int32,
+timestamp int64. The section includes the last batch if its own timestamp differs from the entry's, which is the time of
+the append: the answer to a duplicate needs it. Version 1 had only the earlier batches.
 
-Kafka (ProducerStateManager.readSnapshot) takes the CRC to the end of the file and reads no further than the entries: it
-passes over the section. A file of Kafka's has none, nor has one without older batches. A section of another version is
-passed over. Anything else behind the entries is a fault, as anything torn or changed is.
+Kafka (ProducerStateManager.readSnapshot) computes the CRC to the end of the file but reads only the entries, so it
+ignores the section. Kafka's files have no section, nor has a file without earlier batches. A section of another version
+is ignored. Any other bytes behind the entries are a fault, as are truncated or altered ones.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def encode_snapshot(entries: Sequence[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Return the entries of a snapshot file, with their older batches where it has them.
+    """Return the entries of a snapshot file, with their older batches if it has them.
 
     Raises:
-        ValueError: the bytes are torn, changed or of another version; the sentence says which.
+        ValueError: the bytes are truncated, altered or of another version; the text says which.
     """
     _check_prefix(data)
     (count,) = _COUNT.unpack_from(data, _PREFIX.size)

@@ -1,22 +1,22 @@
-"""The rules of idempotent and transactional producers on one partition, without I/O (KIP-98, KIP-360).
+"""The rules of idempotent and transactional producers on one partition (KIP-98, KIP-360). Pure: no I/O.
 
-Owns what the log says of each producer id: its epoch, its last five batches, its open transaction. It decides about a
-batch that a client sends (:meth:`ProducerState.check`) and takes in every batch that is in the log
-(:meth:`ProducerState.append`), whoever appended it. The rules are those of Kafka's ProducerStateManager:
+Owns the state of each producer id in the log: its epoch, its last five batches, its open transaction.
+:meth:`ProducerState.check` validates a batch from a client; :meth:`ProducerState.append` applies every batch that is in
+the log, whoever appended it. The rules are those of Kafka's ProducerStateManager:
 
 - A batch with the epoch and the exact first and last sequence of one of the producer's last five is a duplicate.
 - An epoch below the producer's is refused with INVALID_PRODUCER_EPOCH; a higher one begins with sequence 0.
-- In one epoch the first sequence follows the last one, 0 follows 2^31 - 1; else OUT_OF_ORDER_SEQUENCE_NUMBER. Where the
-  epoch has no batch yet, as after a marker that raised it, it begins with 0.
-- A producer that is not known, because it is new or expired, may begin with any sequence.
+- In one epoch the first sequence follows the last one, 0 follows 2^31 - 1; else OUT_OF_ORDER_SEQUENCE_NUMBER. An epoch
+  without a batch, as after a marker that raised it, begins with 0.
+- An unknown producer, new or expired, may begin with any sequence.
 - A batch outside of a transaction is refused with INVALID_TXN_STATE while the producer has one open.
 - A transaction begins with its first batch and ends with its marker. A marker of an older epoch, or of an older
   coordinator epoch, is refused. A marker without a transaction raises the epochs and completes nothing.
-- The first unstable offset is that of the oldest transaction which is open, or whose marker the high watermark has not
-  passed. An aborted transaction is noted with the last stable offset at its end.
-- A producer expires when it has been idle for the expiration time, never while it has a transaction open.
+- The first unstable offset is that of the oldest transaction that is open, or whose marker is not below the high
+  watermark. An aborted transaction is recorded with the last stable offset at its end.
+- A producer expires after it has been idle for the expiration time, but never with an open transaction.
 
-What is in the log is never refused: a follower and a replay take it as the leader wrote it.
+Batches in the log are never refused: a follower and a replay apply them as the leader wrote them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO_TIME = -1
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A batch that is in the log already: where, and its max timestamp (the append time under LogAppendTime)."""
+    """The offsets of a batch that the log already has, and its max timestamp (the append time under LogAppendTime)."""
 
     base_offset: int
     last_offset: int
@@ -46,7 +46,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """What a COMMIT or ABORT control record says."""
+    """The content of a COMMIT or ABORT control record."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -56,7 +56,7 @@ class EndTransactionMarker:
 class CompletedTransaction:
     """A transaction that a marker ended: its first record's offset and the marker's.
 
-    ``last_stable_offset`` is the least offset that was undecided right after the marker: the start of the oldest
+    ``last_stable_offset`` is the first offset that was undecided right after the marker: the start of the oldest
     transaction of another producer, or the offset behind the marker.
     """
 
@@ -68,7 +68,7 @@ class CompletedTransaction:
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that a producer may send again; ``offset_delta`` is last minus first offset, and sequence."""
+    """A batch that a producer may send again; ``offset_delta`` is the last offset minus the first."""
 
     last_sequence: int
     last_offset: int
@@ -83,13 +83,13 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """One producer as a snapshot and DescribeProducers have it (ProducerSnapshot.json, ``ProducerEntry``).
+    """One producer in a snapshot or a DescribeProducers response (ProducerSnapshot.json, ``ProducerEntry``).
 
-    Sequence and offset are those of its last batch, -1 when there is none. ``offset_delta`` is last minus first offset
-    of that batch. ``last_timestamp`` is the last append's time: the later of the batch's max timestamp and the clock.
-    ``current_txn_first_offset`` is -1 without an open transaction. ``older_batches`` are those of the last five
-    that came before the last one, in the same epoch, oldest first; Kafka's snapshots have none. ``batch_timestamp`` is
-    the last batch's own max timestamp where that is another than ``last_timestamp``, -1 where it is the same.
+    Sequence and offset are those of its last batch, -1 if there is none. ``offset_delta`` is last minus first offset of
+    that batch. ``last_timestamp`` is the last append's time: the later of the batch's max timestamp and the clock.
+    ``current_txn_first_offset`` is -1 without an open transaction. ``older_batches`` are those of the last five that
+    came before the last one, in the same epoch, oldest first; Kafka's snapshots have none. ``batch_timestamp`` is the
+    last batch's own max timestamp if it differs from ``last_timestamp``, else -1.
     """
 
     producer_id: int
@@ -114,9 +114,9 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """All producers of one partition; each call is one step, in the order of the log.
+    """All producers of one partition; each call is one step, in log order.
 
-    A fresh one is at the log's start; :meth:`restore` puts a snapshot in place of all.
+    A new one describes an empty log; :meth:`restore` loads a snapshot.
     """
 
     __slots__ = ("_expiration_ms", "_ongoing", "_producers", "_unreplicated")
@@ -124,7 +124,7 @@ class ProducerState:
     def __init__(self, expiration_ms: int) -> None:
         self._expiration_ms = expiration_ms
         self._producers: dict[int, _Producer] = {}
-        # First offset to producer id, ascending: a transaction's first offset is the newest when it begins.
+        # First offset to producer id, ascending, because each new transaction has the highest first offset.
         self._ongoing: dict[int, int] = {}
         # (marker's offset, first offset), ascending by marker.
         self._unreplicated: list[tuple[int, int]] = []
@@ -142,10 +142,10 @@ class ProducerState:
         return unreplicated if undecided is None else min(undecided, unreplicated)
 
     def check(self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None) -> Duplicate | None:
-        """Say whether a leader may append a client's batch: None, or where the log has it already.
+        """Check whether a leader may append a client's batch; return None, or the batch in the log that it duplicates.
 
-        The batch's offsets are not looked at. ``marker`` is that of a control batch, from a transaction coordinator.
-        Nothing changes.
+        The batch's offsets are ignored. ``marker`` is that of a control batch, from a transaction coordinator. Nothing
+        changes.
 
         Raises:
             TidelogError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE; for a marker
@@ -174,10 +174,11 @@ class ProducerState:
     def append(
         self, header: RecordBatchHeader, marker: EndTransactionMarker | None = None, now_ms: int = NO_TIME
     ) -> CompletedTransaction | None:
-        """Take in a batch of the log, with its final offsets; the transaction that it ends, if any.
+        """Apply a batch of the log, with its final offsets, and return the transaction that it ends, if any.
 
-        That one stays open until :meth:`complete`. ``marker`` is that of a control batch; one whose marker was
-        compacted away has none and changes nothing. ``now_ms`` keeps producers of old timestamps from expiring at once.
+        That transaction stays open until :meth:`complete`. ``marker`` is that of a control batch; a control batch whose
+        marker was compacted away has none and changes nothing. ``now_ms`` keeps producers with old timestamps from
+        expiring at once.
         """
         producer_id = header.producer_id
         if producer_id < 0 or (header.is_control and marker is None):
@@ -201,7 +202,7 @@ class ProducerState:
         return None
 
     def complete(self, transaction: CompletedTransaction) -> None:
-        """Close a transaction, after the index has it when it was aborted; it is stable when its marker is replicated.
+        """Close a transaction, after the index has it if it was aborted; it is stable once its marker is replicated.
 
         Raises:
             ValueError: it is not open.
@@ -211,12 +212,12 @@ class ProducerState:
         self._unreplicated.append((transaction.last_offset, transaction.first_offset))
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Note that all below ``offset`` is replicated."""
+        """Record that everything below ``offset`` is replicated."""
         while self._unreplicated and self._unreplicated[0][0] < offset:
             del self._unreplicated[0]
 
     def expire(self, now_ms: int) -> int:
-        """Forget the producers that have been idle for the expiration time, and return how many."""
+        """Remove the producers that have been idle for the expiration time, and return their number."""
         limit = now_ms - self._expiration_ms
         expired = [
             producer_id
@@ -232,10 +233,10 @@ class ProducerState:
         return [producer.entry(producer_id) for producer_id, producer in self._producers.items()]
 
     def restore(self, entries: Iterable[ProducerEntry], offset: int, now_ms: int) -> None:
-        """Put a snapshot of the log below ``offset`` in place of all that was known.
+        """Replace the state with a snapshot of the log below ``offset``.
 
-        Producers that have expired are left out. Transactions that ended below ``offset`` and wait for the high
-        watermark still do: those markers are in the log as before.
+        Expired producers are left out. Transactions that ended below ``offset`` and wait for the high watermark still
+        wait: their markers are in the log as before.
         """
         self._producers = {entry.producer_id: _Producer.of(entry) for entry in entries}
         started = [(p.txn_first_offset, i) for i, p in self._producers.items() if p.txn_first_offset != NO_OFFSET]
@@ -244,13 +245,13 @@ class ProducerState:
         self.expire(now_ms)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
 
     def check_invariants(self) -> None:
-        """Assert what holds between the producers and the transactions."""
+        """Assert that producers and transactions agree."""
         assert list(self._ongoing) == sorted(self._ongoing), self._ongoing
         assert list(self._unreplicated) == sorted(self._unreplicated), self._unreplicated
         assert all(first < last for last, first in self._unreplicated), self._unreplicated
@@ -279,7 +280,7 @@ class ProducerState:
 
 
 class _Producer:
-    """One producer id; ``batches`` are the last five of ``epoch``, oldest first."""
+    """One producer id; ``batches`` has the last five of ``epoch``, oldest first."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
 
@@ -325,7 +326,7 @@ class _Producer:
 
 
 def _last_sequence(header: RecordBatchHeader) -> int:
-    """Return the sequence of a batch's last record; numbers go on at 0 behind 2^31 - 1."""
+    """Return the sequence of a batch's last record; sequences wrap from 2^31 - 1 to 0."""
     sequence = header.base_sequence
     if sequence == NO_SEQUENCE:
         return NO_SEQUENCE

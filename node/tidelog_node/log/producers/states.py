@@ -1,16 +1,16 @@
-"""Producer state with its snapshot files: what a :class:`PartitionLog` calls.
+"""Producer state with its snapshot files, as a :class:`PartitionLog` uses it.
 
-Owns the ``%020d.snapshot`` files of a partition's directory; the rules are :class:`ProducerState`'s. A snapshot named
-``offset`` says what the batches below ``offset`` made of the producers. Property: a snapshot that is loaded describes
-the log that is there, since one above the log's end is removed, durably, before anything else is appended there. A
-snapshot may be lost at any time: an older one and a replay of more batches give the same.
+Owns the ``%020d.snapshot`` files of a partition's directory; the rules are in :class:`ProducerState`. The snapshot
+named ``offset`` has the producer state after the batches below ``offset``. A loaded snapshot always describes the
+current log, because one above the log's end is removed, durably, before anything else is appended there. A snapshot may
+be lost at any time: an older one and a longer replay give the same state.
 
-How a log uses it::
+Usage::
 
     states = ProducerStates(files, directory, expiration_ms)
     replay_from = states.load(start_offset, end_offset, now_ms)     # at open, once the log's end is known
     for each batch with header.producer_id >= 0 in [replay_from, end_offset): states.append(header, read_marker(batch))
-    states.retain_snapshots(segment base offsets)                   # at open: removes strays of earlier closes
+    states.retain_snapshots(segment base offsets)                   # at open: removes those of earlier shutdowns
 
     leader:   duplicate = states.check(header)      # before offsets are assigned; only when header.producer_id >= 0
               ... write the batch ...
@@ -74,10 +74,9 @@ def snapshot_offset(name: str) -> int | None:
 
 
 class ProducerStates:
-    """The producers of one partition and their snapshots; on the log's thread, but for :meth:`flush`.
+    """The producers of one partition and their snapshots; on the log's thread, except :meth:`flush`.
 
-    Methods that touch the disk raise KAFKA_STORAGE_ERROR when it refuses. ``directory`` may be set anew when the log
-    moves.
+    Methods that use the disk raise KAFKA_STORAGE_ERROR. Set ``directory`` when the log moves.
     """
 
     __slots__ = ("_files", "_has_unsynced_removals", "_snapshots", "_state", "_unsynced", "directory")
@@ -100,15 +99,15 @@ class ProducerStates:
 
     @property
     def snapshot_offsets(self) -> tuple[int, ...]:
-        """The offsets of the snapshots that are there, ascending."""
+        """The offsets of the existing snapshots, ascending."""
         return tuple(self._snapshots)
 
     def load(self, log_start_offset: int, log_end_offset: int, now_ms: int, names: Iterable[str] | None = None) -> int:
-        """Load the newest good snapshot between the log's start and its end, and return where to replay from.
+        """Load the newest valid snapshot between the log's start and its end, and return the offset to replay from.
 
         ``log_start_offset`` is the first offset whose batches can be replayed, which may be the first segment's base;
-        it is returned when no snapshot is good. Snapshots outside of the range, or corrupt, are removed. ``names`` is
-        what the directory holds, for whoever has listed it already.
+        it is the result if no snapshot is valid. Snapshots that are corrupt or outside of the range are removed.
+        ``names`` is the content of the directory, if the caller has listed it already.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -153,12 +152,12 @@ class ProducerStates:
         return self._state.entries()
 
     def take_snapshot(self, offset: int, *, durable: bool = False) -> None:
-        """Write the snapshot at ``offset``, the log's end, in one step; one that is there already is right.
+        """Write the snapshot at ``offset``, the log's end, atomically; an existing one is left as it is.
 
-        It is on the disk after :meth:`flush`, or at once when ``durable``.
+        It is on the disk after :meth:`flush`, or at once if ``durable``.
 
         Raises:
-            TidelogError: KAFKA_STORAGE_ERROR; no snapshot, or a whole one, is there.
+            TidelogError: KAFKA_STORAGE_ERROR; there is no snapshot, or a complete one.
         """
         if offset in self._snapshots:
             return
@@ -173,7 +172,7 @@ class ProducerStates:
         bisect.insort(self._snapshots, offset)
 
     def flush(self) -> None:
-        """Put the snapshots on the disk; safe in a thread beside everything else.
+        """Put the snapshots on the disk; safe in a thread during any other call.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -188,9 +187,9 @@ class ProducerStates:
             self._files.fsync_directory(self.directory)
 
     def truncate_from(self, offset: int, log_start_offset: int, now_ms: int) -> int:
-        """Forget what the batches from ``offset`` on did, and return from where to replay, up to ``offset``.
+        """Undo the batches from ``offset`` on, and return the offset to replay from, up to ``offset``.
 
-        ``offset`` is the log's end after the truncation. Snapshots above it are gone from the disk on return.
+        ``offset`` is the log's end after the truncation. Snapshots above it are durably removed on return.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -198,7 +197,7 @@ class ProducerStates:
         return self.load(log_start_offset, offset, now_ms)
 
     def retain_snapshots(self, base_offsets: Iterable[int]) -> None:
-        """Remove the snapshots that are not at the base of a segment, except the newest of all.
+        """Remove the snapshots that are not at a segment's base offset, except the newest.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -217,7 +216,7 @@ class ProducerStates:
             self._delete(o for o in self._snapshots if o < offset)
 
     def delete_snapshots_from(self, offset: int) -> None:
-        """Remove the snapshots at ``offset`` and above; they are gone from the disk on return.
+        """Remove the snapshots at ``offset`` and above, durably.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -226,7 +225,7 @@ class ProducerStates:
             self._delete_durably(o for o in self._snapshots if o >= offset)
 
     def clear(self) -> None:
-        """Forget all producers and remove all snapshots.
+        """Remove all producers and all snapshots.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -235,9 +234,9 @@ class ProducerStates:
         self.delete_snapshots_from(0)
 
     def take_over(self, original: ProducerStates, offset: int) -> None:
-        """Know what the states of another log with the same end know, which must not be used any more.
+        """Take the state of another log with the same end, which must not be used any more.
 
-        They may know more than the log's records say, of producers whose records were deleted.
+        It may know producers whose records were deleted, which a replay cannot restore.
 
         Raises:
             TidelogError: KAFKA_STORAGE_ERROR.
@@ -248,7 +247,7 @@ class ProducerStates:
         self.take_snapshot(offset)
 
     def check_invariants(self) -> None:
-        """Assert that the files are those that are known of, and what :class:`ProducerState` says."""
+        """Assert that the files match the known snapshots, and the invariants of :class:`ProducerState`."""
         self._state.check_invariants()
         names = self._files.listdir(self.directory)
         there = sorted(offset for offset in map(snapshot_offset, names) if offset is not None)
@@ -295,7 +294,7 @@ class ProducerStates:
             self._files.close(handle)
 
     def _delete_durably(self, offsets: Iterable[int]) -> None:
-        """Remove snapshots so that neither they nor those removed before come back after a crash."""
+        """Remove snapshots so that neither they nor those removed earlier return after a crash."""
         self._delete(offsets)
         if self._has_unsynced_removals:
             self._files.fsync_directory(self.directory)

@@ -1,8 +1,8 @@
-"""The ``.log`` file of a segment: whole batches one behind the other (Kafka's FileRecords).
+"""The ``.log`` file of a segment: a sequence of whole batches (Kafka's FileRecords).
 
-``size`` is where the batches end. The file may be longer: while an append that failed is not cut off, and with
-``preallocate``, where the rest are zeros until the segment is sealed. Nothing reads beyond ``size``. The file of a new
-partition may be made later than the object, before its first append.
+``size`` is the end of the batches. The file may be longer: until a failed append is cut off, and with ``preallocate``,
+which fills the rest with zeros until the segment is sealed. Nothing reads beyond ``size``. The file of a new partition
+may be created after the object, before the first append.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_THERE = -2
 
 
 class BatchFile:
-    """One open file. Methods raise OSError for what the disk refuses; a file that is closed is a bad descriptor."""
+    """One open file. Methods raise OSError when the disk refuses, and EBADF after :meth:`close`."""
 
     __slots__ = ("_files", "_handle", "_is_cut", "_is_longer", "_later", "size")
 
@@ -36,35 +36,35 @@ class BatchFile:
 
     @classmethod
     def open(cls, files: Files, path: Path) -> BatchFile:
-        """Open a file; what it holds is not looked at."""
+        """Open a file without reading it."""
         return cls._opened(files, files.open(path), None, 0)
 
     @classmethod
     def create(cls, files: Files, path: Path, allocated_bytes: int = 0) -> BatchFile:
-        """Create an empty file, cutting one of that name to nothing; its space may be taken from the disk at once."""
+        """Create an empty file, or truncate an existing one; ``allocated_bytes`` reserves disk space."""
         return cls._opened(files, files.open(path, create=True), 0, allocated_bytes)
 
     @classmethod
     def create_later(cls, files: Files, path: Path, allocated_bytes: int = 0) -> BatchFile:
-        """Return an empty file that :meth:`make` creates."""
+        """Return an object for an empty file; :meth:`make` creates the file."""
         later = cls(files, _NOT_THERE)
         later._later = (path, allocated_bytes)
         return later
 
     def make(self) -> None:
-        """Create the file, if it is not there yet and was not closed; by one thread, before the first append."""
+        """Create the file, unless it exists or was closed. Called by one thread, before the first append."""
         if self._later is not None and self._handle == _NOT_THERE:
             made = BatchFile.create(self._files, *self._later)
             self._is_longer, self._handle, self._later = made._is_longer, made._handle, None
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a file."""
+        """Whether the file exists."""
         return self._handle != _NOT_THERE
 
     @property
     def modified_ms(self) -> int:
-        """When the file was last written."""
+        """The time of the last write to the file."""
         return self._files.modified_ms(self._handle)
 
     def set_modified_ms(self, modified_ms: int) -> None:
@@ -72,25 +72,25 @@ class BatchFile:
         self._files.set_modified_ms(self._handle, modified_ms)
 
     def append(self, data: Buffer) -> None:
-        """Write whole batches at the end. When it raises, they are not there, but :meth:`cut_excess` is needed."""
+        """Append whole batches. After an error they are not in the file, but it needs :meth:`cut_excess`."""
         write_fully(self._files, self._handle, data, self.size)
         self.size += len(data)
 
     def append_parts(self, parts: Sequence[Buffer], size: int) -> None:
-        """Write one batch, ``size`` bytes, that is given in parts. Raises as :meth:`append`."""
+        """Append one batch of ``size`` bytes that consists of several parts. Raises like :meth:`append`."""
         write_parts(self._files, self._handle, parts, size, self.size)
         self.size += size
 
     def cut_excess(self) -> None:
-        """Cut off what is behind the batches."""
+        """Truncate the file behind the last batch."""
         self._files.truncate(self._handle, self.size)
         self._is_longer = False
         self._is_cut = True
 
     def trim(self) -> bool:
-        """Give space back that was allocated and not needed.
+        """Release allocated space that was not needed.
 
-        Returns whether anything was cut off, now or after a failed append: a crash may bring it back until the next
+        Return whether anything was cut off, now or after a failed append; a crash may bring it back until the next
         :meth:`fsync`.
         """
         if self._is_longer:
@@ -98,7 +98,7 @@ class BatchFile:
         return self._is_cut
 
     def truncate(self, size: int) -> None:
-        """Cut the file, durably."""
+        """Truncate the file, durably."""
         self._files.truncate(self._handle, size)
         self._files.fsync(self._handle)
         self.size = size
@@ -112,7 +112,7 @@ class BatchFile:
         return data
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader]]:
-        """Yield position and header of each batch from a batch's position to the end.
+        """Yield position and header of each batch, from a batch's position to the end.
 
         Raises CorruptRecordError where no whole batch follows.
         """
@@ -126,14 +126,14 @@ class BatchFile:
                 raise CorruptRecordError(f"batch of {size} bytes at byte {position}, {self.size - position} remain")
             yield position, header
             position += size
-            # Where batches are larger than the window, what was read behind the next header would be thrown away.
+            # For batches larger than the window, read only the header; the rest of a window would be discarded.
             wanted = HEADER_SIZE if size > _HEADER_WINDOW else _HEADER_WINDOW
 
     def scan(self, position: int = 0) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
         """Yield position, header and bytes of each batch from a batch's position on, after checking its CRC.
 
-        Reads in one pass, in windows that stay in the processor's cache; the bytes are good until the next step.
-        Raises CorruptRecordError where no whole and unchanged batch follows.
+        Reads in one pass, in windows that fit the processor's cache; the bytes are valid until the next step. Raises
+        CorruptRecordError where no whole and unaltered batch follows.
         """
         buffer = bytearray(min(_SCAN_WINDOW, self.size - position))
         while position < self.size:
@@ -155,7 +155,7 @@ class BatchFile:
                 buffer = bytearray(max(found.wanted, 2 * len(buffer)))
 
     def is_zero_from(self, position: int) -> bool:
-        """Return whether all bytes from a position on are zeros, as in space that was allocated only."""
+        """Return whether all bytes from a position on are zeros, as in space that is only allocated."""
         while position < self.size:
             chunk = self.read(min(_SCAN_WINDOW, self.size - position), position)
             if any(chunk):
@@ -164,7 +164,7 @@ class BatchFile:
         return True
 
     def fsync(self) -> None:
-        """Return when the batches are on the disk."""
+        """Put the batches on the disk."""
         if self.is_there:
             self._files.fsync(self._handle)
 

@@ -1,7 +1,7 @@
-"""The names of a segment's files: 20 digits of the base offset, what the file holds, and the state that it is in.
+"""The names of a segment's files: the base offset in 20 digits, a suffix for the content, and a suffix for the state.
 
-A suffix of state follows the file's own: ``.cleaned`` while a cleaner writes it, ``.swap`` once it takes the place of
-others, ``.deleted`` while it waits for its removal.
+The suffix of the state comes last: ``.cleaned`` while a cleaner writes the file, ``.swap`` when it replaces other
+segments, ``.deleted`` while it waits for its removal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def segment_name(base_offset: int, suffix: str) -> str:
 
 
 class SegmentPaths:
-    """Where the files of one segment are; ``state`` is the suffix of the state that they are in, "" for a log's."""
+    """The paths of one segment's files; ``state`` is the suffix of their state, "" for the files of a log."""
 
     __slots__ = ("base_offset", "directory", "state")
 
@@ -43,11 +43,11 @@ class SegmentPaths:
 
 
 def parse_segment_name(name: str) -> tuple[int, str, str] | None:
-    """Return base offset, suffix and suffix of state ("" for none) of a segment's file; None for any other name."""
+    """Return base offset, suffix and state suffix ("" for none) of a segment's file; None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)
     return (int(match[1]), match[2], match[3] or "") if match else None
 
 
 def condemned(path: Path) -> Path:
-    """Return the path that a file gets when it is deleted."""
+    """Return the path of a file after its deletion."""
     return path.with_name(path.name + CONDEMNED_SUFFIX)

@@ -1,4 +1,4 @@
-"""Makes the index entries of a segment while batches are added: the rule of Kafka's LogSegment.append, without I/O."""
+"""Adds index entries to a segment as batches are appended: the rule of Kafka's LogSegment.append. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog_node.log.segments.indexes import NO_TIMESTAMP, OffsetIndex, TimeInd
 
 
 class GrowingIndexes:
-    """Both indexes in memory, and what decides about their next entry.
+    """Both indexes in memory, and the state that decides when to add the next entry.
 
     ``max_timestamp`` is the largest of the batches so far, -1 when none has one, and ``offset_of_max_timestamp`` the
     last offset of the first batch that has it.
@@ -33,11 +33,11 @@ class GrowingIndexes:
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must end because no entry can be added."""
+        """Whether an index is full, so that the segment must end."""
         return self.offset_index.is_full or self.time_index.is_full
 
     def load(self, offset_data: bytearray, time_data: bytearray, segment_size: int, next_offset: int) -> None:
-        """Take the entries of the files; the batches behind the last entry are still to be added.
+        """Load the entries of the files; the caller then adds the batches behind the last entry.
 
         Raises:
             CorruptIndexError: see :meth:`OffsetIndex.load`.
@@ -47,16 +47,16 @@ class GrowingIndexes:
         self.resume()
 
     def resume(self) -> None:
-        """Go on behind the last entry of the offset index."""
+        """Continue behind the last entry of the offset index."""
         self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
         self._bytes_since_entry = 0
 
     def add(self, header: RecordBatchHeader, position: int) -> None:
-        """Take in the batch at a position."""
+        """Add the batch at a position."""
         self.add_batch(header.last_offset, header.max_timestamp, position, header.size_in_bytes)
 
     def add_batch(self, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
-        """Take in a batch whose header the caller has taken apart."""
+        """Add a batch whose header the caller has parsed."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = max_timestamp, last_offset
         pending = self._bytes_since_entry
@@ -72,5 +72,5 @@ class GrowingIndexes:
         self.resume()
 
     def seal(self) -> bool:
-        """Complete the time index, so that its last entry is the segment's largest timestamp; False when it was."""
+        """Append the segment's largest timestamp to the time index. Return False if the last entry already has it."""
         return self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)

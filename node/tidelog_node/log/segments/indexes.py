@@ -1,9 +1,9 @@
 """The two sparse indexes of a segment, in Kafka's formats: offset to position, timestamp to offset.
 
-Both work on the file's own bytes: on an array of bytes in memory while the segment grows, on the mapped file once it is
-sealed. What is loaded is looked at only at its ends, so that opening a large index costs nothing; whoever uses an entry
-compares it with the batch that it names, and has the index rebuilt when they differ. Every entry that is true is a safe
-lower bound, whatever its neighbours say.
+Both work on the bytes of the file: on a bytearray while the segment grows, on the mapped file once it is sealed.
+Loading checks only the first and last entries, so that opening a large index costs nothing. A caller that uses an entry
+compares it with the batch that it names, and rebuilds the index if they differ. Every correct entry is a safe lower
+bound, whatever its neighbours contain.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class CorruptIndexError(Exception):
 
 
 class OffsetIndex:
-    """Maps the last offset of some batches to the batch's position (Kafka's OffsetIndex).
+    """A map from the last offsets of some batches to their positions (Kafka's OffsetIndex).
 
-    An entry is a relative offset and a position, both big-endian int32. Offsets and positions increase strictly; the
-    search gives the greatest entry that is not above a key.
+    An entry is a relative offset and a position, both big-endian int32. Offsets and positions increase strictly; a
+    lookup returns the greatest entry that is not above a key.
     """
 
     __slots__ = ("_base_offset", "_data", "_max_entries")
@@ -44,7 +44,7 @@ class OffsetIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry can be added."""
+        """Whether the index is full."""
         return len(self._data) // OFFSET_ENTRY_SIZE >= self._max_entries
 
     def append(self, last_offset: int, position: int) -> None:
@@ -53,7 +53,7 @@ class OffsetIndex:
         self._data += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
 
     def maybe_append(self, last_offset: int, position: int) -> bool:
-        """Add the entry of a batch; False when the index is full."""
+        """Add the entry of a batch. Return False if the index is full."""
         data = self._data
         assert isinstance(data, bytearray), _SEALED
         if len(data) // OFFSET_ENTRY_SIZE >= self._max_entries:
@@ -67,7 +67,7 @@ class OffsetIndex:
         return self._entry(len(self) - 1)
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """Return the greatest entry (absolute offset, position) that is not above ``offset``, or (base offset, 0).
+        """Return the greatest entry (absolute offset, position) not above ``offset``, or (base offset, 0).
 
         The batch that contains ``offset`` is at that position or behind it.
         """
@@ -76,7 +76,7 @@ class OffsetIndex:
         return self._entry(slot - 1)
 
     def before(self, position: int) -> tuple[int, int]:
-        """Return the greatest entry (absolute offset, position) that is not behind a position, or (base offset, 0)."""
+        """Return the greatest entry (absolute offset, position) not behind a position, or (base offset, 0)."""
         return self._entry(self._slot_behind(position) - 1)
 
     def truncate(self, position: int) -> None:
@@ -92,10 +92,11 @@ class OffsetIndex:
         return bytes(self._data)
 
     def load(self, data: bytearray | memoryview, segment_size: int) -> None:
-        """Take a file's bytes, a bytearray to add to or a view to read only.
+        """Load a file's bytes: a bytearray that may grow, or a read-only view.
 
         Raises:
-            CorruptIndexError: a part of an entry, or a last one that no segment of ``segment_size`` bytes has.
+            CorruptIndexError: there is a partial entry, or the last one is invalid for a segment of ``segment_size``
+                bytes.
         """
         _check_length(data, OFFSET_ENTRY_SIZE)
         entries = list(_last_two(_OFFSET_ENTRY, data))
@@ -117,10 +118,10 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Maps the largest timestamp so far to the last offset of its batch (Kafka's TimeIndex).
+    """A map from the largest timestamp so far to the last offset of its batch (Kafka's TimeIndex).
 
-    An entry is a timestamp (big-endian int64, milliseconds) and a relative offset (int32). An entry (t, o) says that
-    what is later than t lies after o. Both increase strictly.
+    An entry is a timestamp (big-endian int64, milliseconds) and a relative offset (int32). An entry (t, o) means that
+    records later than t lie after o. Both increase strictly.
     """
 
     __slots__ = ("_base_offset", "_data", "_last_timestamp", "_max_entries")
@@ -136,7 +137,7 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether only the entry is free that sealing the segment needs."""
+        """Whether the only free entry is the one reserved for sealing the segment."""
         return len(self._data) // TIME_ENTRY_SIZE >= self._max_entries - 1
 
     @property
@@ -145,7 +146,7 @@ class TimeIndex:
         return self._entry(len(self) - 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> bool:
-        """Add an entry unless its timestamp is not above the last one's; returns whether it was added."""
+        """Add an entry unless its timestamp is not above the last one's. Return whether it was added."""
         if timestamp_ms <= self._last_timestamp:
             return False
         assert isinstance(self._data, bytearray), _SEALED
@@ -180,10 +181,11 @@ class TimeIndex:
         return bytes(self._data)
 
     def load(self, data: bytearray | memoryview, next_offset: int) -> None:
-        """Take a file's bytes, a bytearray to add to or a view to read only.
+        """Load a file's bytes: a bytearray that may grow, or a read-only view.
 
         Raises:
-            CorruptIndexError: a part of an entry, or a last one that no segment which ends at ``next_offset`` has.
+            CorruptIndexError: there is a partial entry, or the last one is invalid for a segment that ends at
+                ``next_offset``.
         """
         _check_length(data, TIME_ENTRY_SIZE)
         entries = list(_last_two(_TIME_ENTRY, data))

@@ -1,9 +1,8 @@
 """One segment of a partition: its batches, its two indexes and the index of aborted transactions.
 
-Owns positions: which batch lies where, and where a file is cut. Knows nothing of other segments, epochs or recovery.
-``size`` and ``next_offset`` grow only after all bytes of an append are written, and nothing reads beyond them, so a
-batch is never half visible. Offsets ascend from batch to batch and may have gaps anywhere, since compaction removes
-batches.
+Owns the positions of batches and the truncation of files. Knows nothing of other segments, epochs or recovery. ``size``
+and ``next_offset`` grow only after all bytes of an append are written, and nothing reads beyond them, so a batch is
+never half visible. Offsets ascend from batch to batch and may have gaps anywhere, because compaction removes batches.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from tidelog_node.log.segments.transaction_index import TransactionIndex
 class Segment:
     """The batches from ``base_offset`` to ``next_offset`` (exclusive); owned by one log, on its thread.
 
-    A segment that was opened is sealed: nothing of it was read, and ``next_offset``, once its log has set it, is an
-    upper bound, the base of its successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncate_to` make it one that
-    grows, whose ``next_offset`` is exact. ``created_ms`` is when this process opened or created it, which its log sets.
-    Methods raise OSError for what the disk refuses.
+    An opened segment is sealed: it has not been read, and ``next_offset``, once its log has set it, is an upper bound,
+    the base of its successor. :meth:`load_tail`, :meth:`rebuild` and :meth:`truncate_to` make it growable, with an
+    exact ``next_offset``. ``created_ms`` is the time when this process opened or created it; its log sets it. Methods
+    raise OSError if the disk refuses.
     """
 
     __slots__ = (
@@ -67,9 +66,9 @@ class Segment:
         self._indexes = SegmentIndexes(files, batches, base_offset, config, self._paths)
         self._transaction_index: TransactionIndex | None = None
         self._first_timestamp: int | None = None
-        # Where the last read stopped, for the next one of whoever reads on.
+        # The position where the last read stopped, for a reader that continues there.
         self._last_stop: tuple[int, RecordBatchHeader] | None = None
-        # From which offset on, and where, the batch that was appended last: what followers read that keep up.
+        # The start offset and size of the last appended batch, for followers that keep up.
         self._tail: tuple[int, int] | None = None
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -77,7 +76,7 @@ class Segment:
 
     @classmethod
     def open(cls, files: Files, directory: Path, base_offset: int, config: LogConfig, suffix: str = "") -> Segment:
-        """Open the file of a segment; what it holds is not looked at."""
+        """Open the file of a segment without reading it."""
         path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
         return cls(files, directory, base_offset, config, BatchFile.open(files, path), suffix)
 
@@ -92,10 +91,10 @@ class Segment:
         *,
         is_made_later: bool = False,
     ) -> Segment:
-        """Create an empty segment in place of what an earlier attempt left under its name.
+        """Create an empty segment, replacing the files that an earlier attempt left under its name.
 
         With ``preallocate`` the file has its full size at once, unless it is a cleaner's. With ``is_made_later`` the
-        directory is not there yet, and :meth:`make_file` is called before the first append.
+        directory does not exist yet, and the caller calls :meth:`make_file` before the first append.
         """
         path = directory / segment_name(base_offset, LOG_SUFFIX + suffix)
         allocated = config.segment_bytes if config.preallocate and not suffix else 0
@@ -108,7 +107,7 @@ class Segment:
         try:
             batches = BatchFile.create(files, path, allocated)
         except OSError:
-            # An empty file behind a gap would be taken for the log's end after a crash.
+            # After a crash, recovery would take an empty file behind a gap for the log's end.
             with contextlib.suppress(OSError):
                 files.remove(path)
             raise
@@ -117,12 +116,12 @@ class Segment:
         return segment
 
     def make_file(self) -> None:
-        """Create the file of a segment that was created without it; any thread."""
+        """Create the file of a segment that was created without one; any thread."""
         self._batches.make()
 
     @property
     def size(self) -> int:
-        """The bytes of the batches."""
+        """The size of the batches in bytes."""
         return self._batches.size
 
     @property
@@ -132,18 +131,18 @@ class Segment:
 
     @property
     def transaction_index(self) -> TransactionIndex:
-        """The transactions that were aborted in this segment."""
+        """The index of transactions aborted in this segment."""
         if self._transaction_index is None:
             self._transaction_index = TransactionIndex(self._files, self._paths.of(TRANSACTION_INDEX_SUFFIX))
         return self._transaction_index
 
     @property
     def suffix(self) -> str:
-        """The suffix of the state that the segment is in; "" for one of a log."""
+        """The suffix of the segment's state; "" for a segment of a log."""
         return self._paths.state
 
     def file_path(self, suffix: str) -> Path:
-        """Return the path of the segment's file with a suffix, in the state that the segment is in."""
+        """Return the path of the segment's file with a suffix, in the segment's current state."""
         return self._paths.of(suffix)
 
     @property
@@ -153,12 +152,12 @@ class Segment:
 
     @property
     def last_modified_ms(self) -> int:
-        """When the segment was last written, in milliseconds since 1970."""
+        """The time of the last write to the segment, in milliseconds since 1970."""
         return self._batches.modified_ms if self._batches.is_there else self.created_ms
 
     @property
     def largest_timestamp(self) -> int:
-        """What the segment's age is told by (Kafka's largestTimestamp): its records, or else its last write."""
+        """The time that gives the segment's age (Kafka's largestTimestamp): its records', or else its last write's."""
         newest = self.max_timestamp
         return newest if newest >= 0 else self.last_modified_ms
 
@@ -178,7 +177,7 @@ class Segment:
 
     @property
     def has_unsaved_indexes(self) -> bool:
-        """Whether the indexes are in memory alone."""
+        """Whether the indexes exist only in memory."""
         return not self._indexes.is_saved
 
     def offset_entries(self) -> list[tuple[int, int]]:
@@ -190,7 +189,7 @@ class Segment:
         return self._indexes.lookup()[1].entries()
 
     def has_room_for(self, size: int, last_offset: int, segment_bytes: int) -> bool:
-        """Return whether batches can be added: by bytes, index entries and the range of relative offsets."""
+        """Return whether batches can be added, by bytes, index entries and the range of relative offsets."""
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return False
         held = self._batches.size
@@ -200,9 +199,9 @@ class Segment:
         return held + size <= segment_bytes and growing is not None and not growing.is_full
 
     def append(self, data: Buffer, headers: Iterable[RecordBatchHeader]) -> None:
-        """Write whole batches, which ``headers`` describe, at the end.
+        """Append whole batches, which ``headers`` describe.
 
-        When it raises, nothing is visible of them, but the file may be longer: :meth:`cut_excess` mends that.
+        After an error none of them is visible, but the file may be longer; :meth:`cut_excess` repairs that.
         """
         growing = self._growing()
         position = self._batches.size
@@ -214,7 +213,7 @@ class Segment:
             self._note(header.last_offset, header.max_timestamp)
 
     def append_batch(self, parts: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch of ``size`` bytes that is given in parts. Raises as :meth:`append`."""
+        """Append one batch of ``size`` bytes that consists of several parts. Raises like :meth:`append`."""
         growing, batches = self._growing(), self._batches
         position = batches.size
         batches.append_parts(parts, size)
@@ -225,13 +224,13 @@ class Segment:
             self._first_timestamp = max_timestamp
 
     def cut_excess(self) -> None:
-        """Cut off the file what a failed append left behind."""
+        """Truncate the file behind the last batch after a failed append."""
         self._batches.cut_excess()
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
         """Return whole batches from the first one that ends above ``offset``, all below ``end_offset``.
 
-        At least one, if it is below the end, else nothing; None when no batch ends above ``offset``.
+        At least one if it is below the end, else nothing; None if no batch ends above ``offset``.
         """
         if self._tail is not None and self._tail[0] <= offset < self.next_offset <= end_offset:
             return self._batches.read(self._batches.size - self._tail[1], self._tail[1])
@@ -252,13 +251,13 @@ class Segment:
         return self._batches.read(stop - start, start)
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Return exactly so many bytes from a position."""
+        """Return exactly ``size`` bytes from a position."""
         return self._batches.read(size, position)
 
     def locate(self, offset: int) -> tuple[int, RecordBatchHeader] | None:
-        """Return position and header of the first batch that ends above ``offset``; None when there is none.
+        """Return position and header of the first batch that ends above ``offset``; None if there is none.
 
-        Raises CorruptRecordError when the batches on the way cannot be read.
+        Raises CorruptRecordError if the batches on the way cannot be read.
         """
         for position, header in self._indexes.headers_from(lambda index: index.lookup(offset)):
             if header.next_offset > offset:
@@ -277,10 +276,9 @@ class Segment:
         return self._indexes.offset_before(timestamp_ms)
 
     def truncated_to(self, offset: int) -> Segment:
-        """Remove the batch that contains ``offset`` and all after it, durably; return the segment that grows from
-        there.
+        """Remove the batch that contains ``offset`` and all later ones, durably, and return the segment to continue.
 
-        That is another object for the same file: whoever holds this one holds what no log has any more.
+        The result is another object for the same file; this one still describes data that the log no longer has.
         """
         segment = copy.copy(self)
         segment._last_stop = segment._tail = None
@@ -290,16 +288,16 @@ class Segment:
         return segment
 
     def truncate_bytes(self, size: int) -> None:
-        """Cut the file, durably, to what :meth:`rebuild` found to be valid."""
+        """Truncate the file, durably, to the size that :meth:`rebuild` found valid."""
         self._indexes.discard_files()
         self._batches.truncate(size)
         if size == 0:
             self._first_timestamp = None
 
     def load_tail(self) -> str | None:
-        """Make the last segment ready after a clean stop: read its indexes and check the batches behind the last entry.
+        """Prepare the last segment after a clean shutdown: read its indexes, check the batches behind the last entry.
 
-        Returns what is wrong, or None; after a fault :meth:`rebuild` must follow.
+        Return a description of the fault, or None; after a fault :meth:`rebuild` must follow.
         """
         try:
             growing = self._indexes.load()
@@ -312,16 +310,16 @@ class Segment:
     def rebuild(
         self, end_bound: int, *, keeps_files: bool = False
     ) -> Iterator[tuple[int, RecordBatchHeader, memoryview]]:
-        """Make the segment ready from its batches alone: yield each that is whole, unchanged and above the one before.
+        """Rebuild the segment's state from its batches alone, yielding each that is whole, unaltered and in order.
 
-        None may reach ``end_bound``. With position and bytes, which are good until the next step. Raises
-        CorruptRecordError at the first that is not: ``next_offset`` is then the end of what is valid. Nothing is
-        removed from the disk but the indexes; with ``keeps_files`` they stay for :meth:`confirm_indexes`.
+        Yields position, header and bytes; the bytes are valid until the next step. No batch may reach ``end_bound``.
+        Raises CorruptRecordError at the first invalid batch; ``next_offset`` is then the end of the valid part. Only
+        the index files are removed from the disk; with ``keeps_files`` they stay for :meth:`confirm_indexes`.
         """
         growing = self._indexes.start_beside_files() if keeps_files else self._indexes.start_anew()
         add_batch = growing.add_batch
         self.next_offset, self._first_timestamp = self.base_offset, None
-        # One step per batch of what may be gigabytes: names and calls are what it costs beside the checksum.
+        # This loop visits each batch of possibly gigabytes: besides the checksum, lookups and calls are its cost.
         for batch in self._batches.scan():
             position, header, data = batch
             last_offset = header.base_offset + header.last_offset_delta
@@ -337,45 +335,45 @@ class Segment:
             yield batch
 
     def is_allocated_only(self, position: int) -> bool:
-        """Return whether what is behind a position is space that was allocated and never written."""
+        """Return whether everything behind a position is allocated space that was never written."""
         return self._config.preallocate and self._batches.is_zero_from(position)
 
     def seal(self) -> bool:
-        """Complete the indexes, for a successor begins to grow, and give space back that was not needed.
+        """Complete the indexes, because a successor follows, and release unneeded space.
 
-        Returns whether the file was ever cut, so that it must be on the disk before its end is taken for the batches'.
+        Return whether the file was ever truncated; it must then be synced before its end counts as the end of the
+        batches.
         """
         self._indexes.seal()
         return self._batches.trim()
 
     def save_indexes(self) -> None:
-        """Replace both index files, each in one step, unless they have these entries already.
+        """Replace both index files, each atomically, unless they are up to date.
 
-        To be called when the batches are on the disk. The new files are found after a crash when the directory was
-        synced since.
+        Call it when the batches are on the disk. The new files survive a crash once the directory is synced.
         """
         self._indexes.save()
 
     def confirm_indexes(self) -> None:
-        """After :meth:`rebuild` beside the files: write anew those that are not what was rebuilt."""
+        """Rewrite index files that differ from the rebuilt indexes, after a :meth:`rebuild` with ``keeps_files``."""
         self._indexes.confirm()
 
     def release_indexes(self) -> None:
-        """Forget indexes that are saved, so that they are mapped when they are needed; not for one that grows."""
+        """Drop saved indexes from memory; they are mapped when needed. Not for a growing segment."""
         self._indexes.release()
 
     def fsync(self) -> None:
-        """Return when the batches and the aborted transactions are on the disk."""
+        """Put the batches and the aborted transactions on the disk."""
         self._batches.fsync()
         if self._transaction_index is not None:
             self._transaction_index.flush()
 
     def set_modified_ms(self, modified_ms: int) -> None:
-        """Say when the records of the segment were last written, for those who tell its age by that."""
+        """Set the time of the last write to the segment's records, which determines the segment's age."""
         self._batches.set_modified_ms(modified_ms)
 
     def renamed(self, suffix: str) -> None:
-        """Take note that all files have this suffix of state now."""
+        """Record that all files now have this state suffix."""
         self._paths.state = suffix
         if self._transaction_index is not None:
             self._transaction_index.path = self._paths.of(TRANSACTION_INDEX_SUFFIX)
@@ -417,7 +415,7 @@ class Segment:
         self._replay_tail(growing, self.headers(growing.offset_index.last_entry[1]))
 
     def _stop_before(self, target: int, least: int) -> int:
-        """Return where the last batch that is not beyond ``target`` ends; at least ``least``, where one ends."""
+        """Return the end of the last batch that is not beyond ``target``; at least ``least``, where a batch ends."""
         if target < least:
             return least
         for position, header in self._indexes.headers_from(lambda index: index.before(target)):
@@ -427,7 +425,7 @@ class Segment:
         return self._batches.size
 
     def _replay_tail(self, growing: GrowingIndexes, batches: Iterable[tuple[int, RecordBatchHeader]]) -> None:
-        """Take next offset and largest timestamp from the indexes and the batches from their last entry on."""
+        """Restore next offset and largest timestamp from the indexes and the batches from their last entry on."""
         entries = len(growing.offset_index)
         last_offset, tail = growing.offset_index.last_entry
         growing.resume()

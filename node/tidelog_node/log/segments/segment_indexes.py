@@ -1,8 +1,8 @@
-"""The offset and time index of one segment: in memory while it grows, in files when it is whole, rebuilt when wrong.
+"""The offset and time index of one segment: in memory while it grows, in files once it is whole, rebuilt if wrong.
 
-The files are written after the batches are on the disk and removed before these change, so that files which are there
-say that the segment is whole. What an index says is compared with the batch that it names: when they differ, or a
-file is missing or cannot be the segment's, both are made anew from the batches.
+The files are written after the batches are on the disk and removed before the batches change, so their existence means
+that the segment is whole. Each entry is compared with the batch that it names: if they differ, or a file is missing or
+cannot be the segment's, both indexes are rebuilt from the batches.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _UNBOUNDED = 2**63 - 1
 
 
 class SegmentIndexes:
-    """Owned by one :class:`Segment`; ``growing`` is None until the segment grows or has had to be rebuilt.
+    """The indexes of one :class:`Segment`; ``growing`` is None until the segment grows or needs a rebuild.
 
-    :meth:`save` and :meth:`release` may run in another thread for a segment that is sealed.
+    :meth:`save` and :meth:`release` may run in another thread for a sealed segment.
     """
 
     __slots__ = (
@@ -60,17 +60,17 @@ class SegmentIndexes:
         """The largest timestamp of the segment in milliseconds, or -1."""
         if self.growing is None:
             timestamp = self.lookup()[1].last_entry[0]
-        # What had to be rebuilt may not be sealed, as the mapped one is.
+        # Rebuilt indexes may lack the last entry that sealing adds; mapped ones have it.
         return timestamp if self.growing is None else self.growing.max_timestamp
 
     @property
     def has_files(self) -> bool:
-        """Whether both files are there, so that the segment was whole on the disk when they were written."""
+        """Whether both files exist, which means that the segment was whole on the disk when they were written."""
         names = self._files.listdir(self._paths.directory)
         return all(self._paths.of(suffix).name in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
 
     def lookup(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Return both indexes to search in."""
+        """Return both indexes for searches."""
         growing, mapped = self.growing, self._mapped
         if growing is not None:
             return growing.offset_index, growing.time_index
@@ -84,7 +84,7 @@ class SegmentIndexes:
         return mapped
 
     def headers_from(self, find: Callable[[OffsetIndex], tuple[int, int]]) -> Iterator[tuple[int, RecordBatchHeader]]:
-        """Yield position and header of the batch of the entry that ``find`` chooses and of all after it.
+        """Yield position and header of the batch at the entry that ``find`` selects, and of all later ones.
 
         Raises CorruptRecordError where no whole batch follows.
         """
@@ -110,32 +110,32 @@ class SegmentIndexes:
         return entry[1]
 
     def start(self) -> GrowingIndexes:
-        """Begin with empty indexes in memory; there are no files."""
+        """Start with empty indexes in memory and no files."""
         self.growing = growing = GrowingIndexes(self._base_offset, self._config)
         self._mapped = None
         self.is_saved = self.may_have_files = False
         return growing
 
     def start_anew(self) -> GrowingIndexes:
-        """Begin with empty indexes, after removing the files."""
+        """Start with empty indexes, after removing the files."""
         self.discard_files()
         return self.start()
 
     def start_beside_files(self) -> GrowingIndexes:
-        """Begin with empty indexes and leave the files, which still say that the segment is whole."""
+        """Start with empty indexes and keep the files, which still mark the segment as whole."""
         growing = self.start()
         self.may_have_files = True
         return growing
 
     def seal(self) -> None:
-        """Complete the indexes in memory, which are saved as long as nothing is missing."""
+        """Complete the indexes in memory; they stay saved if nothing was missing."""
         growing = self.growing
         assert growing is not None, f"{self._paths.of(LOG_SUFFIX)} is sealed"
         if growing.seal():
             self.is_saved = False
 
     def confirm(self) -> None:
-        """Replace the files unless they are what the indexes in memory are; they are there at any time."""
+        """Replace files that differ from the indexes in memory; the files exist at any time."""
         growing = self.growing
         assert growing is not None
         growing.seal()
@@ -146,10 +146,10 @@ class SegmentIndexes:
             self.save()
 
     def load(self) -> GrowingIndexes:
-        """Read the files into memory, to add to them.
+        """Load the files into memory, to add entries.
 
         Raises:
-            CorruptIndexError: they are missing or cannot be the segment's.
+            CorruptIndexError: they are missing or invalid for the segment.
             CorruptRecordError: the batches cannot be read where the indexes point.
         """
         growing = GrowingIndexes(self._base_offset, self._config)
@@ -170,14 +170,13 @@ class SegmentIndexes:
         return self.growing
 
     def take(self, other: SegmentIndexes) -> None:
-        """Take over what another one of the same segment has in memory."""
+        """Copy the in-memory state of another object for the same segment."""
         self.growing, self.is_saved, self.may_have_files = other.growing, other.is_saved, other.may_have_files
 
     def save(self) -> None:
-        """Replace both files, each in one step, unless they have these entries already.
+        """Replace both files, each atomically, unless they are up to date.
 
-        To be called when the batches are on the disk. The new files are found after a crash when the directory was
-        synced since.
+        Call it when the batches are on the disk. The new files survive a crash once the directory is synced.
         """
         growing = self.growing
         if self.is_saved or growing is None:
@@ -189,15 +188,15 @@ class SegmentIndexes:
         self.is_saved = True
 
     def release(self) -> None:
-        """Forget what is in memory and in the files, so that those are mapped when they are needed."""
+        """Drop the indexes in memory if they are saved; the files are mapped when needed."""
         if self.is_saved:
             self.growing = None
 
     def discard_files(self) -> None:
-        """Remove files that are about to be outdated: a missing index is rebuilt, an old one would be believed.
+        """Remove files that are about to be outdated: a missing index is rebuilt, but an old one would be trusted.
 
-        The removal is durable with the next sync of the directory, which the log does before it claims a recovery
-        point; whoever creates a later file has it after that of the removal.
+        The removal is durable with the next sync of the directory, which the log does before it publishes a recovery
+        point; a file created later is durable after the removal.
         """
         if self.may_have_files:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -205,7 +204,7 @@ class SegmentIndexes:
             self.is_saved = self.may_have_files = False
 
     def close(self) -> None:
-        """End the mappings."""
+        """Release the mappings."""
         self._mapped = None
 
     def _map(self) -> tuple[OffsetIndex, TimeIndex]:
@@ -219,7 +218,7 @@ class SegmentIndexes:
         return offset_index, time_index
 
     def _check_newest(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Compare the largest timestamp, by which the age of a segment is told, with its batch."""
+        """Compare the largest timestamp, which gives the segment's age, with its batch."""
         entry = time_index.last_entry
         if len(time_index):
             is_true = self._is_true(entry, offset_index, time_index)

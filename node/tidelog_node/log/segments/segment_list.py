@@ -1,6 +1,6 @@
-"""The segments of one log in order: which one an offset is in, and how many bytes they have together.
+"""The segments of one log in order, with lookup by offset and their total size.
 
-Nothing here depends on how many there are, but the search for one, which is a bisection.
+Finding a segment is a bisection; no other operation depends on their number, except those that return all.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Segments:
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of all batches."""
+        """The size of all batches in bytes."""
         return self._sealed_bytes + self.active.size
 
     @property
     def base_offsets(self) -> list[int]:
-        """Where each segment begins."""
+        """The base offset of each segment."""
         return [segment.base_offset for segment in self._segments]
 
     def sealed(self) -> tuple[Segment, ...]:
@@ -50,31 +50,31 @@ class Segments:
         return tuple(self._segments[:-1])
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """Return the segments from the one that an offset is in to the active one; the first when it is below all."""
+        """Return the segments from the one that contains ``offset`` to the active one; all if it is below the first."""
         return self._segments[max(0, self._index_of(offset)) :]
 
     def add(self, segment: Segment) -> None:
-        """Put a new active segment behind all."""
+        """Add a new active segment."""
         self._sealed_bytes += self.active.size
         self._segments.append(segment)
         self.active = segment
 
     def replace_active(self, segment: Segment) -> None:
-        """Put another object in the place of the active segment."""
+        """Replace the object of the active segment."""
         self._segments[-1] = self.active = segment
 
     def drop_last(self) -> None:
-        """Take the active segment away, of at least two."""
+        """Remove the active segment, which is not the only one."""
         self._segments.pop()
         self.active = self._segments[-1]
         self._sealed_bytes -= self.active.size
 
     def drop_first(self) -> None:
-        """Take the oldest segment away, of at least two."""
+        """Remove the oldest segment, which is not the only one."""
         self._sealed_bytes -= self._segments.pop(0).size
 
     def place_of(self, sources: Sequence[Segment]) -> int | None:
-        """Return the index of sealed segments, by identity and in one run; None when they are not these."""
+        """Return the index of these consecutive sealed segments, by identity; None if they are not in the list."""
         if not sources:
             return None
         index = self._index_of(sources[0].base_offset)
@@ -83,12 +83,12 @@ class Segments:
         return index if is_same and run[-1] is not self.active else None
 
     def replace(self, index: int, count: int, segment: Segment) -> None:
-        """Put one sealed segment in the place of several."""
+        """Replace several sealed segments with one."""
         self._sealed_bytes += segment.size - sum(old.size for old in self._segments[index : index + count])
         self._segments[index : index + count] = [segment]
 
     def check_invariants(self) -> None:
-        """Assert that the segments are in order, do not overlap and have the bytes that are counted."""
+        """Assert that the segments are in order, do not overlap and have the counted size."""
         for segment, successor in zip(self._segments, self._segments[1:], strict=False):
             assert segment.base_offset < successor.base_offset, (segment.path, successor.path)
             assert segment.next_offset <= successor.base_offset, (segment.path, segment.next_offset, successor.path)

@@ -1,17 +1,17 @@
-"""Puts a cleaned segment in the place of those it was made from, so that a crash leaves the old ones or the new one.
+"""Replaces segments with the cleaned segment made from them, so that a crash leaves the old ones or the new one.
 
-The order of the steps (Kafka's replaceSegments, with one step more for the index of transactions):
+The order of the steps (Kafka's replaceSegments, with one more step for the transaction index):
 
-1. ``.index``, ``.timeindex`` and ``.txnindex`` go from ``.cleaned`` to ``.swap``, then ``.log``: that rename commits.
-2. The old ``.txnindex`` of the first source is condemned: there may be no new one to replace it. The directory is
-   synced.
-3. The sources but the first are condemned, the oldest first. Those that a crash leaves overlap with nothing: the
-   cleaned segment ends below them, or :func:`finish_swaps` removes them.
+1. ``.index``, ``.timeindex``, ``.txnindex``, then ``.log`` change from ``.cleaned`` to ``.swap``. The last one commits.
+2. The ``.txnindex`` of the first source is renamed to ``.deleted``, because the new segment may have none. The
+   directory is synced.
+3. The other sources are renamed to ``.deleted``, oldest first. Those that a crash leaves do no harm: they lie above the
+   cleaned segment, or :func:`finish_swaps` removes them.
 4. The files lose ``.swap``, the indexes first, ``.log`` last, each replacing the first source's. The directory is
    synced.
 
-:func:`finish_swaps` goes on from wherever a crash stopped this. Without a ``.log.swap`` nothing was committed. With
-one, ``.index.swap`` says that step 4 had not begun, and that a plain ``.txnindex`` is the old one.
+:func:`finish_swaps` continues wherever a crash stopped this. Without a ``.log.swap`` nothing was committed. With one,
+an ``.index.swap`` means that step 4 had not begun, and that a plain ``.txnindex`` is the old one.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _STEPS = (*INDEX_SUFFIXES, LOG_SUFFIX)
 def swap_in(
     files: Files, directory: Path, cleaned: Segment, sources: Sequence[Segment], condemned: CondemnedFiles, due_ms: int
 ) -> None:
-    """Make ``cleaned``, which begins where the first source does, the only file of these offsets.
+    """Make ``cleaned``, which begins where the first source does, the only segment of these offsets.
 
-    Its batches and indexes are on the disk. The sources are closed. Raises OSError; it must then be finished by a
-    restart.
+    Its batches and indexes are on the disk. The sources are closed. Raises OSError; a restart must then complete the
+    swap.
     """
     _rename(files, cleaned, SWAP_SUFFIX)
     condemned.add(sources[0].file_path(TRANSACTION_INDEX_SUFFIX), due_ms)
@@ -57,9 +57,9 @@ def swap_in(
 
 
 def finish_swaps(files: Files, directory: Path, config: LogConfig, names: Sequence[str]) -> Sequence[str]:
-    """Complete the swaps that were committed and remove what belongs to others; ``names`` is what the directory holds.
+    """Complete committed swaps and remove the files of others; ``names`` is the content of the directory.
 
-    Returns what it holds then. Raises OSError.
+    Return its content afterwards. Raises OSError.
     """
     parsed = [(name, found) for name in names if (found := parse_segment_name(name))]
     if not any(state for _, (_, _, state) in parsed):

@@ -1,9 +1,8 @@
 """The aborted transactions whose markers a segment holds: ``%020d.txnindex`` (Kafka's TransactionIndex).
 
-Entries of 34 bytes, version int16 and four int64: producer id, first offset, last offset (the marker's), last stable
-offset; last offsets ascend. A consumer of READ_COMMITTED drops the batches of a producer from ``first_offset`` to the
-marker. The file exists only when there is an entry. Its last entry may be torn after a crash: such a rest is ignored
-and overwritten.
+An entry has 34 bytes: version int16 and four int64: producer id, first offset, last offset (the marker's), last stable
+offset. Last offsets ascend. A READ_COMMITTED consumer drops a producer's batches from ``first_offset`` to the marker.
+The file exists only when there is an entry. A crash may leave a partial last entry, which is ignored and overwritten.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _ENTRY = struct.Struct(">hqqqq")
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """One aborted transaction; ``last_stable_offset`` is the least offset undecided right after its marker."""
+    """One aborted transaction; ``last_stable_offset`` is the first undecided offset right after its marker."""
 
     producer_id: int
     first_offset: int
@@ -51,13 +50,13 @@ def encode_aborted(transaction: AbortedTransaction) -> bytes:
 
 
 def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """Return the whole entries of a file; a torn last one is left out."""
+    """Return the complete entries of a file, without a partial last one."""
     whole = data[: len(data) // ENTRY_SIZE * ENTRY_SIZE]
     return [AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(whole)]
 
 
 def aborted_fault(data: bytes, base_offset: int) -> str | None:
-    """Say what is wrong with a file's content, for the segment that begins at ``base_offset``; None when nothing is."""
+    """Return the fault in a file's content, for the segment at ``base_offset``; None if the content is valid."""
     if len(data) % ENTRY_SIZE:
         return f"{len(data)} bytes are not a multiple of {ENTRY_SIZE}"
     previous = base_offset - 1
@@ -76,8 +75,8 @@ def aborted_fault(data: bytes, base_offset: int) -> str | None:
 class TransactionIndex:
     """The aborted transactions of one segment; created with it, read from the file at the first use.
 
-    On the log's thread, but for :meth:`flush`. ``path`` may be set anew when the file has been renamed. Holds no open
-    file. Methods raise OSError as :class:`Files` does.
+    It belongs to the log's thread, except :meth:`flush`. Set ``path`` after a rename of the file. It holds no open
+    file. Methods raise OSError like :class:`Files`.
     """
 
     __slots__ = ("_data", "_files", "_is_dirty", "path")
@@ -94,7 +93,8 @@ class TransactionIndex:
         return decode_aborted(bytes(self._load()))
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Write an entry to the page cache; :meth:`flush` makes it durable. Raises ValueError when it is not newer."""
+        """Write an entry to the page cache; :meth:`flush` makes it durable. Raises ValueError unless it is the newest.
+        """
         data = self._load()
         if data and transaction.last_offset <= _last_offset(data, len(data) // ENTRY_SIZE - 1):
             raise ValueError(f"{transaction} is not above the last entry of {self.path}")
@@ -105,9 +105,9 @@ class TransactionIndex:
         self._is_dirty = True
 
     def aborted(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return the transactions that touch [start_offset, end_offset), and whether no later segment has more.
+        """Return the transactions that overlap [start_offset, end_offset), and whether no later segment has more.
 
-        False means: search the next segment's index as well.
+        False means that the caller must search the next segment's index as well.
         """
         data = self._load()
         count = len(data) // ENTRY_SIZE
@@ -122,7 +122,7 @@ class TransactionIndex:
         return found, False
 
     def fault(self, base_offset: int) -> str | None:
-        """Say what is wrong with the file (Kafka's sanityCheck); None when nothing is."""
+        """Return a description of the fault in the file (Kafka's sanityCheck); None if it is valid."""
         return aborted_fault(read_file(self._files, self.path) or b"", base_offset)
 
     def truncate(self, offset: int) -> None:
@@ -141,7 +141,7 @@ class TransactionIndex:
         del data[count * ENTRY_SIZE :]
 
     def flush(self) -> None:
-        """Put file and directory entry on the disk when something was appended; safe in a thread beside appends."""
+        """Sync the file and its directory entry if there are new entries; safe in a thread during appends."""
         if not self._is_dirty:
             return
         self._is_dirty = False
@@ -151,7 +151,7 @@ class TransactionIndex:
             self._files.fsync_directory(self.path.parent)
 
     def remove(self) -> None:
-        """Remove the file, if there is one; the index is empty then."""
+        """Remove the file, if it exists; the index is then empty."""
         with contextlib.suppress(FileNotFoundError):
             self._files.remove(self.path)
         self._data = bytearray()

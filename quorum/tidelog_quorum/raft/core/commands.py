@@ -1,7 +1,7 @@
-"""What a voter wants done: the outputs of :meth:`tidelog_quorum.raft.core.raft.Raft.step`, to be done in order.
+"""Commands: the outputs of :meth:`tidelog_quorum.raft.core.raft.Raft.step`, which the caller executes in order.
 
-A :class:`Send` may leave at once. What depends on the disk is not handed out before the
-:class:`~tidelog_quorum.raft.core.events.Persisted` event that covers it, so that no shell can send it too early.
+A :class:`Send` may leave at once. The core holds back every command that depends on the disk until the
+:class:`~tidelog_quorum.raft.core.events.Persisted` event that covers it, so no caller can execute it too early.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog_quorum.raft.core.voters import VoterSet
 class Persist:
     """Write atomically, in this order: drop entries from ``truncate_from``, add ``entries``, set ``hard_state``.
 
-    Sequences grow by one; writes reach the disk in their order, several may share one sync. None means "as it is".
+    Sequences increase by one; writes reach the disk in order, and several may share one sync. None means "unchanged".
     """
 
     sequence: int
@@ -36,14 +36,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """These entries are final; they follow those of the Commit before without a gap."""
+    """Entries that are final; they follow those of the previous Commit without a gap."""
 
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """The leader (None: unknown) or the term is another than before."""
+    """The leader (None: unknown) or the term has changed."""
 
     leader_id: int | None
     term: int
@@ -51,7 +51,7 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProposalAccepted:
-    """The proposal has this place in the leader's log; whether it commits there is open."""
+    """The proposal's place in the leader's log; it may or may not commit there."""
 
     index: int
     term: int
@@ -59,7 +59,7 @@ class ProposalAccepted:
 
 @dataclass(frozen=True, slots=True)
 class ProposalRejected:
-    """This voter does not lead in the proposal's epoch; nothing has happened."""
+    """This voter does not lead in the proposal's epoch; the log is unchanged."""
 
     leader_id: int | None
     term: int
@@ -67,7 +67,7 @@ class ProposalRejected:
 
 @dataclass(frozen=True, slots=True)
 class ReadReady:
-    """``index`` covers all that was committed before the request, and all up to it went out in a Commit."""
+    """``index`` covers everything committed before the request; everything up to it was delivered in a Commit."""
 
     request_id: int
     index: int
@@ -75,7 +75,7 @@ class ReadReady:
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """This voter does not lead, or ceased to before a majority confirmed it."""
+    """This voter does not lead, or stopped leading before a majority confirmed it."""
 
     request_id: int
 
@@ -84,8 +84,8 @@ class ReadFailed:
 class CompactLog:
     """Write atomically: ``snapshot`` is the latest one, the entries before ``first_index`` are gone.
 
-    A write in the order of the ``sequence`` like :class:`Persist`. ``first_index`` is at most one after the
-    snapshot's last index: some entries stay for followers that are a little behind.
+    A write in the order of the ``sequence``, like :class:`Persist`. ``first_index`` is at most one after the snapshot's
+    last index: some entries stay for followers that are slightly behind.
     """
 
     sequence: int
@@ -95,9 +95,9 @@ class CompactLog:
 
 @dataclass(frozen=True, slots=True)
 class SendSnapshot:
-    """Read the chunk of ``snapshot`` from ``position`` on and send it as a ``SnapshotRequest`` of ``term``.
+    """Read the chunk of ``snapshot`` at ``position`` and send it as a ``SnapshotRequest`` of ``term``.
 
-    It may be lost, as when the disk cannot give it any more.
+    The message may be lost, for example if the file is gone.
     """
 
     to: int
@@ -108,7 +108,7 @@ class SendSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StoreChunk:
-    """Put ``chunk`` at ``position`` of the file in which ``snapshot`` is being received; position 0 begins it anew.
+    """Write ``chunk`` at ``position`` of the file that receives ``snapshot``; position 0 starts a new file.
 
     Nothing is synced before :class:`InstallSnapshot`.
     """
@@ -122,8 +122,8 @@ class StoreChunk:
 class InstallSnapshot:
     """Check and sync the received file, then write atomically that it is the latest snapshot.
 
-    The log loses all its entries. A write in the order of the ``sequence``; a wrong checksum is answered with
-    :class:`~tidelog_quorum.raft.core.events.SnapshotDamaged` instead and writes nothing.
+    The log loses all its entries. A write in the order of the ``sequence``. If the checksum is wrong, the caller writes
+    nothing and answers with :class:`~tidelog_quorum.raft.core.events.SnapshotDamaged`.
     """
 
     sequence: int
@@ -132,14 +132,14 @@ class InstallSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RestoreSnapshot:
-    """The state is that of ``snapshot``, which is on this replica's disk; the next Commit follows it without a gap."""
+    """Replace the state with that of ``snapshot``, which is on this replica's disk; the next Commit follows it."""
 
     snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class VotersChanged:
-    """These are the voters now, by the entry at ``index`` (0: by the configuration), committed or not."""
+    """The voters now in force, by the entry at ``index`` (0: by the configuration), committed or not."""
 
     voters: VoterSet
     index: int
@@ -147,7 +147,7 @@ class VotersChanged:
 
 @dataclass(frozen=True, slots=True)
 class VoterChangeAccepted:
-    """The change has this place in the log; it is done when that commits with this term."""
+    """The place of the change in the log; the change is done when that entry commits with this term."""
 
     request_id: int
     index: int
@@ -156,14 +156,14 @@ class VoterChangeAccepted:
 
 @dataclass(frozen=True, slots=True)
 class TransferDone:
-    """Another leads now, in a later term."""
+    """Another voter leads, in a later term."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRefused:
-    """An operator's request came to nothing; ``reason`` is a sentence that names the values."""
+    """An operator's request failed; ``reason`` is a sentence that names the values."""
 
     request_id: int
     code: ErrorCode

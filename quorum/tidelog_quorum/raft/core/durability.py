@@ -1,8 +1,8 @@
-"""What was handed to the disk and not yet acknowledged, and the messages that must not leave before it is.
+"""The writes that the disk has not acknowledged yet, and the messages that must wait for them.
 
-The rule that a promise is on disk before anybody hears of it (vote: figure 2; append: paper 5.3) lives here. An
-acknowledgement of entries waits for all writes before it. Every other message only promises the term and the vote, so
-it waits for those alone: a long write, as of a snapshot, must not make a follower look dead.
+A promise is on disk before anybody hears of it (vote: figure 2; append: paper 5.3). An acknowledgement of entries waits
+for all writes before it. Every other message promises only the term and the vote, so it waits for those alone: a long
+write, such as a snapshot's, must not make a follower look dead.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class _Write:
 
 
 class Durability:
-    """Which prefix of the log and which hard state would survive a crash.
+    """The prefix of the log and the hard state that would survive a crash.
 
-    ``last_index`` counts only entries that are still in the log: an acknowledgement of a write whose entries
-    were replaced meanwhile proves nothing about their replacements.
+    ``last_index`` counts only entries that are still in the log: an acknowledgement of a write whose entries were
+    replaced meanwhile proves nothing about their replacements.
     """
 
     __slots__ = ("_hard_state_sequence", "_held", "_held_for_term", "_sequence", "_writes", "hard_state", "last_index")
@@ -45,7 +45,7 @@ class Durability:
         return self._writes[-1].hard_state if self._writes else self.hard_state
 
     def issue(self, hard_state: HardState, last_index: int) -> int:
-        """Note a write after which the disk holds this; return its sequence."""
+        """Record a write after which the disk holds this state; return its sequence."""
         self._sequence += 1
         if hard_state != self.newest_hard_state:
             self._hard_state_sequence = self._sequence
@@ -53,36 +53,36 @@ class Durability:
         return self._sequence
 
     def forget_from(self, index: int) -> None:
-        """Note that the log dropped its entries from ``index``."""
+        """Record that the log dropped its entries from ``index`` on."""
         self.last_index = min(self.last_index, index - 1)
         for write in self._writes:
             write.last_index = min(write.last_index, index - 1)
 
     def restart_at(self, index: int) -> None:
-        """Note that the disk has a snapshot up to ``index`` in the place of the log."""
+        """Record that a snapshot up to ``index`` replaced the log on disk."""
         self.forget_from(index + 1)
         self.last_index = index
 
     def complete(self, sequence: int) -> None:
-        """Note that all writes up to ``sequence`` would survive a crash."""
+        """Record that all writes up to ``sequence`` would survive a crash."""
         while self._writes and self._writes[0].sequence <= sequence:
             write = self._writes.popleft()
             self.hard_state = write.hard_state
             self.last_index = max(self.last_index, write.last_index)
 
     def cancel(self, sequence: int) -> None:
-        """Note that a write that sets no hard state was not done and never will be."""
+        """Record that a write without a hard state was not done and never will be."""
         self._writes = deque(write for write in self._writes if write.sequence != sequence)
 
     def hold(self, send: Send, *, acknowledges_log: bool) -> None:
-        """Keep a message until the writes it depends on, of those issued so far, are acknowledged."""
+        """Keep a message until the writes that it depends on, of those issued so far, are acknowledged."""
         if acknowledges_log:
             self._held.append((self._sequence, send))
         else:
             self._held_for_term.append((self._hard_state_sequence, send))
 
     def release(self, term: int) -> list[Send]:
-        """Return the messages that may leave, in order; those of another term than ``term`` are dropped."""
+        """Return the messages that may leave, in order; drop those of any other term than ``term``."""
         if not self._held and not self._held_for_term:
             return []
         pending_from = self._writes[0].sequence if self._writes else self._sequence + 1
@@ -95,7 +95,7 @@ class Durability:
         return released
 
     def check_invariants(self, log_last_index: int) -> None:
-        """Assert that nothing counts as durable that the log does not have."""
+        """Assert that nothing counts as durable that is not in the log."""
         assert self.last_index <= log_last_index
         assert all(write.last_index <= log_last_index for write in self._writes)
         sequences = [write.sequence for write in self._writes]

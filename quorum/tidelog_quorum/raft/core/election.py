@@ -1,20 +1,20 @@
-"""How a replica comes to lead: candidates, votes, and looking for a leader without a vote.
+"""Elections: candidates, votes, and the search for a leader by replicas without a vote.
 
 - A voter that hears no leader for an election timeout asks whether it would win before it raises its term (pre-vote,
-  thesis 9.6, KIP-996), and then asks for votes in a new term, its own among them (figure 2, candidates).
-- A vote is given once in a term, to a log at least as up to date as the own one, and is on disk before it leaves
-  (figure 2, RequestVote; paper 5.4.1). The own one counts when it is on disk.
-- Nobody answers a request while it hears from a leader (thesis 4.2.3), so that a voter cut off or removed disturbs
-  nobody when it returns; but for one whom the leader itself has asked to take over (thesis 3.10).
-- Votes are counted by the latest set of voters in the log (thesis 4.1). A replica that is in none of the sets that
-  may still be in force does not campaign. One that only the latest has dropped does, without its own vote: the entry
-  that drops it may be on its disk alone, and then nobody else can win (thesis 4.2.2). Whoever is asked votes, in a set
-  or not: the candidate's may be newer.
-- A candidate that has another directory than its voter is one that has forgotten its votes, and gets none; but if its
-  log has all of ours, with the committed set that names the old directory, then it has joined anew after that.
-- A replica without a vote that hears no leader asks the voters to be sent the log (KIP-853's observers). So does one
-  that campaigns in vain: it may have lost its vote while it was away, and the log will tell.
-- Who is putting a snapshot in the place of its log does not campaign: what it has to show is about to change.
+  thesis 9.6, KIP-996). Then it requests votes in a new term and votes for itself (figure 2, candidates).
+- A voter votes once in a term, for a log at least as up to date as its own, and the vote is on disk before it leaves
+  (figure 2, RequestVote; paper 5.4.1). Its vote for itself counts once it is on disk.
+- A replica that hears from a leader ignores vote requests (thesis 4.2.3), so a voter that was cut off or removed
+  disturbs nobody when it returns. The exception is a candidate that the leader itself asked to take over (thesis 3.10).
+- The latest set of voters in the log counts the votes (thesis 4.1). A replica that is in none of the sets that may be
+  in force does not campaign. A replica that only the latest set dropped campaigns without its own vote: the entry that
+  drops it may be on its disk alone, and then nobody else can win (thesis 4.2.2). Every replica that is asked votes, in
+  a set or not, because the candidate's set may be newer.
+- A candidate with another directory than its voter has forgotten its votes and gets none. If its log covers ours, with
+  the committed set that names the old directory, it has joined again since then and gets votes.
+- A replica without a vote that hears no leader asks the voters to send it the log (KIP-853's observers). So does a
+  replica that campaigns in vain: it may have lost its vote while it was away, and the log will tell.
+- A replica that is installing a snapshot does not campaign: its log is about to change.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def on_election_timeout(replica: Replica) -> None:
 
 
 def on_vote_request(replica: Replica, request: VoteRequest) -> None:
-    """Give or refuse a vote, or the leave to ask for one."""
+    """Grant or refuse a vote or pre-vote."""
     granted = request.term == replica.term and replica.log.is_covered_by(request.last_term, request.last_index)
     if granted and not request.pre_vote:
         granted = replica.leader_id is None and replica.hard_state.voted_for in (None, request.sender_id)
@@ -68,20 +68,20 @@ def on_vote_response(replica: Replica, response: VoteResponse) -> None:
 
 
 def on_timeout_now(replica: Replica, message: TimeoutNow) -> None:
-    """Campaign at once, for the leader has asked for it; no pre-vote, which would ask whether a leader lives."""
+    """Campaign at once at the leader's request, without a pre-vote, which would ask whether a leader lives."""
     follows = isinstance(replica.role, Follower) and replica.role.leader_id == message.sender_id
     if follows and message.term == replica.term and replica.has_vote and not replica.is_installing:
         _campaign(replica, pre_vote=False, transfer=True)
 
 
 def on_vote_durable(replica: Replica, candidate: Candidate) -> None:
-    """Count the own vote once it is on disk."""
+    """Count this replica's own vote once it is on disk."""
     if not candidate.pre_vote and replica.has_vote and replica.durability.hard_state == replica.hard_state:
         _count_vote(replica, candidate, replica.node_id)
 
 
 def hears_a_leader(replica: Replica) -> bool:
-    """Return whether a leader lives as far as this replica knows: vote requests are ignored then."""
+    """Return whether this replica hears from a leader; it then ignores vote requests."""
     if isinstance(replica.role, Leadership):
         return True
     heard_ms = replica.now_ms - replica.leader_contact_ms
@@ -89,7 +89,7 @@ def hears_a_leader(replica: Replica) -> bool:
 
 
 def may_have_joined_anew(replica: Replica, request: VoteRequest) -> bool:
-    """Return whether a candidate whose directory is not its voter's can have become a voter again since."""
+    """Return whether a candidate with another directory than its voter's may have become a voter again."""
     knows_the_set = 0 < replica.voters.index <= min(replica.commit_index, request.last_index)
     return knows_the_set and replica.log.is_covered_by(request.last_term, request.last_index)
 
@@ -124,7 +124,7 @@ def _count_vote(replica: Replica, candidate: Candidate, voter: int) -> None:
 
 
 def _lead(replica: Replica) -> None:
-    # Whoever is elected has all that is committed, and so all that a snapshot stands for (leader completeness).
+    # An elected leader has every committed entry, and so everything in a snapshot (leader completeness).
     replica.incoming = None
     replica.role = Leadership(
         replica.node_id,

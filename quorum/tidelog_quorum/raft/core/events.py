@@ -1,4 +1,4 @@
-"""What happens to a voter: the inputs of :meth:`tidelog_quorum.raft.core.raft.Raft.step`."""
+"""Events: the inputs of :meth:`tidelog_quorum.raft.core.raft.Raft.step`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """Another replica's message has arrived. It may be late, doubled or out of order.
+    """Another replica's message has arrived. It may be late, duplicated or out of order.
 
-    ``directory_id`` is the sender's, as it said when the connection was made; empty when it is not known. ``address``
-    is the host and port where it said that it listens.
+    ``directory_id`` is the sender's, from its hello; empty if unknown. ``address`` is the host and port at which the
+    sender listens, by its hello.
     """
 
     message: Message
@@ -28,7 +28,7 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A client of the engine wants ``payload`` in the log, if this voter still leads in ``epoch``."""
+    """A client of the engine proposes ``payload``, if this voter still leads in ``epoch``."""
 
     payload: bytes
     epoch: int
@@ -43,21 +43,21 @@ class Persisted:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequested:
-    """A client wants to know an index that covers everything committed until now."""
+    """A client requests an index that covers everything committed until now."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken:
-    """A snapshot of what was committed is on this replica's disk: the log before it may go."""
+    """A snapshot of committed entries is on this replica's disk; the log before its end may go."""
 
     snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDamaged:
-    """What was received of a snapshot cannot be used, its checksum is wrong: it must be sent again."""
+    """A received snapshot has a wrong checksum and must be sent again."""
 
     last_index: int
     last_term: int
@@ -65,7 +65,7 @@ class SnapshotDamaged:
 
 @dataclass(frozen=True, slots=True)
 class AddVoterRequested:
-    """An operator wants ``voter`` to have a vote, as soon as it has caught up, within ``timeout_ms``."""
+    """An operator requests a vote for ``voter``, as soon as it has caught up, within ``timeout_ms``."""
 
     request_id: int
     voter: Voter
@@ -74,7 +74,7 @@ class AddVoterRequested:
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoterRequested:
-    """An operator wants a voter out; an empty ``directory_id`` matches any."""
+    """An operator requests the removal of a voter; an empty ``directory_id`` matches any."""
 
     request_id: int
     voter_id: int
@@ -83,7 +83,7 @@ class RemoveVoterRequested:
 
 @dataclass(frozen=True, slots=True)
 class UpdateVoterRequested:
-    """An operator moves a voter to another address; ``leader_epoch`` None and an empty directory id match any."""
+    """An operator changes the address of a voter; ``leader_epoch`` None and an empty directory id match any."""
 
     request_id: int
     voter: Voter
@@ -92,7 +92,7 @@ class UpdateVoterRequested:
 
 @dataclass(frozen=True, slots=True)
 class TransferRequested:
-    """An operator, or a leader about to stop, wants ``to`` to lead; None takes the voter with most of the log."""
+    """An operator, or a leader that is stopping, requests that ``to`` lead; None selects the most up-to-date voter."""
 
     request_id: int
     to: int | None

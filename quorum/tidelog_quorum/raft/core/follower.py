@@ -1,16 +1,17 @@
-"""What a replica does with the appends of a leader (figure 2, AppendEntries, receiver).
+"""The handling of a leader's appends (figure 2, AppendEntries, receiver).
 
-- An append of an older term is refused, with the own term. The refusal confirms no reads: its receiver may lead again
-  in the own term, where it numbers its reads anew.
-- One whose previous entry the log does not have is refused, with the latest place where the logs may agree. All up to
-  the commit index agree with every leader, so the place is never before that.
-- Only entries that conflict are dropped, with all that follow them, and never a committed one (paper 5.3). What an
-  append does not mention stays.
-- The commit index rises no further than what the append proves equal.
-- An acknowledgement covers what the append proves equal, and leaves when that is on the disk.
-- The set of voters that an entry brings is in force from then on, and goes again if the entry is dropped (thesis 4.1).
-- While a snapshot is being put in the place of the log, appends change nothing. The answer says what was proven
-  before, so that the leader knows that this replica lives, and offers the entries again.
+- An append of an older term is refused with the current term. The refusal confirms no reads: its receiver may lead
+  again in the current term, in which it numbers its reads from the start.
+- An append whose previous entry is not in the log is refused, with the latest place where the logs may agree.
+  Everything up to the commit index agrees with every leader, so the place is never before that.
+- Only conflicting entries, and all that follow them, are dropped, and never a committed one (paper 5.3). Entries that
+  an append does not mention stay.
+- The commit index rises no further than the append proves equal.
+- An acknowledgement covers what the append proves equal, and leaves when that is on disk.
+- A set of voters is in force from the moment its entry is in the log; if the entry is dropped, so is the set (thesis
+  4.1).
+- While a snapshot is being installed, appends change nothing. The answer repeats what was proven before, so the leader
+  sees that this replica lives, and sends the entries again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidelog_quorum.raft.core.voters import VoterSet
 
 
 def on_append_request(replica: Replica, request: AppendRequest) -> None:
-    """Take a leader's entries, or say why not."""
+    """Append a leader's entries, or refuse them with the place where the logs may agree."""
     if request.term < replica.term:
         _refuse(replica, replace(request, read_context=0), hint_index=0, hint_term=0)
         return

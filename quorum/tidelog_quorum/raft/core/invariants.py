@@ -1,4 +1,4 @@
-"""What must hold of a replica between any two steps."""
+"""The invariants of a replica between any two steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog_quorum.raft.core.replica import Replica
 
 
 def check_invariants(replica: Replica) -> None:
-    """Assert it all; looks at the whole log."""
+    """Assert all invariants; reads the whole log."""
     log = replica.log
     assert log.start_index <= replica.applied_index <= replica.commit_index <= log.last_index
     assert replica.applied_index <= replica.durability.last_index
@@ -25,7 +25,7 @@ def check_invariants(replica: Replica) -> None:
 
 
 def _check_voters(replica: Replica) -> None:
-    """The latest set in the log is in force, else the snapshot's."""
+    """Assert that the latest set in the log is in force, else the snapshot's."""
     log, snapshot, voters = replica.log, replica.snapshot, replica.voters
     first = log.first_index if snapshot is None else snapshot.last_index + 1
     entries = [e for e in log.slice(first, log.last_index + 1) if e.kind is EntryKind.VOTERS]

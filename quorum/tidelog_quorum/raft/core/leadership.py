@@ -1,11 +1,12 @@
-"""What a replica knows and does while it leads: the others' progress, what to send them, what is committed.
+"""The state and actions of a leader: the progress of the other replicas, the messages to send, the commit index.
 
-- Appends may leave before the leader's own disk has the entries; the leader counts itself only up to what its disk
-  acknowledged (thesis 10.2.1), and not at all once it is none of the voters in force (thesis 4.2.2).
-- Voters alone are counted: for commits, for reads and for staying in office (check quorum, thesis 6.2). Those without
-  a vote, the *observers*, are sent the log as well, a bounded number of them, as long as they answer.
-- A replica whose next entry is before the log's start is sent the latest snapshot, and then the log from there on.
-  Compaction keeps what follows a snapshot that is getting through, else a slow replica would never catch up.
+- Appends may leave before the leader's own disk has the entries. The leader counts itself only up to the entry that its
+  disk has acknowledged (thesis 10.2.1), and not at all once it is no voter any more (thesis 4.2.2).
+- Only voters count: for commits, for reads and for staying in office (check quorum, thesis 6.2). The leader also sends
+  the log to *observers*, replicas without a vote, up to a limit and as long as they answer.
+- A replica whose next entry is before the log's start gets the latest snapshot, and then the log from there on.
+  Compaction keeps the entries after a snapshot while its transfer makes progress; otherwise a slow replica would never
+  catch up.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Leadership:
     """One term of office, from the election to the resignation.
 
     ``start_index`` is the index of the term's no-op: once it is committed, the leader knows the commit index.
-    ``progress`` has all other voters, and the observers. ``catch_up`` is the replica that shall become a voter.
-    ``moved`` are voters that listen elsewhere than the voters in force say, with where.
-    ``_announced`` are the addresses that voters in force have said, in this term.
+    ``progress`` has all other voters, and the observers. ``catch_up`` is the replica that is to become a voter.
+    ``moved`` has the new addresses of voters that announce another one than the set in force. ``_announced`` has the
+    addresses that voters in force have announced in this term.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Leadership:
 
     @property
     def quorum_deadline_ms(self) -> int | None:
-        """When to resign unless more voters are heard from (check quorum, thesis 6.2); None when it is alone."""
+        """The time to resign unless more voters answer (check quorum, thesis 6.2); None for an only voter."""
         needed = self._voter_count // 2 + 1 - self._has_vote
         if needed <= 0:
             return None
@@ -84,7 +85,7 @@ class Leadership:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When time alone makes this leader do something; None when there is nobody else."""
+        """The next time at which the leader must act; None without other replicas."""
         if not self.progress:
             return None
         deadline_ms = self.next_heartbeat_ms
@@ -93,7 +94,7 @@ class Leadership:
         return deadline_ms if self.catch_up is None else min(deadline_ms, self.catch_up.deadline_ms)
 
     def on_voters_changed(self, now_ms: int) -> None:
-        """Go by the voters in force now; who has lost its vote stays an observer."""
+        """Apply the voters now in force; a replica that lost its vote stays as an observer."""
         voters = self._voters.current
         self._has_vote = voters.is_voter(self._node_id, self._directory_id)
         for voter in voters:
@@ -106,7 +107,7 @@ class Leadership:
         self.note_address(self._node_id, self._directory_id, self._address)
 
     def note_address(self, sender_id: int, directory_id: bytes, address: tuple[str, int] | None) -> None:
-        """Note where a voter listens. Only of the voter's own log, by whose directory id it is known."""
+        """Record a voter's address. Only the voter's own log counts, which its directory id identifies."""
         voter = self._voters.current.get(sender_id)
         if voter is None or address is None or not directory_id or voter.directory_id != directory_id:
             return
@@ -117,7 +118,7 @@ class Leadership:
             self.moved[sender_id] = address
 
     def announced_address(self, voter_id: int, now_ms: int) -> tuple[str, int] | None:
-        """Return the address that a voter announces; None when it has not, or was not heard from lately."""
+        """Return the address that a voter announces; None if it has announced none or was not heard from lately."""
         progress = self.progress.get(voter_id)
         if progress is not None and now_ms - progress.contact_ms >= self._config.election_timeout_ms:
             return None
@@ -125,15 +126,15 @@ class Leadership:
 
     @property
     def lacks_directories(self) -> bool:
-        """Whether the voters in force lack the directory id of one of them."""
+        """Whether the set in force lacks the directory id of a voter."""
         return self._lacks_directories
 
     def directory_of(self, voter_id: int) -> bytes:
-        """Return a voter's directory id, as it has said it in this term; empty while it has not."""
+        """Return the directory id that a voter has announced in this term; empty if none."""
         return self._directory_id if voter_id == self._node_id else self.progress[voter_id].directory_id
 
     def majority_index(self, durable_index: int) -> int:
-        """Return the last index that is on the disks of a majority; ``durable_index`` is the leader's own."""
+        """Return the last index that a majority has on disk; ``durable_index`` is the leader's own."""
         return self._majority([p.match_index for p in self._voting], durable_index)
 
     def confirmed_context(self) -> int:
@@ -141,10 +142,10 @@ class Leadership:
         return self._majority([p.acknowledged_context for p in self._voting], self.reads.context)
 
     def admit(self, sender_id: int, directory_id: bytes, now_ms: int) -> Progress | None:
-        """Return what is known of the log that a message is about; None when it is none that is followed.
+        """Return the progress of the log that sent a message; None if the leader does not follow it.
 
-        A log is known by its directory id from the first message on that has one. A voter's stays the one that has
-        the vote; of another replica the one that is there now is followed.
+        The first message with a directory id identifies the log. A voter's log is always the one that has the vote; of
+        another replica, the leader follows its current log.
         """
         progress = self.progress.get(sender_id)
         if progress is None:
@@ -157,7 +158,7 @@ class Leadership:
         return progress
 
     def on_append_response(self, progress: Progress, response: AppendResponse, now_ms: int) -> None:
-        """Learn from an answer of this term; not from one to what was never sent: its sender is broken."""
+        """Process an answer of this term. Ignore one to a message that was never sent: its sender is broken."""
         if response.match_index > self._log.last_index or response.read_context > self.reads.context:
             return
         progress.acknowledged_context = max(progress.acknowledged_context, response.read_context)
@@ -169,7 +170,7 @@ class Leadership:
         progress.contacted(now_ms, self._log.last_index)
 
     def on_snapshot_response(self, progress: Progress, response: SnapshotResponse, now_ms: int) -> None:
-        """Go on with the chunk that is wanted, or with the log; an answer about an older snapshot says nothing."""
+        """Continue with the requested chunk, or with the log; ignore an answer about an older snapshot."""
         if progress.snapshot is not None and progress.snapshot.is_meant_by(response):
             if response.done:
                 progress.acknowledged(response.last_index, self._log.first_index)
@@ -178,9 +179,10 @@ class Leadership:
         progress.contacted(now_ms, self._log.last_index)
 
     def on_follow_request(self, request: FollowRequest, directory_id: bytes, now_ms: int) -> None:
-        """Take a replica without a vote as an observer, or note that it is still there.
+        """Accept a replica without a vote as an observer, or record that it is still there.
 
-        A voter is followed up anyway. That it asks does not say that it hears this leader, so it does not count.
+        A voter is followed anyway. Its request does not prove that it hears this leader, so it does not count as
+        contact.
         """
         if request.sender_id in self._voters.current:
             return
@@ -192,13 +194,14 @@ class Leadership:
             self.progress[request.sender_id] = self._new_observer(request.last_index, directory_id, now_ms)
 
     def retained_from(self, now_ms: int) -> int:
-        """Return the first index that compaction should keep: what follows the snapshots that are getting through."""
+        """Return the first index that compaction should keep: the entries after snapshots that are still in transfer.
+        """
         sent = [p.snapshot for p in self.progress.values() if p.snapshot is not None]
         ends = [s.snapshot.last_index + 1 for s in sent if not s.is_stalled(now_ms)]
         return min(ends, default=self._log.last_index + 1)
 
     def best_successor(self, now_ms: int) -> int | None:
-        """Return the other voter with most of the log, of those that were heard from lately if there is one."""
+        """Return the most up-to-date other voter, preferring those that were heard from lately."""
 
         def rank(peer: int) -> tuple[bool, int]:
             progress = self.progress[peer]
@@ -208,7 +211,7 @@ class Leadership:
         return max(others, key=rank, default=None)
 
     def heartbeats(self, commit_index: int, now_ms: int) -> Iterator[Send]:
-        """Yield a message to every other replica when they are due, and forget observers that are gone."""
+        """Yield a message to every other replica when heartbeats are due, and remove observers that are gone."""
         if now_ms < self.next_heartbeat_ms:
             return
         self.next_heartbeat_ms = now_ms + self._config.heartbeat_interval_ms
@@ -217,7 +220,7 @@ class Leadership:
             yield self._append(peer, progress, (), commit_index)
 
     def appends(self, commit_index: int, snapshot: Snapshot | None, now_ms: int) -> Iterator[Send | SendSnapshot]:
-        """Yield what the others lack and their windows allow, then news of commits and reads that did not go along."""
+        """Yield the entries that others lack, within their windows, then pending news of commits and reads."""
         for peer, progress in self.progress.items():
             if progress.next_index <= self._log.start_index or progress.snapshot is not None:
                 yield from self._snapshot_chunk(peer, progress, snapshot, now_ms)
@@ -228,7 +231,7 @@ class Leadership:
                 yield self._append(peer, progress, (), commit_index)
 
     def replicas(self, durable_index: int, now_ms: int) -> list[ReplicaState]:
-        """Return all that are followed and the leader itself, in the order of their ids."""
+        """Return the state of all followed replicas and of the leader itself, ordered by id."""
         voters = self._voters.current
         states = [ReplicaState(self._node_id, self._directory_id, self._has_vote, durable_index, now_ms, now_ms)]
         for peer, progress in self.progress.items():
@@ -241,7 +244,7 @@ class Leadership:
         return sorted(states, key=lambda state: state.replica_id)
 
     def check_invariants(self) -> None:
-        """Assert those of every other replica's progress, and that all voters and only they are counted."""
+        """Assert the invariants of every replica's progress, and that exactly the voters count."""
         voters = self._voters.current
         for progress in self.progress.values():
             progress.check_invariants(
@@ -308,7 +311,8 @@ class Leadership:
             prev_index = progress.next_index - 1
             prev_term = self._log.term_at(prev_index)
         else:
-            # Whoever has the snapshot's end needs no more of it, and says so if its answer to the last chunk was lost.
+            # A replica with the snapshot's end needs no more chunks; this append asks it, in case its last answer was
+            # lost.
             prev_index, prev_term = progress.snapshot.snapshot.last_index, progress.snapshot.snapshot.last_term
         message = AppendRequest(
             self._node_id, self._term, prev_index, prev_term, commit_index, entries, self.reads.context

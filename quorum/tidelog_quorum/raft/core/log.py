@@ -1,7 +1,7 @@
-"""The log of one voter as its state machine sees it, and what of it was not yet handed to the disk.
+"""The log of one voter in memory, and the part of it that was not handed to the disk yet.
 
-The log holds what follows its *start*: the index and term of the entry before the first one that is kept (paper 7).
-What is before is in a snapshot, and committed. All that is kept is in memory: metadata logs are small.
+The log holds the entries after its *start*: the index and term of the entry before the first one (paper 7). Earlier
+entries are committed and in a snapshot. All entries are in memory: metadata logs are small.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from tidelog_quorum.raft.core.messages import Entry
 
 MAX_BATCH_ENTRIES = 2_000
-"""A step makes as many batches for a follower as may be under way to it: some 30 ms of work by default."""
+"""The maximum entries of a batch. A step may fill a follower's window with batches: some 30 ms of work by default."""
 
 
 class RaftLog:
-    """Entries from ``first_index`` to ``last_index``, with the place up to which they were handed to the disk.
+    """Entries from ``first_index`` to ``last_index``, and the position up to which they were handed to the disk.
 
     ``start`` is the index and term of the entry before the first: (0, 0) for a log that was never compacted.
     """
@@ -31,7 +31,7 @@ class RaftLog:
 
     @property
     def first_index(self) -> int:
-        """The index of the first entry that is kept; one after the last when there is none."""
+        """The index of the first entry; one after the last when there is none."""
         return self.start_index + 1
 
     @property
@@ -61,16 +61,16 @@ class RaftLog:
         return self.start_index <= index <= self.last_index and self.term_at(index) == term
 
     def is_covered_by(self, last_term: int, last_index: int) -> bool:
-        """Return whether a log that ends so is at least as up to date as this one (paper 5.4.1)."""
+        """Return whether a log with this end is at least as up to date as this one (paper 5.4.1)."""
         return (last_term, last_index) >= (self.last_term, self.last_index)
 
     def slice(self, start: int, end: int) -> tuple[Entry, ...]:
-        """Return the entries from ``start``, which must not be before the first, up to and without ``end``."""
+        """Return the entries from ``start``, which must not be before the first, up to but excluding ``end``."""
         assert start > self.start_index, (start, self.start_index)
         return tuple(self._entries[start - self.start_index - 1 : end - self.start_index - 1])
 
     def batch(self, start: int, max_bytes: int) -> tuple[tuple[Entry, ...], int]:
-        """Return entries from ``start`` whose payloads fit into ``max_bytes``, but at least one, and their bytes.
+        """Return entries from ``start`` whose payloads fit into ``max_bytes``, but at least one, and their size.
 
         Never more than ``MAX_BATCH_ENTRIES``: entries without a payload would all fit.
         """
@@ -85,7 +85,7 @@ class RaftLog:
         return tuple(entries[first:position]), size
 
     def first_of_last(self, end_index: int, max_entries: int, max_bytes: int) -> int:
-        """Return where the entries up to ``end_index`` begin that are within both limits, counted from the end."""
+        """Return the first index of the entries up to ``end_index`` that are within both limits, from the end."""
         index, size = end_index, 0
         while index > max(self.start_index, end_index - max_entries):
             size += len(self._entries[index - self.start_index - 1].payload)
@@ -100,9 +100,9 @@ class RaftLog:
         self._entries.append(entry)
 
     def first_difference(self, entries: Sequence[Entry]) -> int | None:
-        """Return the index of the first of ``entries`` that this log has not or has with another term.
+        """Return the index of the first of ``entries`` that this log does not have, or has with another term.
 
-        Those at or before the start count as equal: they are committed.
+        Entries at or before the start count as equal: they are committed.
         """
         for entry in entries:
             if entry.index > self.start_index and not self.matches(entry.index, entry.term):
@@ -118,14 +118,14 @@ class RaftLog:
             self._truncated_from = index
 
     def compact_to(self, first_index: int) -> None:
-        """Drop the entries before ``first_index``, all of which must be in the hands of the disk."""
+        """Drop the entries before ``first_index``, all of which must have been handed to the disk."""
         assert self.start_index < first_index <= self._unwritten_from, (first_index, self._unwritten_from)
         start_term = self.term_at(first_index - 1)
         del self._entries[: first_index - self.first_index]
         self.start_index, self.start_term = first_index - 1, start_term
 
     def restart_at(self, index: int, term: int) -> None:
-        """Drop everything: a snapshot that ends with the entry at ``index`` has taken its place."""
+        """Drop everything, because a snapshot that ends with the entry at ``index`` replaces the log."""
         self._entries.clear()
         self.start_index, self.start_term = index, term
         self._unwritten_from = index + 1
@@ -134,8 +134,8 @@ class RaftLog:
     def latest_not_after(self, index: int, term: int) -> int:
         """Return the last index up to ``index`` whose term is at most ``term``.
 
-        Terms never fall along a log, so where two logs differ at ``index``, nothing after the result can match.
-        A result before the start says that it is unknown here where the logs may match.
+        Terms never decrease along a log, so where two logs differ at ``index``, nothing after the result can match. A
+        result before the start means that this log does not know where the two may match.
         """
         end = min(index, self.last_index)
         if end < self.start_index:
@@ -147,18 +147,18 @@ class RaftLog:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether there is something that :meth:`take_unwritten` would return."""
+        """Whether :meth:`take_unwritten` would return anything."""
         return self._truncated_from is not None or self._unwritten_from <= self.last_index
 
     def take_unwritten(self) -> tuple[int | None, tuple[Entry, ...]]:
-        """Return from where the disk must drop entries (or None) and what it must add; both count as handed over."""
+        """Return the index from which the disk drops entries (or None) and those to add; both count as handed over."""
         taken = self._truncated_from, self.slice(self._unwritten_from, self.last_index + 1)
         self._unwritten_from = self.last_index + 1
         self._truncated_from = None
         return taken
 
     def check_invariants(self) -> None:
-        """Assert that indexes have no gaps and terms never fall."""
+        """Assert that indexes have no gaps and terms never decrease."""
         assert [e.index for e in self._entries] == list(range(self.first_index, self.last_index + 1))
         terms = [self.start_term, *(e.term for e in self._entries)]
         assert terms == sorted(terms)

@@ -1,19 +1,19 @@
-"""How the voters of a cluster change, one at a time (thesis chapter 4, KIP-853).
+"""Changes of the voters, one at a time (thesis chapter 4, KIP-853).
 
-- A set of voters is in force from its place in the log, committed or not. Two sets that follow each other differ by at
-  most one voter, so their majorities overlap (thesis 4.1).
-- A leader begins a change only when the one before is committed, and when it has committed an entry of its own term.
+- A set of voters is in force from its place in the log, committed or not. Two consecutive sets differ by at most one
+  voter, so their majorities overlap (thesis 4.1).
+- A leader begins a change only when the previous one is committed, and when it has committed an entry of its own term.
   Without the latter, changes of two leaders that know nothing of each other can leave majorities that do not overlap
   (the erratum of 2015 to thesis 4.1).
 - A new voter catches up first, as an observer: see ``voter_catch_up`` (thesis 4.2.1).
-- A leader that is none of the voters any more leads until that is committed, without counting itself; then it asks
-  the voter with most of the log to take over, and follows (thesis 4.2.2).
-- Directory ids that the set lacks are filled in by the leader when it hears them, as a change of its own: the ids
+- A leader that is removed leads until its removal is committed, without counting itself; then it asks the most
+  up-to-date voter to take over, and follows (thesis 4.2.2).
+- The leader adds directory ids that the set lacks when it learns them, as a change of its own: the ids of the voters
   stay, so the majorities do.
-- So is the address of a voter that says, with the voter's directory id, that it listens elsewhere (KIP-853's
-  UpdateRaftVoter). A voter that nobody can answer any more says so when it asks to be sent the log. That takes a
-  leader, and so a majority without it. An operator may say it in its place, unless the voter is in contact and says
-  something else.
+- It also updates the address of a voter that announces another one, with the voter's directory id (KIP-853's
+  UpdateRaftVoter). A voter that nobody can reach any more announces its address when it asks for the log. That takes a
+  leader, and so a majority without it. An operator may change the address instead, unless the voter is in contact and
+  announces another one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Refusal = tuple[ErrorCode, str]
 
 
 def on_add_requested(replica: Replica, event: AddVoterRequested) -> None:
-    """Begin to wait until a replica has caught up, to give it a vote then."""
+    """Wait until a replica has caught up, then give it a vote."""
     leader = replica.role
     if not isinstance(leader, Leadership):
         replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
@@ -53,7 +53,7 @@ def on_add_requested(replica: Replica, event: AddVoterRequested) -> None:
 
 
 def on_remove_requested(replica: Replica, event: RemoveVoterRequested) -> None:
-    """Take a vote away at once."""
+    """Remove a vote at once."""
     leader = replica.role
     if not isinstance(leader, Leadership):
         replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
@@ -68,7 +68,7 @@ def on_remove_requested(replica: Replica, event: RemoveVoterRequested) -> None:
 def on_update_requested(replica: Replica, event: UpdateVoterRequested) -> None:
     """Change the address of a voter, with the checks and errors of Kafka's UpdateVoterHandler (KIP-853).
 
-    An address that the voter has already is confirmed as a read is, so that a replaced leader does not confirm it.
+    A change to the current address is confirmed like a read, so that a replaced leader does not confirm it.
     """
     leader = replica.role
     if not isinstance(leader, Leadership):
@@ -89,7 +89,7 @@ def on_update_requested(replica: Replica, event: UpdateVoterRequested) -> None:
 
 
 def advance(replica: Replica, leader: Leadership) -> None:
-    """Do what has become due: give the vote, give up, fill in directory ids, update addresses, hand over."""
+    """Perform due actions: grant the vote or time out, add directory ids, update addresses, hand over."""
     if leader.catch_up is not None:
         _advance_catch_up(replica, leader, leader.catch_up)
     if leader.lacks_directories and _refusal_of_change(replica, leader) is None:

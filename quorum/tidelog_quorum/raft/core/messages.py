@@ -1,7 +1,7 @@
-"""What a voter remembers and what voters say to each other.
+"""The persistent state of a voter and the messages between voters.
 
-Every message carries its sender and the sender's term. A receiver drops what is of an older term than its
-own, so that no answer to a question of an earlier term can be counted in a later one.
+Every message carries its sender and the sender's term. A receiver drops messages of a term older than its own, so no
+answer to a question of an earlier term can count in a later one.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from dataclasses import dataclass
 from tidelog_quorum.raft.core.voters import VoterSet
 
 UNKNOWN_VOTER = -1
-"""Stands for a receiver whose id is not known: whoever listens at a bootstrap address."""
+"""The id of a receiver that is not known yet: the controller that listens at a bootstrap address."""
 
 
 class EntryKind(enum.IntEnum):
-    """What an entry's payload is."""
+    """The kind of an entry, which determines its payload."""
 
     DATA = 0
     NO_OP = 1
-    """The first entry of a leader's term: lets it commit, and learn, what its predecessors left (paper 5.4.2, 8)."""
+    """The first entry of a term; it lets the leader commit, and learn of, its predecessors' entries (paper 5.4.2, 8).
+    """
     VOTERS = 2
     """The payload is a :class:`~tidelog_quorum.raft.core.voters.VoterSet`, in force from its append (thesis 4.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the log. Indexes begin at 1 and have no gaps; terms never fall from one to the next."""
+    """One entry of the log. Indexes start at 1 and have no gaps; terms never decrease from one to the next."""
 
     index: int
     term: int
@@ -37,10 +38,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What stands for all entries up to ``last_index`` (paper 7): ``size`` bytes with a CRC-32C of ``checksum``.
+    """A replacement for all entries up to ``last_index`` (paper 7): ``size`` bytes with the CRC-32C ``checksum``.
 
-    ``voters`` are those in force at ``last_index``. Equal values stand for equal bytes, so the transfer of one
-    can go on where another leader's ended.
+    ``voters`` are those in force at ``last_index``. Equal values mean equal bytes, so another leader can continue the
+    transfer.
     """
 
     last_index: int
@@ -52,7 +53,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """What must survive a crash beside the log: the latest term seen and the vote given in it (figure 2)."""
+    """The state besides the log that must survive a crash: the latest term seen and the vote given in it (figure 2)."""
 
     term: int = 0
     voted_for: int | None = None
@@ -60,7 +61,7 @@ class HardState:
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """Asks for a vote in ``term``; with ``pre_vote``, whether a vote in ``term + 1`` would be given (thesis 9.6)."""
+    """A request for a vote in ``term``; with ``pre_vote``, whether a vote in ``term + 1`` is possible (thesis 9.6)."""
 
     sender_id: int
     term: int
@@ -68,12 +69,13 @@ class VoteRequest:
     last_index: int
     last_term: int
     transfer: bool = False
-    """The leader has asked the sender to take over: who hears from that leader answers all the same (thesis 4.2.3)."""
+    """The leader asked the sender to take over; voters that hear from that leader answer all the same (thesis 4.2.3).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class VoteResponse:
-    """Answers a :class:`VoteRequest`; ``term`` is the voter's own."""
+    """The answer to a :class:`VoteRequest`; ``term`` is the voter's own."""
 
     sender_id: int
     term: int
@@ -96,11 +98,11 @@ class AppendRequest:
 
 @dataclass(frozen=True, slots=True)
 class AppendResponse:
-    """Answers an :class:`AppendRequest`.
+    """The answer to an :class:`AppendRequest`.
 
-    On success ``match_index`` is the last index that the request proved equal and that is on the follower's
-    disk. Else ``match_index`` and ``conflict_term`` are the index and term of the latest entry that may still
-    be equal, and ``rejected_prev_index`` tells which request is meant.
+    On success ``match_index`` is the last index that the request proved equal and that is on the follower's disk.
+    Otherwise ``match_index`` and ``conflict_term`` are the index and term of the latest entry that may still be equal,
+    and ``rejected_prev_index`` identifies the request.
     """
 
     sender_id: int
@@ -125,7 +127,7 @@ class SnapshotRequest:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotResponse:
-    """Answers a :class:`SnapshotRequest`: ``position`` is wanted next; ``done`` once the whole is on disk."""
+    """The answer to a :class:`SnapshotRequest`: ``position`` of the next chunk; ``done`` once all is on disk."""
 
     sender_id: int
     term: int
@@ -145,7 +147,7 @@ class TimeoutNow:
 
 @dataclass(frozen=True, slots=True)
 class FollowRequest:
-    """From one that has no vote and hears no leader: it wants to be sent the log (KIP-853's observers).
+    """A request of a replica that has no vote and hears no leader: send me the log (KIP-853's observers).
 
     It goes to every known voter, and to :data:`UNKNOWN_VOTER` when there is none.
     """

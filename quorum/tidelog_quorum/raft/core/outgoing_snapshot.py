@@ -1,11 +1,10 @@
-"""One snapshot on its way from the leader to one replica (paper 7, figure 13).
+"""One snapshot that the leader is sending to one replica (paper 7, figure 13).
 
-One chunk is under way at a time; the answer names the position that is wanted next. At the end there is nothing more
-to send but an empty chunk now and then, which asks whether the whole is in its place. A chunk that is not answered is
-sent again after a heartbeat interval, then after twice that, and so on up to half an election timeout: it, its answer
-or the file may be lost. A snapshot from which nothing has come through for an election timeout gives way to a newer one
-if there is one; else the transfer of the older one goes on, since it would never end if each new snapshot began it
-anew.
+One chunk is in flight at a time; the answer names the next position. After the last one, the leader only sends an empty
+chunk now and then, which asks whether the snapshot is installed. A chunk without an answer is sent again after a
+heartbeat interval, then after twice that, and so on up to half an election timeout: the chunk, its answer or the file
+may be lost. A snapshot whose transfer made no progress for an election timeout gives way to a newer one, if there is
+one. Otherwise the transfer of the older one continues, because it would never end if each new snapshot restarted it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tidelog_quorum.raft.core.messages import Snapshot, SnapshotResponse
 
 
 class OutgoingSnapshot:
-    """``position`` is that of the chunk under way."""
+    """The state of the transfer; ``position`` is that of the chunk in flight."""
 
     __slots__ = ("_answered_ms", "_attempts", "_config", "_resend_ms", "position", "snapshot")
 
@@ -28,11 +27,11 @@ class OutgoingSnapshot:
         self._resend_ms = now_ms
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether the chunk at ``position`` is to be sent, for the first time or again."""
+        """Return whether to send the chunk at ``position``, for the first time or again."""
         return now_ms >= self._resend_ms
 
     def sent(self, now_ms: int) -> None:
-        """Note that the chunk at ``position`` goes out."""
+        """Record that the chunk at ``position`` was sent."""
         wait_ms = self._config.heartbeat_interval_ms << min(self._attempts, 16)
         self._resend_ms = now_ms + min(wait_ms, self._config.election_timeout_ms // 2)
         self._attempts += 1
@@ -42,7 +41,7 @@ class OutgoingSnapshot:
         return (response.last_index, response.last_term) == (self.snapshot.last_index, self.snapshot.last_term)
 
     def on_position(self, position: int, now_ms: int) -> None:
-        """Go on at ``position``; an answer that asks for what is under way changes nothing."""
+        """Continue at ``position``; an answer that names the chunk in flight changes nothing."""
         self._answered_ms = now_ms
         if position != self.position and 0 <= position <= self.snapshot.size:
             self.position, self._attempts, self._resend_ms = position, 0, now_ms

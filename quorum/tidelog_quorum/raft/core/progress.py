@@ -1,10 +1,10 @@
-"""What a leader knows of one other replica, and what it may send there now.
+"""A leader's view of one other replica, and the limits on sending to it.
 
-- A replica is *probed* with one append at a time until the place where the logs agree is known.
-- Then appends are *pipelined*: the next goes out before the last is answered, up to a bound in appends and in bytes
-  (thesis 10.2.1). A refusal leads back to probing. A heartbeat carries the place up to which everything was sent, so
-  a lost append shows at once.
-- A replica that needs what the log has no more is sent a *snapshot* (see ``outgoing_snapshot``), and no entries
+- The leader *probes* a replica with one append at a time until it knows where the logs agree.
+- Then it *pipelines* appends: the next one leaves before the last is answered, up to a limit in appends and in bytes
+  (thesis 10.2.1). A refusal leads back to probing. A heartbeat carries the index up to which everything was sent, so a
+  lost append is detected at once.
+- A replica that needs entries before the log's start gets a *snapshot* (see ``outgoing_snapshot``), and no entries
   meanwhile.
 """
 
@@ -18,10 +18,11 @@ from tidelog_quorum.raft.core.outgoing_snapshot import OutgoingSnapshot
 
 @dataclass(slots=True)
 class Progress:
-    """``match_index`` never falls: the replica's disk equals the leader's log up to there.
+    """The progress of one replica.
 
-    ``contact_ms`` is when it was last heard from, or the start of the term until ``heard``. ``directory_id`` is
-    that of the log which all this is about; empty while it is not known.
+    ``match_index`` never decreases: up to there the replica's disk equals the leader's log. ``contact_ms`` is the time
+    of the last message from the replica, or the start of the term until ``heard``. ``directory_id`` identifies the
+    replica's log; empty if unknown.
     """
 
     next_index: int
@@ -41,13 +42,13 @@ class Progress:
     end_at_contact: int = 0
 
     def appends_allowed(self, max_inflight: int) -> bool:
-        """Return whether one more append with entries may go out now, if its bytes fit."""
+        """Return whether one more append with entries may leave now, if its bytes fit."""
         if self.snapshot is not None:
             return False
         return not self.probe_sent if self.probing else len(self.inflight) < max_inflight
 
     def entries_sent(self, last_index: int, size: int) -> None:
-        """Note that entries from ``next_index`` to ``last_index`` with ``size`` bytes are under way."""
+        """Record that entries from ``next_index`` to ``last_index``, of ``size`` bytes, are in flight."""
         if self.probing:
             self.probe_sent = True
         else:
@@ -56,7 +57,7 @@ class Progress:
             self.inflight_bytes += size
 
     def contacted(self, now_ms: int, leader_last_index: int) -> None:
-        """Note that an answer of this term has come (when caught up: as Kafka's leader counts it for replicas)."""
+        """Record an answer of this term (and the last catch-up, as Kafka's leader counts it for replicas)."""
         if self.match_index >= leader_last_index:
             self.caught_up_ms = now_ms
         elif self.heard and self.match_index >= self.end_at_contact:
@@ -66,7 +67,7 @@ class Progress:
         self.heard = True
 
     def acknowledged(self, match_index: int, log_first_index: int) -> None:
-        """Note that the replica's disk has everything up to ``match_index``; repeated or late news is harmless."""
+        """Record that the replica's disk has everything up to ``match_index``; repeated or late calls are harmless."""
         self.match_index = max(self.match_index, match_index)
         self.next_index = max(self.next_index, self.match_index + 1)
         if self.snapshot is not None:
@@ -80,7 +81,7 @@ class Progress:
             self.inflight_bytes -= self.inflight.popleft()[1]
 
     def refused(self, rejected_prev_index: int, hint_index: int) -> None:
-        """Go back to where the logs may agree, unless the refusal is of an append that no longer matters."""
+        """Go back to where the logs may agree, unless the refused append no longer matters."""
         if self.snapshot is not None or rejected_prev_index <= self.match_index:
             return
         if self.probing and rejected_prev_index != self.next_index - 1:
@@ -91,7 +92,7 @@ class Progress:
         self._probe()
 
     def begin_snapshot(self, snapshot: OutgoingSnapshot) -> None:
-        """Send a snapshot from now on, and no entries."""
+        """Send a snapshot, and no entries, from now on."""
         self.snapshot = snapshot
         self._probe()
 

@@ -1,11 +1,11 @@
 """One replica of a Raft cluster as a state machine without I/O: events in, commands out.
 
-This module takes the events to the rules and puts the commands in order; the rules are in the modules beside it, each
-with its sources (the paper: Ongaro and Ousterhout, extended version; the thesis: Ongaro): ``election``, ``follower``,
-``leadership``, ``membership``, ``reads``, ``reception``, ``snapshots`` and ``transfer``. What it upholds itself:
+This module passes the events to the rules and orders the commands. The rules are in the modules beside it, each with
+its sources (the paper: Ongaro and Ousterhout, extended version; the thesis: Ongaro): ``election``, ``follower``,
+``leadership``, ``membership``, ``reads``, ``reception``, ``snapshots`` and ``transfer``. It guarantees itself:
 
-- What is committed is applied in order, once it is on the own disk (figure 2, all servers).
-- What a write promises is on disk before the message that says so (see ``durability``).
+- Committed entries are applied in order, once they are on this replica's disk (figure 2, all servers).
+- A promise is on disk before the message that makes it leaves (see ``durability``).
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ from tidelog_quorum.raft.core.voters import VoterSet
 
 
 class Raft:
-    """One replica, from a start of its process to the end.
+    """One replica, from the start of its process to its end.
 
-    ``voters`` is the configured first set; a later one in the log or a snapshot takes its place. Who is none of them
-    follows without a vote. ``address`` is where this replica listens now. ``hard_state``, ``snapshot`` and ``entries``
-    are what the disk holds, and ``log_start`` the index and term of the entry before the first one: with a snapshot the
-    entries reach at least up to its end, or there are none. ``random_ms`` spreads the election timeouts. All calls come
-    from one thread; ``now_ms`` never falls (an earlier time counts as the latest one seen).
+    ``voters`` is the configured first set; a later one in the log or a snapshot replaces it. A replica that is not in
+    the set follows without a vote. ``address`` is the replica's current address. ``hard_state``, ``snapshot`` and
+    ``entries`` are the content of the disk, and ``log_start`` is the index and term of the entry before the first one:
+    with a snapshot the entries reach at least up to its end, or there are none. ``random_ms`` spreads the election
+    timeouts. All calls come from one thread; ``now_ms`` never decreases (an earlier time counts as the latest one
+    seen).
     """
 
     def __init__(
@@ -99,17 +100,17 @@ class Raft:
 
     @property
     def node_id(self) -> int:
-        """This replica."""
+        """The id of this replica."""
         return self._replica.node_id
 
     @property
     def directory_id(self) -> bytes:
-        """What tells its log from another one under the same id."""
+        """The id that distinguishes this log from another one with the same replica id."""
         return self._replica.directory_id
 
     @property
     def log(self) -> RaftLog:
-        """The log; not to be changed."""
+        """The log, read-only."""
         return self._replica.log
 
     @property
@@ -119,7 +120,7 @@ class Raft:
 
     @property
     def role(self) -> Follower | Candidate | Leadership:
-        """What this replica is in its term; not to be changed."""
+        """The role of this replica in its term, read-only."""
         return self._replica.role
 
     @property
@@ -139,7 +140,7 @@ class Raft:
 
     @property
     def applied_index(self) -> int:
-        """The last index that went out in a Commit or a RestoreSnapshot."""
+        """The last index delivered in a Commit or a RestoreSnapshot."""
         return self._replica.applied_index
 
     @property
@@ -159,21 +160,21 @@ class Raft:
 
     @property
     def voters_index(self) -> int:
-        """The index of the entry or the end of the snapshot that brought them; 0 for the configuration."""
+        """The index of the entry, or the end of the snapshot, with the voters in force; 0 for the configuration."""
         return self._replica.voters.index
 
     def voters_at(self, index: int) -> VoterSet:
-        """Return the voters in force at ``index``, from the snapshot's end to the log's: what a snapshot carries."""
+        """Return the voters in force at ``index``, from the snapshot's end to the log's, for a snapshot there."""
         return self._replica.voters.at(index)
 
     def replicas(self, now_ms: int) -> list[ReplicaState]:
-        """Return what a leader knows of all voters and observers, itself included; nothing when it does not lead."""
+        """Return the leader's view of all voters and observers, with itself; empty if this replica does not lead."""
         role = self._replica.role
         return role.replicas(self.durable_index, now_ms) if isinstance(role, Leadership) else []
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next :class:`Tick` is due at the latest; None while nothing waits for time to pass."""
+        """The latest time for the next :class:`Tick`; None while no timer runs."""
         replica = self._replica
         if replica.log.has_unwritten:
             return replica.now_ms
@@ -185,14 +186,14 @@ class Raft:
         return transfer_ms if deadline_ms is None else min(deadline_ms, transfer_ms)
 
     def step(self, event: Event, now_ms: int) -> list[Command]:
-        """Take one event and return what is to be done, in order.
+        """Process one event and return the commands to execute, in order.
 
-        A proposal is only put in its place: what it takes to replicate it comes with the next other event, so that
-        proposals of one moment share a write and an append; ``next_deadline_ms`` asks for that event at once.
+        A proposal is only added to the log: the commands that replicate it come with the next other event, so that
+        concurrent proposals share a write and an append; ``next_deadline_ms`` requests that event at once.
 
         Raises:
-            TidelogError: another voter broke a promise of the protocol (two leaders in one term, a committed entry
-                contradicted). This replica must stop: its disk is right as it is.
+            TidelogError: another voter violated the protocol (two leaders in one term, a committed entry contradicted).
+                This replica must stop; the state on its disk is correct.
         """
         replica = self._replica
         replica.now_ms = max(replica.now_ms, now_ms)
@@ -228,7 +229,7 @@ class Raft:
         return self._take_commands()
 
     def check_invariants(self) -> None:
-        """Assert what must hold between any two steps."""
+        """Assert the invariants that hold between any two steps."""
         check_invariants(self._replica)
 
     def _on_proposed(self, event: Proposed) -> Command:

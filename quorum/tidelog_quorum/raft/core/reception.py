@@ -1,11 +1,11 @@
-"""Which messages are listened to, and who may raise the term.
+"""Filters incoming messages and decides which of them may raise the term.
 
-- Every message carries its sender's term. A higher one is adopted, and answers of an older one are dropped, so that
-  no answer to a question of an earlier term is counted in a later one (figure 2, all servers; paper 5.1).
-- A term is adopted from leaders, from candidates who are answered at all, and from voters. One who has no vote may
-  have any term and unseats nobody; a leader that is about to give it a vote has to listen, though.
-- What is said under a voter's id by a log that is not the voter's counts for nothing: it has forgotten what the voter
-  promised. Leaders' messages are no matter of trust: who leads was elected, maybe by voters not known here yet.
+- Every message carries its sender's term. A higher one is adopted, and answers of an older one are dropped, so that no
+  answer to a question of an earlier term counts in a later one (figure 2, all servers; paper 5.1).
+- A term is adopted from leaders, from candidates that get an answer at all, and from voters. A replica without a vote
+  may have any term and unseats nobody; but a leader that is about to give it a vote adopts its term.
+- Messages with a voter's id from a log that is not the voter's do not count: that log has forgotten the voter's
+  promises. Leaders' messages need no such check: a leader was elected, possibly by voters not known here yet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog_quorum.raft.core.replica import Replica
 
 
 def on_message(replica: Replica, message: Message, directory_id: bytes, address: tuple[str, int] | None) -> None:
-    """Take another replica's message to the rules for it; ``directory_id`` and ``address`` are the sender's."""
+    """Dispatch another replica's message; ``directory_id`` and ``address`` are the sender's."""
     if message.sender_id == replica.node_id:
         return
     if isinstance(replica.role, Leadership):

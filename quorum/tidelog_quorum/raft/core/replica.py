@@ -1,7 +1,7 @@
 """The state that all rules of one replica share, and the transitions that more than one of them makes.
 
-The rules themselves are in the modules beside this one: ``election``, ``follower``, ``leadership``, ``membership``,
-``snapshots`` and ``transfer``. None of them is called but by :meth:`tidelog_quorum.raft.core.raft.Raft.step`.
+The rules are in the modules beside this one: ``election``, ``follower``, ``leadership``, ``membership``, ``snapshots``
+and ``transfer``. Only :meth:`tidelog_quorum.raft.core.raft.Raft.step` calls them.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tidelog_quorum.raft.core.voter_history import VoterHistory
 from tidelog_quorum.raft.core.voters import VoterSet
 
 RandomMs = Callable[[int, int], int]
-"""Returns a number from the first argument up to and without the second."""
+"""Returns a number from the first argument up to but excluding the second."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """Follows ``leader_id``, or nobody that it knows of."""
+    """Follows ``leader_id``, or no known leader."""
 
     leader_id: int | None = None
 
 
 @dataclass(slots=True)
 class Candidate:
-    """Gathers votes: with ``pre_vote`` for leave to raise the term, else for leading in the current one."""
+    """Collects votes: with ``pre_vote`` for permission to raise the term, otherwise to lead in the current one."""
 
     pre_vote: bool
     granted: set[int]
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Transfer:
-    """A leader of ``term`` hands over to ``target``; ``told_ms`` is when it was last asked to campaign."""
+    """A leader of ``term`` hands over to ``target``; ``told_ms`` is the time of the last request to campaign."""
 
     request_id: int
     target: int
@@ -51,11 +51,11 @@ class Transfer:
 
 
 class Replica:
-    """One replica between two events.
+    """The state of one replica between two events.
 
-    ``incoming`` is a snapshot that is being received, ``transfer`` a hand-over that was begun here. ``outbox`` has
-    the commands of the present step that wait for nothing; ``replies`` those messages that do, with whether they
-    acknowledge entries. ``compaction`` is the next snapshot to be named on disk, with the log's new first index.
+    ``incoming`` is a snapshot that is being received, ``transfer`` a hand-over that began here. ``outbox`` has the
+    commands of the current step that wait for nothing; ``replies`` has messages that wait for the disk, with whether
+    they acknowledge entries. ``compaction`` is the next snapshot to record on disk, with the log's new first index.
     """
 
     def __init__(
@@ -121,21 +121,21 @@ class Replica:
 
     @property
     def is_installing(self) -> bool:
-        """Whether a whole snapshot is being put in the place of the log."""
+        """Whether a complete snapshot is replacing the log."""
         return self.incoming is not None and self.incoming.is_whole
 
     @property
     def voters_are_settled(self) -> bool:
-        """Whether the entry that has brought the voters is committed, so that they may change (thesis 4.1)."""
+        """Whether the entry with the voters in force is committed, so that they may change (thesis 4.1)."""
         return self.voters.index <= self.commit_index
 
     def adopt_term(self, term: int) -> None:
-        """Take over a higher term, without a vote in it."""
+        """Adopt a higher term, without a vote in it."""
         self.hard_state = HardState(term)
         self.follow(None)
 
     def follow(self, leader_id: int | None) -> None:
-        """Follow a leader, or nobody; a leader resigns."""
+        """Follow a leader, or none; a leader resigns."""
         if isinstance(self.role, Follower) and self.role.leader_id == leader_id:
             return
         resigned, self.role = self.role, Follower(leader_id)
@@ -153,50 +153,50 @@ class Replica:
         return index
 
     def append_voters(self, leader: Leadership, voters: VoterSet) -> int:
-        """Add a set of voters to the leader's log; it is in force at once. Returns its index."""
+        """Add a set of voters to the leader's log, in force at once, and return its index."""
         index = self.append(EntryKind.VOTERS, voters.encode())
         self.voters.add(index, voters)
         leader.on_voters_changed(self.now_ms)
         return index
 
     def advance_commit(self, leader: Leadership) -> None:
-        """Commit what a majority's disks have, if the last of it is of the current term (paper 5.4.2)."""
+        """Commit the entries that a majority has on disk, if the last of them is of the current term (paper 5.4.2)."""
         index = leader.majority_index(self.durability.last_index)
         if index > self.commit_index and self.log.term_at(index) == self.term:
             self.commit_index = index
             leader.reads.start_early(index)
 
     def reply(self, to: int, message: Message, *, acknowledges_log: bool = False) -> None:
-        """Send a message once the term and the vote, or with ``acknowledges_log`` also the entries, are on disk."""
+        """Send a message once the term and the vote, and with ``acknowledges_log`` also the entries, are on disk."""
         self.replies.append((Send(to, message), acknowledges_log))
 
     def refuse(self, request_id: int, code: ErrorCode, reason: str) -> None:
-        """Answer an operator's request that comes to nothing, with the predicate of a sentence about this replica."""
+        """Refuse an operator's request; ``reason`` is the predicate of a sentence about this replica."""
         self.outbox.append(RequestRefused(request_id, code, f"controller {self.node_id}: {reason} (term {self.term})"))
 
     def draw_timeout(self) -> None:
-        """Draw anew how long this replica waits for a leader."""
+        """Draw a new random election timeout."""
         timeout_ms = self.config.election_timeout_ms
         self._timeout_ms = self._random_ms(timeout_ms, timeout_ms + timeout_ms // 2)
 
     def restart_election_timer(self) -> None:
-        """Wait for a leader for a full timeout from now on."""
+        """Restart the election timer with a full timeout."""
         self.election_deadline_ms = self.now_ms + self._timeout_ms
 
     def retry_election_later(self) -> None:
-        """Wait long enough for two rounds and two disk writes; shorter than in full, since nobody leads anyway."""
+        """Wait long enough for two rounds and two disk writes; less than a full timeout, because nobody leads."""
         timeout_ms = self.config.election_timeout_ms
         self.election_deadline_ms = self.now_ms + self._random_ms(timeout_ms // 5, timeout_ms // 2)
 
     def begin_election_timer(self) -> None:
-        """Wait shortly: a fresh process knows no leader to be patient with, and a pre-vote disturbs none that lives."""
+        """Wait only briefly: a new process knows no leader yet, and a pre-vote does not disturb a live one."""
         timeout_ms = self.config.election_timeout_ms
         alone = self.has_vote and not self.peers
         self.election_deadline_ms = self.now_ms + (0 if alone else self._random_ms(timeout_ms // 10, timeout_ms // 2))
 
 
 def broken_promise(text: str) -> TidelogError:
-    """Return the error for what no replica that keeps the rules can have done."""
+    """Return the error for an action that violates Raft's rules."""
     return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"a voter broke Raft's rules, so this one stops: {text}")
 
 

@@ -1,4 +1,4 @@
-"""What a leader reports of a replica."""
+"""A leader's report of a replica."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """``match_index`` is known to be on its disk. Times are those of the core's clock, None for never in this term.
+    """The state of one replica; ``match_index`` is known to be on its disk.
 
-    ``last_caught_up_ms`` is when it last had all that the leader had (as Kafka's DescribeQuorum has it).
+    Times are those of the core's clock, None for never in this term. ``last_caught_up_ms`` is the last time at which it
+    had all of the leader's entries (as in Kafka's DescribeQuorum).
     """
 
     replica_id: int

@@ -1,17 +1,16 @@
-"""Snapshots that are taken here, and those that a leader sends (paper 7, figure 13).
+"""Snapshots that this replica takes, and those that a leader sends (paper 7, figure 13).
 
-- A snapshot stands for committed entries alone, so all of a log before its end may go. Some entries stay, for
-  replicas that are a little behind; a leader also keeps those that follow a snapshot which it is sending.
-- A snapshot that is older than the present one, or than one that is being installed, is ignored: what was committed
-  and applied never goes back.
-- A replica that has the snapshot's last entry has all before it as well: the snapshot proves them committed, and
-  nothing needs to be sent. Else its whole log is to be replaced, for an entry that differs from a committed one is
-  followed by nothing of worth.
-- Chunks are stored in order of position; any other is answered with the position that is wanted. With the last one
-  the snapshot is installed: checked, synced and named on disk in one write with the end of the old log. Nothing in
-  memory changes before that is done, since it fails when the bytes are damaged; then they are asked for again.
-- "Done" leaves when a crash could not take the snapshot, or the entries that make it needless, away.
-- The voters are those of the snapshot from then on.
+- A snapshot covers only committed entries, so the whole log before its end may go. Some entries stay, for replicas that
+  are slightly behind; a leader also keeps those that follow a snapshot which it is sending.
+- A snapshot older than the current one, or than one being installed, is ignored: applied state never goes back.
+- A replica that has the snapshot's last entry has all entries before it as well: the snapshot proves them committed,
+  and nothing needs to be sent. Otherwise the snapshot replaces its whole log: entries after one that differs from a
+  committed one are worthless.
+- Chunks are stored in order of position; the answer to any other chunk names the next position. After the last one the
+  snapshot is installed: checked, synced and recorded on disk in one write with the end of the old log. Memory changes
+  only after that, because the check fails if the bytes are damaged; then they are requested again.
+- "Done" leaves when a crash could no longer lose the snapshot, or the entries that make it unnecessary.
+- From then on the snapshot's voters are in force.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tidelog_quorum.raft.core.replica import Replica
 
 
 def on_snapshot_taken(replica: Replica, snapshot: Snapshot) -> None:
-    """Drop the log that a snapshot of the own state stands for."""
+    """Drop the part of the log that a snapshot of this replica's own state covers."""
     present = replica.snapshot
     if replica.is_installing or (present is not None and snapshot.last_index <= present.last_index):
         return
@@ -41,7 +40,7 @@ def on_snapshot_taken(replica: Replica, snapshot: Snapshot) -> None:
 
 
 def on_snapshot_request(replica: Replica, request: SnapshotRequest) -> None:
-    """Take a chunk of a leader's snapshot, or say what is wanted instead."""
+    """Store a chunk of a leader's snapshot, or answer with the position of the next one."""
     if request.term < replica.term:
         _answer(replica, request.sender_id, request.snapshot, position=0)
         return
@@ -62,7 +61,7 @@ def on_snapshot_request(replica: Replica, request: SnapshotRequest) -> None:
 
 
 def on_snapshot_damaged(replica: Replica, event: SnapshotDamaged) -> None:
-    """Ask for a snapshot again from its beginning."""
+    """Request a snapshot again from its beginning."""
     incoming = replica.incoming
     if incoming is None or (incoming.snapshot.last_index, incoming.snapshot.last_term) != (
         event.last_index,
@@ -77,7 +76,7 @@ def on_snapshot_damaged(replica: Replica, event: SnapshotDamaged) -> None:
 
 
 def on_persisted(replica: Replica, sequence: int) -> None:
-    """Go over to a snapshot once it is on disk."""
+    """Switch to a snapshot once it is on disk."""
     incoming = replica.incoming
     if incoming is None or incoming.sequence is None or incoming.sequence > sequence:
         return
@@ -95,7 +94,7 @@ def on_persisted(replica: Replica, sequence: int) -> None:
 
 
 def drop_needless(replica: Replica) -> None:
-    """Forget what was received of a snapshot that the log has overtaken."""
+    """Drop a partly received snapshot that the log has overtaken."""
     incoming = replica.incoming
     if incoming is not None and not incoming.is_whole and incoming.snapshot.last_index <= replica.commit_index:
         replica.incoming = None

@@ -1,12 +1,12 @@
-"""How a leader hands over to another voter (thesis 3.10).
+"""The hand-over of leadership to another voter (thesis 3.10).
 
-- From the request on the leader takes no proposals and begins no change of the voters, so its log stands still.
-- Once the target's disk has all of it, the leader asks the target to campaign at once: its log is as good as any, and
-  the others answer although they hear from a leader. The message is sent again with every heartbeat; a second one
+- From the request on, the leader accepts no proposals and begins no change of the voters, so its log does not grow.
+- Once the target's disk has the whole log, the leader asks the target to campaign at once: its log is as good as any,
+  and the others answer although they hear from a leader. The message is repeated with every heartbeat; a second one
   finds the target in a later term and does nothing.
-- The leader goes on leading until it learns of the later term. After an election timeout it takes proposals again.
-- The request is done when another is known to lead in a later term. It ends within an election timeout, before the
-  replica that has resigned could be elected again.
+- The leader leads until it learns of the later term. After an election timeout it accepts proposals again.
+- The request is done when another voter is known to lead in a later term. It ends within an election timeout, before
+  the replica that resigned could be elected again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog_quorum.raft.core.replica import Replica, Transfer
 
 
 def on_transfer_requested(replica: Replica, event: TransferRequested) -> None:
-    """Begin to hand over."""
+    """Begin a hand-over."""
     leader = replica.role
     if not isinstance(leader, Leadership):
         replica.refuse(event.request_id, ErrorCode.NOT_CONTROLLER, "it does not lead the quorum")
@@ -36,7 +36,7 @@ def on_transfer_requested(replica: Replica, event: TransferRequested) -> None:
 
 
 def advance(replica: Replica, transfer: Transfer) -> None:
-    """Ask the target when it is time; give the request its answer."""
+    """Ask the target to campaign when due, and complete the request."""
     if replica.term > transfer.term and replica.leader_id is not None and replica.leader_id != replica.node_id:
         replica.transfer = None
         replica.outbox.append(TransferDone(transfer.request_id))

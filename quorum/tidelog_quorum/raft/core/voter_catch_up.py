@@ -1,7 +1,7 @@
-"""A replica that shall become a voter as soon as it has caught up (thesis 4.2.1).
+"""A replica that is to become a voter as soon as it has caught up (thesis 4.2.1).
 
-It has to in *rounds*: in each it must get all that the leader had when the round began. When a round took no longer
-than an election timeout, what is missing is little, and the voters' availability does not suffer from it.
+It catches up in *rounds*: in each it must receive everything that the leader had when the round began. Once a round
+takes no longer than an election timeout, little is missing, and the new vote does not reduce availability.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog_quorum.raft.core.voters import Voter
 
 @dataclass(slots=True)
 class VoterCatchUp:
-    """The request of an operator; ``target_index`` is where the present round ends."""
+    """The request of an operator; ``target_index`` is the end of the current round."""
 
     request_id: int
     voter: Voter
@@ -22,7 +22,7 @@ class VoterCatchUp:
     round_began_ms: int
 
     def is_caught_up(self, match_index: int, leader_last_index: int, now_ms: int, election_timeout_ms: int) -> bool:
-        """Return whether the last round was quick; begins the next one when it was not."""
+        """Return whether the last round was quick; otherwise begin the next one."""
         if match_index < self.target_index:
             return False
         if now_ms - self.round_began_ms <= election_timeout_ms:

@@ -1,7 +1,7 @@
-"""Which voters were in force from which index on (thesis 4.1).
+"""The sets of voters and the index from which each is in force (thesis 4.1).
 
-A replica goes by the latest set in its log, committed or not. A set that is dropped with its entry gives way to the
-one before, so all those are kept that may still come back: from the one in force at the last snapshot.
+A replica uses the latest set in its log, committed or not. A set that is dropped with its entry gives way to the
+previous one, so the history keeps every set that may return: from the one in force at the last snapshot on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class VoterHistory:
 
     @property
     def index(self) -> int:
-        """The index of the entry, or the last of the snapshot, that has brought them."""
+        """The index of the entry, or the last one of the snapshot, with the current voters."""
         return self._indexes[-1]
 
     def at(self, index: int) -> VoterSet:
@@ -37,24 +37,24 @@ class VoterHistory:
         return self._sets[self._position(index) :]
 
     def add(self, index: int, voters: VoterSet) -> None:
-        """Put the set of a new entry in force."""
+        """Add the set of a new entry; it is in force at once."""
         assert index > self.index, (index, self.index)
         self._indexes.append(index)
         self._sets.append(voters)
 
     def truncate_from(self, index: int) -> None:
-        """Take back the sets whose entries are dropped; the first stays."""
+        """Remove the sets whose entries are dropped; the first stays."""
         while self._indexes[-1] >= index and len(self._indexes) > 1:
             self._indexes.pop()
             self._sets.pop()
 
     def compact_to(self, index: int) -> None:
-        """Forget the sets that were no more in force at ``index``: all up to there is final."""
+        """Remove the sets that were no longer in force at ``index``: everything up to there is final."""
         position = self._position(index)
         del self._indexes[:position], self._sets[:position]
 
     def restart_at(self, index: int, voters: VoterSet) -> None:
-        """Begin anew with the voters of a snapshot."""
+        """Restart the history with the voters of a snapshot."""
         self._indexes, self._sets = [index], [voters]
 
     def check_invariants(self, log_last_index: int) -> None:

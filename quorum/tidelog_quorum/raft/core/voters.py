@@ -1,4 +1,4 @@
-"""Who has a vote: the value that an entry of the kind ``VOTERS`` and a snapshot carry (thesis chapter 4, KIP-853)."""
+"""The set of voters, as an entry of the kind ``VOTERS`` and a snapshot carry it (thesis chapter 4, KIP-853)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidelog_foundation.errors import ErrorCode, error_for
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A voter and where it listens.
+    """A voter and its address.
 
-    ``directory_id`` tells its log from one that began anew under the same id, say after its disk was lost: who
-    has forgotten its votes is not the voter any more. Empty while the voter has not said it.
+    ``directory_id`` distinguishes its log from a new one with the same id, for example after the loss of its disk: a
+    replica that has forgotten its votes is no longer the voter. Empty until the voter announces it.
     """
 
     voter_id: int
@@ -44,7 +44,7 @@ class VoterSet:
         return self._voters.get(voter_id)
 
     def address(self, voter_id: int) -> tuple[str, int] | None:
-        """Return where a voter listens; None when it is none."""
+        """Return a voter's address; None if the id is not a voter's."""
         voter = self._voters.get(voter_id)
         return None if voter is None else (voter.host, voter.port)
 
@@ -54,7 +54,7 @@ class VoterSet:
         return voter is not None and (not voter.directory_id or not directory_id or voter.directory_id == directory_id)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """Return the set with a voter added, or replaced."""
+        """Return the set with a voter added or replaced."""
         return VoterSet([*(v for v in self if v.voter_id != voter.voter_id), voter])
 
     def without(self, voter_id: int) -> VoterSet:
@@ -62,7 +62,7 @@ class VoterSet:
         return VoterSet(v for v in self if v.voter_id != voter_id)
 
     def to_message(self) -> pb.VotersRecord:
-        """Return it as a message."""
+        """Return the protobuf form."""
         return pb.VotersRecord(
             voters=[
                 pb.VoterRecord(
@@ -88,7 +88,7 @@ class VoterSet:
         """Return the voters of an entry's payload.
 
         Raises:
-            TidelogError: CORRUPT_MESSAGE, the payload is none.
+            TidelogError: CORRUPT_MESSAGE, the payload is not a set of voters.
         """
         try:
             return cls.from_message(pb.VotersRecord.FromString(payload))
