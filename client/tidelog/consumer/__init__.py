@@ -1,6 +1,6 @@
 """The consumer of groups and of assigned partitions, with confluent-kafka's API.
 
-Loaded at first use: who needs the formats of groups alone, as the admin client, needs no consumer.
+Its modules load on first use, because the admin client needs only the formats of groups.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Gathers fetched records into one Arrow table."""
+"""Collection of fetched records into one Arrow table."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class RowGatherer:
         self.count = 0
 
     def take(self, at_once: int | None = None) -> bool:
-        """Take what is there, ``at_once`` rows of it; returns whether all that was taken is to be returned now.
+        """Take up to ``at_once`` available rows; return True if the call must return what it has.
 
         Raises:
-            TidelogError: an event, when nothing was taken before it.
+            TidelogError: an event that precedes all rows.
         """
         end = self._most if at_once is None else min(self._most, self.count + at_once)
         while self.count < end:
@@ -50,7 +50,7 @@ class RowGatherer:
         return self.count >= self._most
 
     def first_offsets(self) -> dict[tuple[str, int], int]:
-        """Return the first offset that was taken of each partition."""
+        """Return the first offset taken from each partition."""
         found: dict[tuple[str, int], int] = {}
         for batch in self._batches:
             topic, partition, offset = (batch.column(name)[0].as_py() for name in ("topic", "partition", "offset"))
@@ -58,7 +58,7 @@ class RowGatherer:
         return found
 
     def table(self) -> pyarrow.Table:
-        """Return all that was taken."""
+        """Return all rows taken."""
         table: pyarrow.Table = self._arrow.Table.from_batches(self._batches, schema=row_schema(self._arrow))
         return table
 

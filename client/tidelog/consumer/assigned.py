@@ -226,7 +226,7 @@ class AssignedConsumer:
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
-        # Only here, so that a program that consumes need not load all that administers.
+        # The import is local so that a consumer does not load the admin client.
         from tidelog.admin.metadata import list_topics
 
         self._check_open()

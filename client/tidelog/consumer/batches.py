@@ -1,4 +1,4 @@
-"""Which batches of a delivery the application gets: none of control records or of aborted transactions (KIP-98)."""
+"""Selection of the readable batches of a delivery, without control records and aborted transactions (KIP-98)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tidelog_foundation.records import ControlType, RecordBatchHeader, iter_head
 
 
 def readable_batches(item: Deliver) -> Iterator[tuple[int, RecordBatchHeader]]:
-    """Yield the position and header of each batch with records at or behind the delivery's offset, in their order.
+    """Yield the position and header of each batch with records at or after the delivery's offset, in order.
 
     Raises:
-        CorruptRecordError: a transaction's marker has not the form of one.
+        CorruptRecordError: a transaction marker is malformed.
     """
     aborted = deque(sorted(item.aborted, key=lambda transaction: transaction[1]))
     skipped: set[int] = set()

@@ -1,4 +1,4 @@
-"""A delivery as columns, without a Python object per record. pyarrow is imported on first use."""
+"""A delivery as Arrow columns, without a Python object per record. pyarrow is imported on first use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MAX_INT64 = 2**63 - 1
 
 
 def decode_rows(item: Deliver, start_offset: int) -> pyarrow.RecordBatch:
-    """Return records of a delivery from ``start_offset`` on, with the columns of :func:`row_schema`; none at its end.
+    """Return the delivery's records from ``start_offset``, with the columns of :func:`row_schema`; no rows at its end.
 
-    A delivery that decompresses to much comes in parts: see ``MAX_DECODED_BYTES``. A batch that is damaged ends them,
-    where there are any before it.
+    A delivery that decompresses to many bytes comes in parts; see ``MAX_DECODED_BYTES``. The rows end before a damaged
+    batch.
 
     Raises:
-        TidelogError: the first batch is changed or does not decode.
+        TidelogError: the first batch is damaged or cannot be decoded.
         ModuleNotFoundError: pyarrow is not installed.
     """
     arrow = import_arrow()
@@ -33,13 +33,13 @@ def decode_rows(item: Deliver, start_offset: int) -> pyarrow.RecordBatch:
     try:
         decoded = _decode(arrow, _runs(item, records) if item.aborted else [records], start_offset)
     except TidelogError:
-        # Batch by batch, so that those before the damaged one are told apart from it.
+        # Decode batch by batch, to separate the intact batches from the damaged one.
         decoded = _decode(arrow, _runs(item, records), start_offset)
     return _with_names(arrow, item, decoded)
 
 
 def row_schema(arrow: Any) -> pyarrow.Schema:
-    """Return the columns of consume_arrow(): names and types as in Spark's Kafka source."""
+    """Return the schema of consume_arrow(), with names and types of Spark's Kafka source."""
     header = arrow.struct([arrow.field("key", arrow.string()), arrow.field("value", arrow.binary())])
     schema: pyarrow.Schema = arrow.schema(
         [
@@ -56,7 +56,7 @@ def row_schema(arrow: Any) -> pyarrow.Schema:
 
 
 def import_arrow() -> Any:
-    """Return pyarrow; raises ModuleNotFoundError, which says how to install it."""
+    """Return pyarrow; raise ModuleNotFoundError with installation instructions."""
     try:
         import pyarrow
     except ModuleNotFoundError as error:
@@ -109,7 +109,7 @@ def _whole(arrow: Any, column: Any) -> Any:
 
 
 def _scalar(arrow: Any, kind: Any, data: bytes) -> Any:
-    """Return a number of its bytes, or a text. ``pyarrow.scalar()`` would import pandas, which may take seconds."""
+    """Return a scalar from its bytes. ``pyarrow.scalar()`` would import pandas, which may take seconds."""
     ends = [arrow.py_buffer(struct.pack("=ii", 0, len(data)))] if kind == arrow.string() else []
     return arrow.Array.from_buffers(kind, 1, [None, *ends, arrow.py_buffer(data)])[0]
 
@@ -117,7 +117,7 @@ def _scalar(arrow: Any, kind: Any, data: bytes) -> Any:
 def _null_where_empty(arrow: Any, headers: Any) -> Any:
     if not len(headers.values):
         return arrow.nulls(len(headers), headers.type)
-    # Not at the top, and not where there are no headers: it takes half as long to import as all of pyarrow.
+    # Import only if there are headers: this module takes half as long to import as the rest of pyarrow.
     import pyarrow.compute
 
     none = _scalar(arrow, arrow.int32(), bytes(4))

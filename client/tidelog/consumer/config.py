@@ -23,7 +23,7 @@ _RESETS = {
     "none": None,
 }
 CALLBACKS = ("on_commit", "error_cb", "stats_cb", "throttle_cb")
-"""Functions that are given among the settings."""
+"""Functions among the settings."""
 _OBJECTS = (*CALLBACKS, "logger")
 _COOPERATIVE = "cooperative-sticky"
 _ASSIGNORS = ("range", "roundrobin", "sticky", _COOPERATIVE)
@@ -52,7 +52,7 @@ def _patterns(values: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(TrackingConfig):
-    """The group, where reading starts, how much is fetched at a time and how much is kept ready."""
+    """The consumer's group, starting offset, fetch sizes and prefetch limits."""
 
     group_id: str | None = setting(
         None, doc="The group that the consumer joins, and for which it commits offsets.", check=not_empty
@@ -179,24 +179,24 @@ class ConsumerConfig(TrackingConfig):
 
     @property
     def reset_timestamp_ms(self) -> int | None:
-        """What to look up without a valid offset; None reports an error."""
+        """The timestamp to look up without a valid offset; None reports an error."""
         return _RESETS[self.auto_offset_reset]
 
     @property
     def is_read_committed(self) -> bool:
-        """Whether records of transactions that are not committed are left out."""
+        """True if records of uncommitted transactions are left out."""
         return self.isolation_level == "read_committed"
 
     @property
     def auto_commits(self) -> bool:
-        """Whether stored offsets are committed without being asked to."""
+        """True if stored offsets are committed automatically."""
         return self.enable_auto_commit and self.group_id is not None
 
     def resolve(self, given: Mapping[str, object]) -> ConsumerConfig:
-        """Return the settings as they hold together; ``given`` are those that were not left out.
+        """Return consistent settings; ``given`` holds those that were set explicitly.
 
         Raises:
-            ConfigError: two of them contradict each other.
+            ConfigError: two settings contradict each other.
         """
         if self.group_instance_id is not None and self.group_id is None:
             raise ConfigError("group.instance.id needs group.id")
@@ -225,5 +225,5 @@ class ConsumerConfig(TrackingConfig):
 
 
 def merge_settings(config: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping of settings with those of keyword arguments, which count more: ``group_id`` is ``group.id``."""
+    """Return the mapping updated with keyword arguments, which take precedence: ``group_id`` is ``group.id``."""
     return {**(config or {}), **{k if k in _OBJECTS else k.replace("_", "."): v for k, v in named.items()}}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 MAX_MESSAGES = 1_000_000
-"""consume() returns no more at a time, as confluent-kafka's."""
+"""The most messages in one call of consume(), as in confluent-kafka."""
 
 
 class Consumer(AssignedConsumer):
@@ -257,7 +257,7 @@ class Consumer(AssignedConsumer):
             except Exception as error:
                 if not is_reading:
                     raise
-                # What was taken counts as read: it is returned, and the next call raises.
+                # The messages taken count as read: this call returns them, and the next one raises.
                 self._queue.post(_raising(error), ends_reading=True)
             self._begin_poll()
 

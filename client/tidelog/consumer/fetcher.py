@@ -1,4 +1,4 @@
-"""The task that carries out what the positions ask for: long polls, look-ups, metadata; fills the queue."""
+"""The task that executes the commands of the positions (long polls, look-ups, metadata) and fills the queue."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _END_SESSION_MS = 200
 
 
 class Fetcher:
-    """Runs on the network thread from :meth:`start` to :meth:`stop`; shares positions and queue under ``lock``.
+    """The fetcher. It runs on the network thread from :meth:`start` to :meth:`stop`, and shares data under ``lock``.
 
     ``awake`` is set, on the network thread, whenever the positions have changed.
     """
@@ -68,7 +68,7 @@ class Fetcher:
         offsets: GroupOffsets | None = None,
         log: logging.Logger | None = None,
     ) -> None:
-        """``offsets`` are asked where partitions start that are assigned in a group."""
+        """Create a fetcher; ``offsets`` provides the starting offsets of partitions assigned in a group."""
         self._tally = Tally()
         self._log = log or logging.getLogger(__name__)
         self._config = config
@@ -92,7 +92,7 @@ class Fetcher:
         self._stopping = False
 
     def tell_statistics(self, callback: Callable[[str], object], commits: Commits) -> None:
-        """Have ``callback`` called with statistics every ``statistics.interval.ms``; before :meth:`start`."""
+        """Call ``callback`` with statistics every ``statistics.interval.ms``. Call this before :meth:`start`."""
         statistics = Statistics(
             self._config,
             self._tally,
@@ -129,7 +129,7 @@ class Fetcher:
         await asyncio.gather(*ends)
 
     async def _end_session(self, node_id: int, request: pb.FetchRequest) -> None:
-        # Only a courtesy: a node gives the place to another reader sooner or later.
+        # Best effort: a node reuses the session's slot sooner or later.
         with contextlib.suppress(TidelogError):
             await self._cluster.fetch(node_id, request, timeout_ms=_END_SESSION_MS)
 
@@ -262,7 +262,7 @@ class Fetcher:
         )
 
     def _start_look_up(self, look_up: LookUp) -> None:
-        # One by one, so that a partition that cannot be found does not hold up the others.
+        # One by one, so that a partition without an answer does not delay the others.
         for spec in look_up.specs:
             self._start(self._look_up(spec), f"offset-{spec.topic}-{spec.partition}")
 
@@ -348,7 +348,7 @@ class Fetcher:
         is_served.set()
         while True:
             await asyncio.sleep(self._config.statistics_interval_ms / 1000)
-            # An application that does not poll gets one text later, and not a queue of them.
+            # An application that does not poll later gets one text, not a queue of them.
             await is_served.wait()
             is_served.clear()
             with self._lock:

@@ -1,4 +1,4 @@
-"""How the leader of a classic group divides partitions: Kafka's assignors, and the formats in which members speak."""
+"""Kafka's assignors, by which the leader of a classic group divides partitions, and the formats of its members."""
 
 from tidelog.consumer.assignors.assignor import Assignment, Assignor, Member, Topic
 from tidelog.consumer.assignors.protocol import (

@@ -1,4 +1,4 @@
-"""What an assignor is, and what it is given."""
+"""The interface of an assignor, and its arguments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tidelog.consumer.assignors.protocol import Key, Subscription
 
 
 class Topic(Protocol):
-    """What an assignor must know of a topic; ``racks[p]`` are those of partition p's replicas, if they are known."""
+    """A topic as an assignor sees it; ``racks[p]`` are the racks of partition p's replicas, if known."""
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has."""
+        """The number of partitions."""
         ...
 
     @property
@@ -25,7 +25,7 @@ class Topic(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of the group as its leader sees it."""
+    """A group member as the leader sees it."""
 
     member_id: str
     subscription: Subscription
@@ -33,7 +33,9 @@ class Member:
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Static members by their instance ids, then the others (Kafka's ``MemberInfo``): it outlasts restarts."""
+        """A sort key that survives restarts: static members by instance id, then the others
+        (Kafka's ``MemberInfo``).
+        """
         return (self.instance_id is None, self.member_id if self.instance_id is None else self.instance_id)
 
 
@@ -41,16 +43,16 @@ Assignment = dict[str, list[Key]]
 
 
 class Assignor(Protocol):
-    """Divides partitions among members. Without state: what it needs of the past travels in the subscriptions."""
+    """Divides partitions among members. It has no state; the subscriptions carry the previous assignment."""
 
     name: str
     is_cooperative: bool
-    """Whether members keep their partitions while the group rebalances (KIP-429)."""
+    """True if members keep their partitions while the group rebalances (KIP-429)."""
 
     def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
-        """Return what a member's subscription carries for this assignor."""
+        """Return this assignor's data in a member's subscription."""
         ...
 
     def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
-        """Return each member's partitions; a topic that is not in ``topics`` is not there yet."""
+        """Return each member's partitions. A topic missing from ``topics`` does not exist yet."""
         ...

@@ -1,7 +1,7 @@
-"""The balancing of the sticky assignors, by counts; racks decide which partitions a member gets (KIP-881).
+"""Balancing for the sticky assignors, by counts. Racks decide only which partitions a member gets (KIP-881).
 
-Topics that have the same subscribers form a class: who has how many of a class's partitions is all that balance
-depends on. So the numbers are settled first, and then each member keeps as many of its own as its numbers allow.
+Topics with the same subscribers form a class. Balance depends only on the number of partitions that each member has of
+each class, so the numbers are settled first. Each member then keeps as many of its partitions as its numbers allow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from tidelog_foundation.rack_placement import Seat, counts_racks, place
 
 @dataclass(slots=True)
 class _Class:
-    """Topics with the same ``subscribers``; ``kept`` and ``counts`` are by subscriber: what it had, what it gets."""
+    """Topics with the same ``subscribers``. ``kept`` and ``counts`` are by subscriber: its old partitions, its new
+    number.
+    """
 
     subscribers: tuple[int, ...]
     partitions: list[Key] = field(default_factory=list)
@@ -30,10 +32,10 @@ class _Class:
 def assign_sticky(
     topics: Mapping[str, Topic], members: Sequence[Member], previous: Mapping[str, tuple[frozenset[Key], int]]
 ) -> Assignment:
-    """Return a balanced assignment that leaves with each member as much as it can of what it had.
+    """Return a balanced assignment that leaves each member as many of its partitions as possible.
 
-    ``previous`` is each member's former partitions and their generation: of two that claim the same one the later
-    generation is right, and neither when it is the same (KIP-341).
+    ``previous`` holds each member's former partitions and their generation. If two members claim a partition, the later
+    generation wins; if the generations are equal, neither does (KIP-341).
     """
     ordered = sorted(members, key=lambda member: member.order)
     owners = _owners(ordered, previous)
@@ -71,7 +73,7 @@ def _owners(ordered: Sequence[Member], previous: Mapping[str, tuple[frozenset[Ke
 
 
 def _classes(topics: Mapping[str, Topic], ordered: list[Member], owners: Mapping[Key, int]) -> list[_Class]:
-    """Return the classes, those with the fewest subscribers first: their partitions have the least choice."""
+    """Return the classes, fewest subscribers first: their partitions have the least choice."""
     found: dict[tuple[int, ...], _Class] = {}
     for topic, subscribers in subscribers_by_topic(topics, ordered).items():
         whose = tuple(subscribers)
@@ -86,7 +88,7 @@ def _classes(topics: Mapping[str, Topic], ordered: list[Member], owners: Mapping
 
 
 def _fill(each: _Class, loads: list[int]) -> None:
-    """Give what nobody has to the members with the fewest."""
+    """Give unowned partitions to the members with the fewest."""
     free = len(each.partitions) - sum(each.counts.values())
     heap = [(loads[member], member) for member in each.subscribers]
     heapify(heap)
@@ -98,7 +100,9 @@ def _fill(each: _Class, loads: list[int]) -> None:
 
 
 def _level(each: _Class, loads: list[int]) -> bool:
-    """Move partitions of the class from the fullest to the emptiest while they differ by two; say whether any moved."""
+    """Move partitions of the class from the fullest to the emptiest member while they differ by two; return True on a
+    move.
+    """
     givers = [_giver(each, loads, member) for member in each.subscribers if each.counts[member]]
     takers = [_taker(each, loads, member) for member in each.subscribers]
     heapify(givers)
@@ -122,9 +126,9 @@ def _level(each: _Class, loads: list[int]) -> bool:
 
 
 def _undo(each: _Class, loads: list[int]) -> bool:
-    """Give back what a fuller member has from an emptier one that had it before; say whether any was given back.
+    """Return partitions that a fuller member got from an emptier one; return True if any went back.
 
-    The fuller one has one more: afterwards the emptier one has, and one move less was made.
+    The fuller member has one partition more. Afterwards the emptier one has, and the assignment contains one move less.
     """
     losers = [(loads[member], member) for member in each.subscribers if _surplus(each, member) < 0]
     gainers = [(-loads[member], member) for member in each.subscribers if _surplus(each, member) > 0]
@@ -145,7 +149,7 @@ def _undo(each: _Class, loads: list[int]) -> bool:
 def _place(
     each: _Class, ordered: Sequence[Member], racks: Mapping[Key, frozenset[str]], assignment: Assignment
 ) -> None:
-    """Turn counts into partitions, as many as possible at members in a rack of a replica."""
+    """Turn counts into partitions, and place as many as possible with members in a replica's rack."""
     seats = [
         Seat(ordered[member].subscription.rack or None, each.counts[member], each.kept.get(member, ()))
         for member in each.subscribers
@@ -156,7 +160,7 @@ def _place(
 
 
 def _hand_out(each: _Class, ordered: Sequence[Member], assignment: Assignment) -> None:
-    """Turn counts into partitions: first what a member had, then the others in turn, so that topics are spread."""
+    """Turn counts into partitions: first each member's old ones, then the others in turn, to spread each topic."""
     remaining = set(each.partitions)
     wanting: deque[tuple[int, int]] = deque()
     for member in each.subscribers:

@@ -1,7 +1,7 @@
-"""The assignor ``cooperative-sticky``: as ``sticky``, and a partition changes hands in two rebalances (KIP-429).
+"""The assignor ``cooperative-sticky``: like ``sticky``, but a partition changes owner in two rebalances (KIP-429).
 
-What is to go from one member to another is left out of the first assignment: its owner gives it up and joins again,
-and then it is free. All other partitions stay with their owners and are read without a break.
+The first assignment leaves out partitions that change owner. The old owner revokes them and joins again, and the second
+rebalance assigns them. All other partitions stay with their owners without interruption.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from tidelog.consumer.assignors.protocol import Key
 
 
 class CooperativeStickyAssignor:
-    """Members keep their partitions while they join; what they own is in their subscriptions."""
+    """A cooperative assignor: members keep their partitions while they join, and list them in their subscriptions."""
 
     name = "cooperative-sticky"
     is_cooperative = True
 
     def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
-        """Return the generation, for leaders of before KIP-814 whose subscriptions have no field for it."""
+        """Return the generation, for leaders older than KIP-814, whose subscriptions have no field for it."""
         return struct.pack(">i", generation)
 
     def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
-        """Divide the partitions, without those that another member has to give up first."""
+        """Divide the partitions, leaving out those that another member must revoke first."""
         listed = list(members)
         assignment = assign_sticky(topics, listed, {member.member_id: _owned_of(member) for member in listed})
         claims = {member.member_id: member.subscription.owned for member in listed}
@@ -44,7 +44,7 @@ def _owned_of(member: Member) -> tuple[frozenset[Key], int]:
 
 
 def _given_up(claims: dict[str, frozenset[Key]], assignment: Assignment) -> set[Key]:
-    """Return what a member has that is not assigned to it any more: whoever gets it has to wait."""
+    """Return partitions that their members lose; their new owners must wait."""
     given_up: set[Key] = set()
     for member_id, owned in claims.items():
         given_up |= owned.difference(assignment[member_id])

@@ -1,8 +1,7 @@
-"""What members and leader of a classic group tell each other: Kafka's ``ConsumerProtocol``, byte for byte.
+"""Kafka's ``ConsumerProtocol``, byte for byte: the messages between members and leader of a classic group.
 
-A member's subscription travels in JoinGroup, its assignment in SyncGroup. The formats are those of
-``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, versions 0 to 3; what comes in a later version is
-read as version 3, whose fields it begins with.
+JoinGroup carries a member's subscription, SyncGroup its assignment. The formats are ``ConsumerProtocolSubscription``
+and ``ConsumerProtocolAssignment``, versions 0 to 3. A later version is read as version 3, with whose fields it begins.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants and has: ``generation`` is the one in which ``owned`` was assigned (-1: not known)."""
+    """A member's topics and partitions. ``owned`` was assigned in ``generation`` (-1: unknown)."""
 
     topics: frozenset[str]
     user_data: bytes | None = None
@@ -30,7 +29,7 @@ class Subscription:
 
 
 def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
-    """Return a subscription as JoinGroup carries it; fields that the version does not have are left out."""
+    """Return a subscription as JoinGroup carries it, without fields that the version lacks."""
     parts = [struct.pack(">hi", version, len(subscription.topics))]
     parts += [_string(topic) for topic in sorted(subscription.topics)]
     parts.append(_nullable_bytes(subscription.user_data))
@@ -44,10 +43,10 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Return what a member sent.
+    """Return the subscription in a member's bytes.
 
     Raises:
-        TidelogError: _BAD_MSG: it ends too soon or holds an impossible length.
+        TidelogError: _BAD_MSG: the data is too short or contains an impossible length.
     """
     reader = Reader(data, "subscription")
     version = reader.int16()
@@ -67,10 +66,10 @@ def encode_assignment(
 
 
 def decode_assignment(data: bytes) -> frozenset[Key]:
-    """Return the partitions that a leader gave; no bytes at all are no partitions.
+    """Return the partitions that a leader assigned; empty data means no partitions.
 
     Raises:
-        TidelogError: _BAD_MSG: it ends too soon or holds an impossible length.
+        TidelogError: _BAD_MSG: the data is too short or contains an impossible length.
     """
     if not data:
         return frozenset()
@@ -80,7 +79,7 @@ def decode_assignment(data: bytes) -> frozenset[Key]:
 
 
 def encode_partitions(partitions: Iterable[Key]) -> bytes:
-    """Return partitions grouped by topic, both in ascending order."""
+    """Return partitions grouped by topic; topics and partitions ascend."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -91,7 +90,7 @@ def encode_partitions(partitions: Iterable[Key]) -> bytes:
 
 
 class Reader:
-    """Reads Kafka's types one after another; ``what`` is what the bytes should be, for the error."""
+    """A reader of Kafka's types in sequence. Errors name ``what``, the expected message."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
@@ -100,7 +99,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes have not been read."""
+        """The number of unread bytes."""
         return len(self._data) - self._position
 
     def int16(self) -> int:
@@ -112,7 +111,7 @@ class Reader:
         return int.from_bytes(self._take(4), "big", signed=True)
 
     def length(self) -> int:
-        """Read how many elements an array has; an array that is null has none."""
+        """Read the length of an array; null counts as empty."""
         count = self.int32()
         if not -1 <= count <= self.remaining:
             raise self._bad(f"it claims {count} elements with {self.remaining} bytes left")

@@ -1,10 +1,10 @@
-"""The assignor ``range``: each topic's partitions in rows, one row per subscriber, the first ones one longer.
+"""The assignor ``range``: each topic's partitions in consecutive ranges, one per subscriber, the first ones longer.
 
-Topics with equally many partitions and the same subscribers are divided alike: partition 7 of each goes to the same
-member, as joins need it (Kafka's ``RangeAssignor``).
+Topics with the same number of partitions and the same subscribers are divided alike: partition 7 of each goes to the
+same member, which joins need (Kafka's ``RangeAssignor``).
 
-Where racks make a difference a member first gets partitions with a replica in its rack, as far as its share allows
-(KIP-881). Equal shares come before that, and so does it that topics are divided alike.
+If racks matter, a member first gets partitions with a replica in its rack, up to its share (KIP-881). Equal shares and
+equal division of topics take precedence over racks.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tidelog_foundation.rack_placement import counts_racks
 
 
 class RangeAssignor:
-    """Kafka's default; static members keep their rows over restarts, as members are ordered by instance id."""
+    """Kafka's default assignor. Static members keep their ranges across restarts, because they sort by instance id."""
 
     name = "range"
     is_cooperative = False
 
     def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
-        """Return nothing: the past does not matter."""
+        """Return None: the previous assignment does not matter."""
         return None
 
     def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
-        """Divide each topic by itself."""
+        """Divide each topic separately."""
         ordered = sorted(members, key=lambda member: member.order)
         rows = [_Rows(name, topics, ordered, who) for name, who in subscribers_by_topic(topics, ordered).items()]
         if any(each.counts_racks for each in rows):
@@ -41,7 +41,7 @@ class RangeAssignor:
 
 
 class _Rows:
-    """One topic while it is divided: ``given`` are the partitions of each subscriber, by its index."""
+    """One topic during its division; ``given`` maps a subscriber's index to its partitions."""
 
     def __init__(
         self, topic: str, topics: Mapping[str, Topic], ordered: Sequence[Member], subscribers: Sequence[int]
@@ -56,16 +56,16 @@ class _Rows:
         self.counts_racks = counts_racks(self._rack_of.values(), self.racks)
 
     def room(self, subscriber: int) -> int:
-        """Return how many more partitions a subscriber may get; those that come first have the longer rows."""
+        """Return the number of partitions that a subscriber may still get; the first subscribers have longer ranges."""
         return max(0, self._length + (self._longer > 0) - len(self.given[subscriber]))
 
     def is_local(self, subscriber: int, index: int) -> bool:
-        """Return whether a partition has a replica in the subscriber's rack; one without a rack is not choosy."""
+        """Return True if a partition has a replica in the subscriber's rack, or the subscriber has no rack."""
         rack = self._rack_of[subscriber]
         return rack is None or rack in self.racks[index]
 
     def give(self, subscriber: int, indexes: Sequence[int]) -> None:
-        """Give partitions to a subscriber that has room for them."""
+        """Give partitions to a subscriber with enough room."""
         self.given[subscriber] += indexes
         if indexes and len(self.given[subscriber]) > self._length:
             self._longer -= 1
@@ -73,13 +73,13 @@ class _Rows:
             del self._left[index]
 
     def divide_by_racks(self) -> None:
-        """Give each subscriber partitions of its rack, one subscriber after the other."""
+        """Give each subscriber in turn partitions of its rack."""
         for subscriber in self.subscribers:
             local = [index for index in self._left if self.is_local(subscriber, index)]
             self.give(subscriber, local[: self.room(subscriber)])
 
     def divide_rest(self) -> None:
-        """Give what is left, in rows."""
+        """Give the remaining partitions in consecutive ranges."""
         rest, start = list(self._left), 0
         for subscriber in self.subscribers:
             end = start + self.room(subscriber)
@@ -88,7 +88,7 @@ class _Rows:
 
 
 def _divide_by_racks(rows: Sequence[_Rows]) -> None:
-    """Give partitions of their racks to subscribers; of topics that are divided alike the same ones."""
+    """Give subscribers partitions of their racks, and the same ones of topics that are divided alike."""
     alike: dict[tuple[tuple[int, ...], int], list[_Rows]] = {}
     for each in rows:
         alike.setdefault((each.subscribers, len(each.racks)), []).append(each)
@@ -109,14 +109,14 @@ def _divide_alike(together: Sequence[_Rows]) -> None:
 
 
 def racks_of(topics: Mapping[str, Topic], key: Key) -> frozenset[str]:
-    """Return the racks of a partition's replicas, as far as they are known."""
+    """Return the known racks of a partition's replicas."""
     topic, index = key
     racks = topics[topic].racks
     return racks[index] if index < len(racks) else frozenset()
 
 
 def subscribers_by_topic(topics: Mapping[str, Topic], members: list[Member]) -> dict[str, list[int]]:
-    """Return for each topic that is there who subscribes to it, by index; the topics in ascending order."""
+    """Return the subscribers of each existing topic, by index; topics ascend."""
     found: dict[str, list[int]] = {}
     for index, member in enumerate(members):
         for topic in member.subscription.topics:

@@ -1,4 +1,4 @@
-"""Which assignors there are, by the names that ``partition.assignment.strategy`` has in Kafka and librdkafka."""
+"""The assignors by their names in ``partition.assignment.strategy``, as in Kafka and librdkafka."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ASSIGNORS = {assignor.name: assignor for assignor in _ALL}
 
 
 def assignor_named(name: str) -> Assignor:
-    """Return the assignor of a name: range, roundrobin, sticky or cooperative-sticky.
+    """Return the assignor with this name: range, roundrobin, sticky or cooperative-sticky.
 
     Raises:
-        TidelogError: _INVALID_ARG: there is none of that name.
+        TidelogError: _INVALID_ARG: no assignor has this name.
     """
     if name not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)

@@ -1,6 +1,6 @@
-"""The assignor ``roundrobin``: all partitions of all topics in one row, dealt to the members in turn.
+"""The assignor ``roundrobin``: it deals the partitions of all topics to the members in turn.
 
-A member that does not subscribe to a partition's topic is passed over (Kafka's ``RoundRobinAssignor``).
+It skips a member that does not subscribe to a partition's topic (Kafka's ``RoundRobinAssignor``).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from tidelog.consumer.assignors.range import subscribers_by_topic
 
 
 class RoundRobinAssignor:
-    """Balances over topics with few partitions; many partitions move when a member comes or goes."""
+    """An assignor for many small topics. Many partitions move when a member joins or leaves."""
 
     name = "roundrobin"
     is_cooperative = False
 
     def user_data(self, owned: frozenset[Key], generation: int) -> bytes | None:
-        """Return nothing: the past does not matter."""
+        """Return None: the previous assignment does not matter."""
         return None
 
     def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
-        """Deal the partitions, each to the next subscriber behind the one before."""
+        """Deal each partition to the next subscriber after the previous one."""
         ordered = sorted(members, key=lambda member: member.order)
         assignment: Assignment = {member.member_id: [] for member in ordered}
         following = 0

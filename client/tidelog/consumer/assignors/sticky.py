@@ -1,7 +1,7 @@
-"""The assignor ``sticky``: as balanced as subscriptions allow, and of that with as few moves as it finds (KIP-54).
+"""The assignor ``sticky``: as balanced as the subscriptions allow, then with as few moves as it finds (KIP-54).
 
-Balanced: no member has two partitions or more than another one that could take one of them. Balance comes before
-stickiness. With equal subscriptions the number of moves is the least that any balanced assignment has.
+Balanced means that no member has two partitions more than another one that could take one of them. Balance takes
+precedence over stickiness. With equal subscriptions, no balanced assignment needs fewer moves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog_foundation.errors import TidelogError
 
 
 class StickyAssignor:
-    """Eager: members give everything up before they join, and say in their user data what they had."""
+    """An eager assignor: members revoke everything before they join, and their user data lists their old partitions."""
 
     name = "sticky"
     is_cooperative = False
@@ -26,13 +26,13 @@ class StickyAssignor:
         return encode_partitions(owned) + struct.pack(">i", generation)
 
     def assign(self, topics: Mapping[str, Topic], members: Iterable[Member]) -> Assignment:
-        """Divide the partitions; members that have had none, or whose user data cannot be read, begin afresh."""
+        """Divide the partitions; a member without readable user data starts without previous partitions."""
         listed = list(members)
         return assign_sticky(topics, listed, {member.member_id: previous_of(member) for member in listed})
 
 
 def previous_of(member: Member) -> tuple[frozenset[Key], int]:
-    """Return what a member's user data says it had, and in which generation (-1: version 0 does not say)."""
+    """Return the partitions in a member's user data and their generation (-1 for version 0, which has none)."""
     data = member.subscription.user_data
     if not data:
         return frozenset(), -1

@@ -1,19 +1,19 @@
-"""Decides which offsets are committed when, without I/O or a clock.
+"""The decisions about offset commits, without I/O or a clock.
 
 Rules:
 
-1. One commit is under way at a time, the others wait in their order: what was committed later is what counts.
-2. What is stored and not yet committed is committed every ``auto_commit_interval_ms``, unless a commit waits already.
-3. A commit is made for the generation of its time. When that has passed meanwhile (ILLEGAL_GENERATION,
-   STALE_MEMBER_EPOCH), the partitions that the consumer has had all the time are committed for the generation of now,
-   which may become known a moment after the coordinator's answer. The others may be another member's, whose offsets
-   must not be moved back.
-4. Errors that may pass are retried for ``timeout_ms``, each time only what was not committed. All others are told, and
-   what is stored then is tried again with the next automatic commit.
-5. What a consumer that subscribes is to commit is a member's. Where it is none, nothing is committed: to an empty group
-   it would be committed, over what another member has committed meanwhile. With the loss of the membership all that is
-   stored is forgotten.
-6. What is stored of a partition is forgotten when it is unassigned: it would be another assignment's.
+1. One commit is in flight at a time; the others wait in order, so that the latest one wins.
+2. Stored, uncommitted offsets are committed every ``auto_commit_interval_ms``, unless an automatic commit waits
+   already.
+3. A commit belongs to the generation of its time. If that generation is over (ILLEGAL_GENERATION, STALE_MEMBER_EPOCH),
+   the partitions that the consumer has kept throughout are committed in the current generation, which may become known
+   a moment after the coordinator's answer. The others may belong to another member, whose offsets must not move back.
+4. Transient errors are retried for ``timeout_ms``, each time only for uncommitted partitions. All other errors are
+   reported, and the next automatic commit retries the stored offsets.
+5. A subscribed consumer commits only as a member. Without membership it commits nothing: the coordinator would accept
+   the commit in an empty group, over offsets that another member has committed. Losing the membership clears all stored
+   offsets.
+6. Unassigning a partition clears its stored offset, which would belong to another assignment.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_fo
 Key = tuple[str, int]
 _PASSED = frozenset((ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH))
 _GENERATION_GRACE_MS = 1_000
-"""A member that is told that its generation has passed learns the next one within this time, or is out of the group."""
+"""The time within which a member learns its next generation; after it, the member is out of the group."""
 _FINAL = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
-"""Retriable for others, but whoever commits for what is not there should know it at once."""
+"""Retriable elsewhere, but a commit for a missing partition should fail at once."""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What is committed of a partition: the offset after the last record that is done with."""
+    """A partition's committed position: the offset after the last processed record."""
 
     offset: int
     leader_epoch: int = -1
-    """Of the record before the offset; -1 when it is not known."""
+    """The leader epoch of the record before the offset; -1 if unknown."""
     metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """On whose behalf offsets are committed; generation -1 and an empty id: nobody's in the group."""
+    """The identity under which offsets are committed. Generation -1 and an empty id mean no member."""
 
     generation_id: int = -1
     member_id: str = ""
@@ -56,7 +56,7 @@ _NO_MEMBER = "the consumer is no member of its group: what it has read may be an
 
 @dataclass(frozen=True, slots=True)
 class SendCommit:
-    """Send one OffsetCommit; answered by :meth:`Commits.answered` or :meth:`Commits.failed`."""
+    """Send one OffsetCommit. :meth:`Commits.answered` or :meth:`Commits.failed` takes the outcome."""
 
     commit_id: int
     member: Member
@@ -65,7 +65,7 @@ class SendCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitDone:
-    """A commit has ended: each partition's error, or None where it is committed."""
+    """A finished commit. Each partition has its error, or None if it is committed."""
 
     commit_id: int
     offsets: Mapping[Key, OffsetAndMetadata]
@@ -77,7 +77,7 @@ CommitCommand = SendCommit | CommitDone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitSettings:
-    """``auto_commit_interval_ms`` None: only what is asked for is committed."""
+    """The settings of commits. Without ``auto_commit_interval_ms``, only explicit commits happen."""
 
     auto_commit_interval_ms: int | None
     timeout_ms: float
@@ -85,7 +85,7 @@ class CommitSettings:
 
 @dataclass(slots=True, eq=False)
 class _Commit:
-    """``left`` and ``errors`` have each partition of ``offsets`` once; ``held`` are those that were never given up."""
+    """A commit. ``left`` and ``errors`` partition ``offsets``; ``held`` are partitions that were never given up."""
 
     commit_id: int
     offsets: Mapping[Key, OffsetAndMetadata]
@@ -98,12 +98,12 @@ class _Commit:
     attempts: int = 0
     not_before_ms: float = 0.0
     passed_ms: float | None = None
-    """When the coordinator has first said that the generation has passed."""
+    """The time of the coordinator's first answer that the generation is over."""
     errors: dict[Key, TidelogError | None] = field(default_factory=dict)
 
 
 class Commits:
-    """One consumer's. The caller serialises: the shell holds one lock around each method."""
+    """The commits of one consumer. The caller serializes: the shell holds one lock around each method."""
 
     def __init__(self, settings: CommitSettings, backoff_ms: Callable[[int], float]) -> None:
         self._settings = settings
@@ -113,22 +113,22 @@ class Commits:
         self._queue: deque[_Commit] = deque()
         self._member = Member()
         self.needs_member = False
-        """Whether the consumer subscribes."""
+        """True if the consumer subscribes."""
         self._last_id = 0
         self._auto_due_ms: float | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether no commit waits or is under way."""
+        """True if no commit waits or is in flight."""
         return not self._queue
 
     @property
     def member(self) -> Member:
-        """Who commits now."""
+        """The member in whose name commits are made now."""
         return self._member
 
     def member_changed(self, member: Member) -> None:
-        """Commits that follow are made by this member."""
+        """Set the member for subsequent commits."""
         if member == NOBODY != self._member:
             self._stored.clear()
             self._committed.clear()
@@ -137,16 +137,16 @@ class Commits:
         self._member = member
 
     def store(self, key: Key, what: OffsetAndMetadata) -> None:
-        """Have this committed with the next automatic commit, in place of what was stored before."""
+        """Store an offset for the next automatic commit, replacing the previous one."""
         self._stored[key] = what
 
     def offsets_of(self, key: Key) -> tuple[int | None, int | None]:
-        """Return a partition's stored offset and the one that this consumer has committed; None for none."""
+        """Return a partition's stored offset and the one that this consumer has committed, or None for either."""
         stored = self._stored.get(key)
         return None if stored is None else stored.offset, self._committed.get(key)
 
     def unassigned(self, keys: Iterable[Key]) -> None:
-        """The consumer gives partitions up (rules 3 and 6)."""
+        """Release partitions (rules 3 and 6)."""
         for key in keys:
             self._stored.pop(key, None)
             self._committed.pop(key, None)
@@ -154,16 +154,16 @@ class Commits:
                 commit.held.discard(key)
 
     def uncommitted(self, keys: Iterable[Key] | None = None) -> dict[Key, OffsetAndMetadata]:
-        """Return what is stored of these partitions (None: of all) and was not committed as it is."""
+        """Return the stored, uncommitted offsets of these partitions (None: of all)."""
         wanted = self._stored if keys is None else [key for key in keys if key in self._stored]
         return {key: self._stored[key] for key in wanted if self._committed.get(key) != self._stored[key].offset}
 
     def commit(self, offsets: Mapping[Key, OffsetAndMetadata], now_ms: float) -> int:
-        """Commit these after all that were asked for before; returns the id that :class:`CommitDone` will have."""
+        """Queue a commit after all earlier ones, and return its id for :class:`CommitDone`."""
         return self._enqueue(offsets, now_ms).commit_id
 
     def poll(self, now_ms: float) -> list[CommitCommand]:
-        """Return what is due: an automatic commit, one that waited, the end of one whose time is over."""
+        """Return the due commands: an automatic commit, a waiting commit, or the end of an expired one."""
         self._commit_stored(now_ms)
         done: list[CommitCommand] = []
         while self._queue:
@@ -183,14 +183,14 @@ class Commits:
         return done
 
     def next_timer_ms(self, now_ms: float) -> float | None:
-        """Return when :meth:`poll` is next due by the clock; None when only an event can change anything."""
+        """Return the time of the next :meth:`poll`; None if only an event can change anything."""
         times = [] if self._auto_due_ms is None else [self._auto_due_ms]
         if self._queue and not self._queue[0].is_sent:
             times.append(self._queue[0].not_before_ms)
         return max(min(times), now_ms) if times else None
 
     def answered(self, commit_id: int, errors: Mapping[Key, TidelogError | None], now_ms: float) -> None:
-        """Take the coordinator's answer: each partition's error or None."""
+        """Apply the coordinator's answer: each partition's error or None."""
         head = self._sent(commit_id)
         retried: list[TidelogError] = []
         for key in list(head.left):
@@ -207,7 +207,7 @@ class Commits:
             self._back_off(head, now_ms)
 
     def failed(self, commit_id: int, error: TidelogError, now_ms: float) -> None:
-        """No coordinator has answered; it may have committed all the same."""
+        """Handle a commit without an answer; the coordinator may have executed it."""
         head = self._sent(commit_id)
         if self._may_pass(error, now_ms, head):
             self._back_off(head, now_ms)
@@ -216,7 +216,7 @@ class Commits:
             self._settle(head, key, error)
 
     def check_invariants(self) -> None:
-        """Assert what the classes say of their fields."""
+        """Assert the invariants of the fields."""
         for number, commit in enumerate(self._queue):
             assert not commit.left.keys() & commit.errors.keys()
             assert commit.left.keys() | commit.errors.keys() == commit.offsets.keys()

@@ -1,4 +1,4 @@
-"""What the fetch positions are told, and what they ask the shell to do."""
+"""The events of the fetch positions, and their commands to the shell."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tidelog_foundation.errors import TidelogError
 
 AbortedTransactions = tuple[tuple[int, int], ...]
-"""(producer id, first offset) of transactions among the records whose records are not to be returned, by offset."""
+"""(producer id, first offset) of the aborted transactions among fetched records, by offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSpec:
-    """Fetch a partition from ``offset`` on; an answer counts only while the generation is the same."""
+    """A fetch of a partition from ``offset``. Its answer counts only while the generation is the same."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class FetchSpec:
 
 @dataclass(frozen=True, slots=True)
 class LookUpSpec:
-    """Find a partition's offset for ``timestamp_ms`` (-1 latest, -2 earliest)."""
+    """A search for a partition's offset by ``timestamp_ms`` (-1 latest, -2 earliest)."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class LookUpSpec:
 
 @dataclass(frozen=True, slots=True)
 class ValidationSpec:
-    """Ask where ``offset_epoch`` ends in the log of the leader of ``leader_epoch``."""
+    """A request for the end of ``offset_epoch`` in the log of ``leader_epoch``'s leader."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class ValidationSpec:
 
 @dataclass(frozen=True, slots=True)
 class CommittedSpec:
-    """Find the offset that the group has committed of a partition."""
+    """A request for the group's committed offset of a partition."""
 
     topic: str
     partition: int
@@ -54,9 +54,11 @@ class CommittedSpec:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """One partition of an answer; ``leader_known`` says that it named a newer leader.
+    """One partition of an answer. ``leader_known`` tells that it named a newer leader.
 
-    ``is_unchanged``: the answer says nothing of it, as all is as it was. ``preferred_node`` is where to read from.
+    ``is_unchanged`` tells that the answer left the partition out because nothing changed. ``preferred_node`` is the
+    replica
+    to read from.
     """
 
     spec: FetchSpec
@@ -69,12 +71,12 @@ class FetchedPartition:
     preferred_node: int | None = None
     aborted: AbortedTransactions = ()
     end_offset: int | None = None
-    """Where the reader's records end: the last stable offset for one that waits for transactions; None: as written."""
+    """The end of the readable records: the last stable offset with read_committed; None means the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A node has answered; each spec of its Fetch is in ``results``."""
+    """A node's answer; ``results`` has an entry for each spec of its Fetch."""
 
     node_id: int
     results: Sequence[FetchedPartition]
@@ -82,7 +84,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchFailed:
-    """A fetch failed whole, or was given up for another one (``error`` None)."""
+    """A fetch that failed as a whole, or was interrupted for another one (``error`` None)."""
 
     node_id: int
     specs: Sequence[FetchSpec]
@@ -91,7 +93,7 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """The offset that was asked for, and the leader epoch of the record there; -1 when it is not known."""
+    """The offset found, and the leader epoch of the record there; -1 if unknown."""
 
     spec: LookUpSpec
     offset: int
@@ -100,7 +102,7 @@ class LookedUp:
 
 @dataclass(frozen=True, slots=True)
 class LookUpFailed:
-    """The offset was not found."""
+    """A failed offset search."""
 
     spec: LookUpSpec
     error: TidelogError
@@ -108,7 +110,7 @@ class LookUpFailed:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """The leader's largest epoch not above the one asked for, and where it ends; -1 and -1 when it knows none."""
+    """The leader's largest epoch not above the requested one, and its end; -1 and -1 if the leader knows none."""
 
     spec: ValidationSpec
     epoch: int
@@ -117,7 +119,7 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class ValidationFailed:
-    """Nobody told where the epoch ends."""
+    """A failed request for the end of an epoch."""
 
     spec: ValidationSpec
     error: TidelogError
@@ -125,7 +127,7 @@ class ValidationFailed:
 
 @dataclass(frozen=True, slots=True)
 class CommittedFound:
-    """The committed offset, None when there is none, and the leader epoch of the record before it; -1 not known."""
+    """The committed offset, None if there is none, and the leader epoch of the record before it; -1 if unknown."""
 
     spec: CommittedSpec
     offset: int | None
@@ -134,7 +136,7 @@ class CommittedFound:
 
 @dataclass(frozen=True, slots=True)
 class CommittedFailed:
-    """Nobody told the committed offset."""
+    """A failed request for a committed offset."""
 
     spec: CommittedSpec
     error: TidelogError
@@ -142,7 +144,7 @@ class CommittedFailed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The metadata of a partition could not be had, or says that there is no such partition."""
+    """A partition without metadata, or one that does not exist."""
 
     topic: str
     partition: int
@@ -164,7 +166,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Long-poll these partitions at the node that leads them, or that is to be read from in its place."""
+    """Long-poll these partitions at their leader, or at their preferred replica."""
 
     node_id: int
     specs: Sequence[FetchSpec]
@@ -172,21 +174,21 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Give up the long poll at a node: there is more to ask it for. Answer with FetchFailed without an error."""
+    """Interrupt the long poll at a node, because there is more to fetch. Answer with FetchFailed without an error."""
 
     node_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """Ask for these offsets."""
+    """Request these offsets."""
 
     specs: Sequence[LookUpSpec]
 
 
 @dataclass(frozen=True, slots=True)
 class Validate:
-    """Ask a leader where these epochs end."""
+    """Ask a leader for the ends of these epochs."""
 
     node_id: int
     specs: Sequence[ValidationSpec]
@@ -194,21 +196,21 @@ class Validate:
 
 @dataclass(frozen=True, slots=True)
 class FetchCommitted:
-    """Ask the group's coordinator for these committed offsets, after all commits that are under way."""
+    """Ask the group's coordinator for these committed offsets, after all pending commits."""
 
     specs: Sequence[CommittedSpec]
 
 
 @dataclass(frozen=True, slots=True)
 class AskMetadata:
-    """Ask for these topics' partitions and leaders."""
+    """Request the partitions and leaders of these topics."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand whole batches to the application, leaving out what is before ``offset`` and what was aborted."""
+    """Deliver whole batches to the application, without records before ``offset`` and aborted ones."""
 
     topic: str
     partition: int
@@ -220,7 +222,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the application of an error, or of the partition's end, at ``offset``."""
+    """Report an error or the partition's end, at ``offset``, to the application."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""What a consumer's application is told of a partition, and which errors are not the last word."""
+"""The errors that a consumer reports for a partition, and those that it retries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.consumer.core.partition import PartitionState
 from tidelog_foundation.errors import OUTAGES, ErrorCode, TidelogError, error_for
 
 REPORTED = OUTAGES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""Retried, but the application is told when they begin: it may be waiting for what never comes."""
+"""Errors that are retried but reported once, because the application may be waiting in vain."""
 REBALANCING = frozenset(
     (
         ErrorCode.STALE_MEMBER_EPOCH,
@@ -17,35 +17,35 @@ REBALANCING = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     )
 )
-"""Of a question for committed offsets: asked again, unless the group takes the partition away."""
+"""Errors of a request for committed offsets that are retried unless the group revokes the partition."""
 _RETRIED = OUTAGES | REBALANCING
 
 
 def may_pass(error: TidelogError) -> bool:
-    """Return whether the same question may be answered later."""
+    """Return True if the same request may succeed later."""
     return error.code.retriable or error.code in _RETRIED
 
 
 def without_offset(state: PartitionState) -> TidelogError:
-    """Nothing says where to begin."""
+    """Return the error of a partition without a starting offset."""
     return error_for(ErrorCode._AUTO_OFFSET_RESET, f"{_name(state)} has no offset to start from")
 
 
 def truncated(state: PartitionState, event: Validated) -> TidelogError:
-    """The leader's log does not have what was read (KIP-320)."""
+    """Return the error of a log that no longer has the records read (KIP-320)."""
     text = f"{_name(state)}: offset {state.fetch_offset} after leader epoch {event.spec.offset_epoch} is not in the log"
     text += f" any more: epoch {event.epoch} ends at {event.end_offset}"
     return error_for(ErrorCode._LOG_TRUNCATION, text)
 
 
 def without_progress(state: PartitionState, size: int) -> TidelogError:
-    """A node has answered with records, but with none to go on with."""
+    """Return the error of an answer whose records do not reach the requested offset."""
     text = f"{_name(state)}: {size} bytes were fetched at offset {state.fetch_offset}, but no record from there on"
     return error_for(ErrorCode.CORRUPT_MESSAGE, text)
 
 
 def end_reached(state: PartitionState, offset: int) -> TidelogError:
-    """There is nothing at ``offset`` yet."""
+    """Return the event for the end of a partition, at ``offset``."""
     return error_for(ErrorCode._PARTITION_EOF, f"{_name(state)}: no record after offset {offset - 1} yet")
 
 

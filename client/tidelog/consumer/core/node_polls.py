@@ -1,4 +1,4 @@
-"""Which nodes a consumer has a long poll at: one each, which is interrupted at most once."""
+"""The long polls of a consumer: one per node, interrupted at most once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tidelog.consumer.core.partition import PartitionState
 
 
 class NodePolls:
-    """Owned by ``Positions``, which says when a poll has ended."""
+    """The nodes with a long poll. ``Positions`` owns it and reports the end of each poll."""
 
     def __init__(self) -> None:
         self._busy: set[int] = set()
         self._interrupted: set[int] = set()
 
     def begin(self, node_id: int, wanted: Sequence[tuple[PartitionState, FetchSpec]], now_ms: float) -> list[Command]:
-        """Ask a node for these partitions, or end the poll that is there, so that they can be asked for with it."""
+        """Start a poll for these partitions, or interrupt the pending one so that the next can include them."""
         if node_id in self._busy:
             return self.interrupt(node_id)
         self._busy.add(node_id)
@@ -27,17 +27,17 @@ class NodePolls:
         return [Fetch(node_id, [spec for _, spec in wanted])]
 
     def interrupt(self, node_id: int) -> list[Command]:
-        """End the poll at a node, unless that was said before."""
+        """Interrupt the poll at a node, at most once."""
         if node_id in self._interrupted:
             return []
         self._interrupted.add(node_id)
         return [Interrupt(node_id)]
 
     def end(self, node_id: int) -> None:
-        """The poll at a node has ended."""
+        """Note that the poll at a node has ended."""
         self._busy.discard(node_id)
         self._interrupted.discard(node_id)
 
     def check_invariants(self) -> None:
-        """Assert that only polls that are there are interrupted."""
+        """Assert that only pending polls are interrupted."""
         assert self._interrupted <= self._busy

@@ -1,27 +1,28 @@
-"""Decides what a consumer asks of which node, without I/O or a clock.
+"""The decisions about a consumer's fetches, without I/O or a clock.
 
 Rules:
 
-1. Each record at or after a partition's starting offset is delivered once and in order: the next fetch begins where
-   the last answer ended, and an answer counts only if nobody has sought, paused or assigned since (generation).
-2. One long poll per node, over all its partitions that can be fetched. When another partition of the node can be
-   fetched too, the poll is interrupted.
-3. Nothing is fetched while ``queue_bytes`` are waiting for the application; it starts again at half of it. Of a
-   partition nothing is fetched while ``queue_messages`` of it are waiting.
-4. Errors that may pass, and leaders that move, are retried from the same offset, after a back-off. OFFSET_OUT_OF_RANGE
-   goes where ``auto.offset.reset`` says. Other errors are reported and stop the partition until the next seek.
+1. Each record at or after a partition's starting offset is delivered once and in order: the next fetch begins at the
+   end of the last answer, and an answer counts only without a seek, pause or assignment in between (generation).
+2. Each node has one long poll for all its fetchable partitions. When another partition of the node becomes fetchable,
+   the poll is interrupted.
+3. Fetching stops while ``queue_bytes`` wait for the application, and resumes at half of that. A partition is not
+   fetched while ``queue_messages`` of its messages wait.
+4. After transient errors and changes of leader, fetches are retried from the same offset, after a back-off.
+   OFFSET_OUT_OF_RANGE triggers ``auto.offset.reset``. Other errors are reported and stop the partition until the next
+   seek.
 5. The end of a partition is reported once per position.
-6. A fetch that takes longer than ``overdue_ms`` makes the metadata be asked for, again and again. When it names
-   another leader for one of the partitions the poll is interrupted: a paused node holds them up no longer than the
-   cluster takes to replace it.
-7. A partition whose leader or leader epoch has changed is not fetched before the new leader has told where the epoch of
-   the last record ends in its log. Ends it below the position, the log was truncated, and reading goes on there; with
-   ``auto.offset.reset=error`` that is reported, as _LOG_TRUNCATION (KIP-320).
-8. Where the leader names a replica to read from, it is read from that one (KIP-392): until ``preferred_ms`` have
-   passed, any error comes from there, also OFFSET_OUT_OF_RANGE, it is overdue, or the metadata has it no longer.
-   Where the metadata does not have it yet, the metadata is asked for before the leader is asked again.
-9. In a group, a partition that is assigned without an offset starts at the committed one; where there is none,
-   ``auto.offset.reset`` decides. What it is is asked for until it is known, also while the group rebalances.
+6. A fetch that takes longer than ``overdue_ms`` triggers metadata requests until it ends. If the metadata names another
+   leader for one of its partitions, the poll is interrupted. A paused node thus delays its partitions only until the
+   cluster replaces it.
+7. After a change of leader or leader epoch, a partition is not fetched until the new leader has told where the epoch of
+   the last record ends in its log. If it ends below the position, the log was truncated and reading continues there;
+   with ``auto.offset.reset=error`` the consumer reports _LOG_TRUNCATION (KIP-320).
+8. If the leader names a replica to read from, the consumer reads from it (KIP-392) until ``preferred_ms`` have passed,
+   it returns any error, OFFSET_OUT_OF_RANGE included, it is overdue, or it leaves the metadata. If the metadata does
+   not have the replica yet, the metadata is refreshed before the next request to the leader.
+9. In a group, a partition assigned without an offset starts at its committed offset, or else by ``auto.offset.reset``.
+   The request for the committed offset is retried until it succeeds, also while the group rebalances.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ from tidelog_foundation.records import iter_headers
 Key = tuple[str, int]
 Start = tuple[Key, int | None, int | None]
 LeaderOf = Callable[[str, int], tuple[int, int] | None]
-"""Node id and leader epoch of a partition, or None when not known."""
+"""Returns a partition's leader and leader epoch, or None if unknown."""
 
 
 class Positions:
-    """All assigned partitions. The caller serialises: the shell holds one lock around each method."""
+    """All assigned partitions. The caller serializes: the shell holds one lock around each method."""
 
     def __init__(self, settings: PositionSettings, backoff_ms: Callable[[int], float]) -> None:
         self._settings = settings
@@ -82,7 +83,7 @@ class Positions:
 
     @property
     def is_full(self) -> bool:
-        """Whether the last poll left something unfetched because of rule 3."""
+        """True if rule 3 kept the last poll from a fetch."""
         return self._is_full or self._is_held_back
 
     @property
@@ -91,24 +92,24 @@ class Positions:
         return list(self._partitions)
 
     def state(self, topic: str, partition: int) -> PartitionState | None:
-        """Return where a partition stands; None when it is not assigned. For reading only."""
+        """Return the state of a partition, read-only; None if it is not assigned."""
         return self._partitions.get((topic, partition))
 
     def is_current(self, topic: str, partition: int, generation: int) -> bool:
-        """Return whether what was fetched in ``generation`` may still be delivered."""
+        """Return True if records fetched in ``generation`` may still be delivered."""
         state = self._partitions.get((topic, partition))
         return state is not None and state.generation == generation
 
     def assign(self, starts: Iterable[Start]) -> list[Report]:
         """Replace the assignment. A start is (partition, offset, None) or (partition, None, timestamp to look up).
 
-        With neither the committed offset is taken, and ``auto.offset.reset`` decides where there is none.
+        A start with neither uses the committed offset or, without one, ``auto.offset.reset``.
         """
         self._partitions.clear()
         return self.add(starts)
 
     def add(self, starts: Iterable[Start]) -> list[Report]:
-        """Assign more partitions, or the same at other offsets."""
+        """Assign more partitions, or assigned ones at other offsets."""
         reports: list[Report] = []
         for (topic, partition), offset, look_up_ms in starts:
             state = PartitionState(topic, partition, self._next_generation())
@@ -117,29 +118,29 @@ class Positions:
         return reports
 
     def remove(self, keys: Iterable[Key]) -> None:
-        """Forget partitions."""
+        """Remove partitions."""
         for key in keys:
             self._partitions.pop(key, None)
 
     def seek(self, key: Key, offset: int | None, look_up_ms: int | None) -> list[Report]:
-        """Go on from another place, given as in :meth:`assign`; a stopped partition starts again."""
+        """Continue at another offset, given as in :meth:`assign`; restart a stopped partition."""
         old = self._partitions[key]
         state = PartitionState(old.topic, old.partition, self._next_generation(), paused=old.paused)
         self._partitions[key] = state
         return self._start(state, offset, look_up_ms)
 
     def pause(self, key: Key) -> None:
-        """Fetch and deliver no more; what is queued is dropped and fetched again after :meth:`resume`."""
+        """Stop fetches and deliveries. Queued records are dropped and fetched again after :meth:`resume`."""
         state = self._partitions[key]
         state.restart(self._next_generation())
         state.paused = True
 
     def resume(self, key: Key) -> None:
-        """Go on at the application's position."""
+        """Continue at the application's position."""
         self._partitions[key].paused = False
 
     def consumed(self, topic: str, partition: int, next_offset: int, generation: int | None = None) -> bool:
-        """The application gets the record before ``next_offset``; returns whether it may, by its ``generation``."""
+        """Move the position after a record was returned; return False if its ``generation`` is over."""
         state = self._partitions.get((topic, partition))
         if state is None or generation not in (None, state.generation):
             return False
@@ -147,17 +148,17 @@ class Positions:
         return True
 
     def stop(self, key: Key) -> None:
-        """Stop a partition until the next seek: the application was told of an error in its records."""
+        """Stop a partition until the next seek, after the application got an error in its records."""
         state = self._partitions[key]
         state.restart(self._next_generation())
         self._halt(state)
 
     def released(self, size: int) -> None:
-        """``size`` bytes of what was delivered are gone: consumed or dropped."""
+        """Release ``size`` bytes of deliveries that were consumed or dropped."""
         self.queued_bytes -= size
 
     def poll(self, now_ms: float, leader_of: LeaderOf, can_read: CanRead = lambda *_: True) -> list[Command]:
-        """Return what is due: offsets to look up, positions to validate, nodes to fetch from, topics to ask for."""
+        """Return the due commands: offset searches, validations, fetches, and metadata requests."""
         limit = self._settings.queue_bytes
         self._is_full = self.queued_bytes >= (limit / 2 if self._is_full else limit)
         self._is_held_back = False
@@ -200,7 +201,7 @@ class Positions:
         return [*commands, AskMetadata(frozenset(unknown))] if unknown else commands
 
     def next_timer_ms(self, now_ms: float) -> float | None:
-        """Return when :meth:`poll` is next due by the clock; None when only an event can change anything."""
+        """Return the time of the next :meth:`poll`; None if only an event can change anything."""
         states = [s for s in self._partitions.values() if not s.stopped]
         waiting = [s.not_before_ms for s in states if not s.busy]
         asked = [s for s in states if s.busy and s.fetch_offset is not None and not s.must_validate]
@@ -208,7 +209,7 @@ class Positions:
         return min((due for due in (*waiting, *overdue) if due > now_ms), default=None)
 
     def handle(self, event: Event, now_ms: float) -> Sequence[Command]:
-        """Take what happened and return what follows; the caller polls afterwards."""
+        """Apply an event and return its commands; the caller then polls."""
         match event:
             case Fetched():
                 self._polls.end(event.node_id)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionSettings:
-    """The settings that the positions decide by; ``reset_timestamp_ms`` None reports an error instead."""
+    """The settings of the fetch positions. With ``reset_timestamp_ms`` None, a reset reports an error."""
 
     queue_bytes: int
     reset_timestamp_ms: int | None
     report_end: bool
     queue_messages: int | None = None
-    """The most messages of one partition that wait for the application; None: ``queue_bytes`` alone counts."""
+    """The most messages of one partition that wait for the application; None leaves only the limit ``queue_bytes``."""
     overdue_ms: float = 1_500
-    """Above the time that a node may wait for records."""
+    """The age of an overdue fetch, above the longest wait of a node for records."""
     preferred_ms: float = 300_000
-    """How long another replica than the leader is read from before the leader is asked again."""
+    """The time for which a preferred replica is read before the leader is asked again."""
     has_group: bool = False
-    """Whether a partition without an offset starts at what the group has committed, where it has."""
+    """True if a partition without an offset starts at the group's committed offset."""

@@ -1,4 +1,4 @@
-"""Which topics a consumer subscribes to: names, and patterns against the topics that there are, without I/O."""
+"""A consumer's subscription: topic names, and patterns resolved against the existing topics, without I/O."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 from tidelog_foundation.topic_names import validate_topic_name
 
 _PATTERN = "^"
-"""What begins with it is a regular expression, which a name is searched for, as in librdkafka."""
+"""The prefix of a regular expression that is searched for in topic names, as in librdkafka."""
 
 
 class Subscription:
-    """An immutable subscription; ``names`` and ``patterns`` are what the application gave."""
+    """An immutable subscription; ``names`` and ``patterns`` come from the application."""
 
     def __init__(self, topics: Iterable[str], ignored: Iterable[str] = ()) -> None:
-        """Take names, patterns (``^...``) and the patterns of topics that are to be ``ignored``.
+        """Take names, patterns (``^...``) and the patterns of ``ignored`` topics.
 
         Raises:
-            TidelogError: _INVALID_ARG: nothing to subscribe to, something twice, or no regular expression.
-                INVALID_TOPIC_EXCEPTION: a topic cannot have the name.
+            TidelogError: _INVALID_ARG: the subscription is empty, has a duplicate or an invalid regular expression.
+                INVALID_TOPIC_EXCEPTION: a topic name is invalid.
         """
         given = list(topics)
         if not given or len(set(given)) != len(given):
@@ -34,11 +34,11 @@ class Subscription:
 
     @property
     def pattern(self) -> str:
-        """One expression that matches whole names as all patterns match parts of them; empty without patterns."""
+        """One expression that matches the whole names found by any pattern; empty without patterns."""
         return f".*(?:{'|'.join(self.patterns)}).*" if self.patterns else ""
 
     def resolve(self, existing: Iterable[str]) -> frozenset[str]:
-        """Return the names, and which of the ``existing`` topics the patterns find."""
+        """Return the names, and the ``existing`` topics that match the patterns."""
         found = (name for name in existing if any(pattern.search(name) for pattern in self._wanted))
         return frozenset(name for name in (*self.names, *found) if not any(i.search(name) for i in self._ignored))
 
