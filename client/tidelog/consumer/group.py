@@ -1,4 +1,4 @@
-"""The application's side of a group: subscriptions, rebalances and their callbacks, commits. On the caller's thread."""
+"""The application's side of a group: subscriptions, rebalance callbacks and commits, on the caller's thread."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error
 logger = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT_S = 10.0
-"""close() waits so long for the last commits, and for the group to be left."""
+"""The time that close() waits for the last commits and for leaving the group."""
 
 OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class Assignable(Protocol):
-    """The consumer, as a rebalance changes what it reads."""
+    """The consumer's methods that a rebalance calls."""
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these."""
+        """Read exactly these partitions."""
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these too."""
+        """Read these partitions as well."""
 
     def release(self, keys: Iterable[Key], *, lost: bool = False) -> None:
-        """Read these no longer, where they are read."""
+        """Stop reading those of the partitions that are assigned."""
 
 
 RebalanceCallback = Callable[..., object]
@@ -54,7 +54,7 @@ RebalanceCallback = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """Who a consumer is in its group, for a producer that commits offsets in a transaction (KIP-447)."""
+    """A consumer's identity in its group, for a producer that commits offsets in a transaction (KIP-447)."""
 
     group_id: str
     generation_id: int
@@ -75,7 +75,7 @@ class _Callbacks:
 
 
 class Rebalance:
-    """Partitions come or go: what poll() calls with the consumer. Who must await the callback takes it apart."""
+    """A pending rebalance, which poll() calls with the consumer. An asynchronous caller uses its parts instead."""
 
     def __init__(self, group: ConsumerGroup, command: Revoke | Assign) -> None:
         self._group = group
@@ -84,7 +84,7 @@ class Rebalance:
         self.partitions = [TopicPartition(*key) for key in sorted(command.partitions)]
 
     def __call__(self, consumer: Assignable) -> None:
-        """Call the application's callback, then do what it has left to do."""
+        """Call the application's callback, then apply the rest of the rebalance."""
         callback = self.callback
         with self.serving(consumer):
             if callback is not None:
@@ -92,21 +92,21 @@ class Rebalance:
 
     @property
     def callback(self) -> RebalanceCallback | None:
-        """The application's."""
+        """The application's callback."""
         return self._group._callbacks.of(self._command, lost=self.is_lost)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the partitions may be another member's already.
+        """True if another member may already own the partitions.
 
-        Asked when the application is told: what was to be revoked may have been lost while it was away.
+        Evaluated when the callback runs, because partitions to revoke may have been lost in the meantime.
         """
         command = self._command
         return isinstance(command, Revoke) and (command.lost or self._group.is_no_member)
 
     @contextlib.contextmanager
     def serving(self, consumer: Assignable) -> Iterator[None]:
-        """The application's callback runs within; afterwards the consumer reads what it should."""
+        """Run the application's callback in this context; on exit, apply the rebalance."""
         group, self._thread = self._group, threading.get_ident()
         group._is_assigned_by_callback = False
         group._releasing = None
@@ -118,7 +118,7 @@ class Rebalance:
                 self._end(consumer)
 
     def end_for_close(self, consumer: Assignable) -> None:
-        """The callback closes the consumer, which waits for the rebalance: partitions that come are not read."""
+        """Finish the rebalance if its callback closes the consumer; new partitions are then not read."""
         if self._thread == threading.get_ident():
             self._group._is_assigned_by_callback = True
             self._end(consumer)
@@ -132,9 +132,9 @@ class Rebalance:
 
 
 class ConsumerGroup:
-    """One consumer's; made where there is a ``group.id``. ``commits`` are shared under ``lock``.
+    """One consumer's side of its group, created if there is a ``group.id``. It shares ``commits`` under ``lock``.
 
-    It refers to no consumer, which its owner may forget: functions that need it are given it.
+    It has no reference to the consumer, so that the consumer can be garbage-collected; its functions take one.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class ConsumerGroup:
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who the consumer is now."""
+        """The consumer's current identity."""
         with self._lock:
             member = self._commits.member
         assert self._config.group_id is not None
@@ -187,7 +187,7 @@ class ConsumerGroup:
 
     @property
     def is_no_member(self) -> bool:
-        """Whether the consumer is no member of the group, not yet or not any more."""
+        """True if the consumer is not a member of the group, not yet or no longer."""
         with self._lock:
             return self._commits.member == Member()
 
@@ -207,7 +207,7 @@ class ConsumerGroup:
         self.member.subscribe(subscription)
 
     def unsubscribe(self) -> None:
-        """Leave; the partitions are revoked by poll()."""
+        """Leave the group; poll() revokes the partitions."""
         if self._is_subscribed:
             self._is_subscribed = False
             with self._lock:
@@ -215,11 +215,11 @@ class ConsumerGroup:
             self.member.tell(Unsubscribed())
 
     def assignment_changes(self) -> None:
-        """The application assigns: in a rebalance's callback nothing is to be done by default then."""
+        """Note that the application assigns partitions itself; a rebalance then skips the default assignment."""
         self._is_assigned_by_callback = True
 
     def release(self, keys: Iterable[Key], *, lost: bool) -> None:
-        """Partitions are given up: commit what is stored of them, unless they are lost, and forget it."""
+        """Commit the stored offsets of released partitions, unless they are lost, and clear them."""
         keys = list(keys)
         with self._lock:
             self._queue.settle()
@@ -232,7 +232,7 @@ class ConsumerGroup:
     def commit(
         self, offsets: Mapping[Key, OffsetAndMetadata] | None, *, asynchronous: bool
     ) -> list[TopicPartition] | None:
-        """Commit these, or what is stored (None); see :meth:`Consumer.commit`."""
+        """Commit these offsets, or the stored ones (None); see :meth:`Consumer.commit`."""
         try:
             future = self.begin_commit(offsets)
         except TidelogError as error:
@@ -246,7 +246,7 @@ class ConsumerGroup:
         return committed_partitions(future.result())
 
     def begin_commit(self, offsets: Mapping[Key, OffsetAndMetadata] | None) -> concurrent.futures.Future[CommitDone]:
-        """Commit these, or what is stored (None); returns what becomes of it. Raises _NO_OFFSET for nothing."""
+        """Commit these offsets, or the stored ones (None), and return the outcome. Raise _NO_OFFSET without any."""
         with self._lock:
             self._queue.settle()
             wanted = self._commits.uncommitted() if offsets is None else offsets
@@ -255,7 +255,7 @@ class ConsumerGroup:
             return self.offsets.commit(wanted)
 
     def store(self, offsets: Mapping[Key, OffsetAndMetadata], positions: Positions) -> None:
-        """Store offsets for the next commit; raises _UNKNOWN_PARTITION when none of the partitions is assigned."""
+        """Store offsets for the next commit. Raise _UNKNOWN_PARTITION if none of the partitions is assigned."""
         with self._lock:
             assigned = {key: what for key, what in offsets.items() if positions.state(*key) is not None}
             for key, what in assigned.items():
@@ -265,7 +265,7 @@ class ConsumerGroup:
             raise error_for(ErrorCode._UNKNOWN_PARTITION, f"{names}: not assigned to the consumer")
 
     def close(self, consumer: Assignable, keys: Iterable[Key]) -> None:
-        """Give all partitions up, leave the group and serve the callbacks of that; else waits for 10 s at most."""
+        """Release all partitions, leave the group and run the callbacks, for at most 10 seconds."""
         if self._serving is not None:
             self._serving.end_for_close(consumer)
         deadline = time.monotonic() + LEAVE_TIMEOUT_S
@@ -276,33 +276,33 @@ class ConsumerGroup:
             raise self._failure
 
     def closing(self, consumer: Assignable, keys: Iterable[Key]) -> Iterator[Callable[[], bool]]:
-        """Give all partitions up and leave the group: yields what is to be waited for before the next step."""
+        """Release all partitions and leave the group; yield the condition to wait for before each next step."""
         self.member.tell(Closing())
         yield lambda: self._has_left
         consumer.release(keys)
         yield lambda: self._commits.is_idle
 
     def on_rebalance(self, command: Revoke | Assign) -> None:
-        """Hand a rebalance to poll()."""
+        """Queue a rebalance for poll()."""
         self._queue.post(Rebalance(self, command), ends_reading=True)
 
     def on_member(self, command: MembershipChanged) -> None:
-        """Commits are made by this member from now on."""
+        """Set the member that makes subsequent commits."""
         with self._lock:
             self._commits.member_changed(Member(command.generation_id, command.member_id))
 
     def has_read(self) -> bool:
-        """Whether poll() has returned messages since this was asked."""
+        """Return True if poll() has returned messages since the last call."""
         return self._queue.has_read()
 
     def on_error(self, error: TidelogError, topic: str = "") -> None:
-        """Have poll() return an error."""
+        """Queue an error for poll()."""
         text = error.message.encode()
         with self._lock:
             self._queue.put(Message(topic or None, -1 if topic else None, None, None, text, error=error.error))
 
     def on_left(self) -> None:
-        """The group is left."""
+        """Note that the consumer has left the group."""
         with self._lock:
             self._has_left = True
             self._queue.notify()
@@ -320,7 +320,7 @@ class ConsumerGroup:
             consumer.assign(partitions)
 
     def _served(self, command: Revoke | Assign) -> None:
-        # The next member must find what is committed of the partitions: they are given away after that.
+        # The next owner must find the committed offsets, so the partitions go only after the commit.
         served = RebalanceServed(command.rebalance_id)
         if self._releasing is None:
             self.member.tell(served)
@@ -328,7 +328,7 @@ class ConsumerGroup:
             self._releasing.add_done_callback(lambda _: self.member.tell(served))
 
     def _serve_until(self, consumer: Assignable, deadline: float, is_over: Callable[[], bool]) -> float:
-        """Return the deadline, put off by the time that callbacks took."""
+        """Return the deadline, extended by the time spent in callbacks."""
         while True:
             call = self._queue.next_call()
             if call is not None:
@@ -342,7 +342,7 @@ class ConsumerGroup:
         try:
             call(consumer)
         except Exception as error:  # noqa: BLE001 whatever it is, it is logged, and the consumer goes on
-            # The group is left first: close() is not called again.
+            # Leave the group first, because close() is not called again.
             if self._failure is None:
                 self._failure = error
             else:
@@ -369,7 +369,7 @@ class ConsumerGroup:
 
 
 def committed_partitions(done: CommitDone) -> list[TopicPartition]:
-    """Return the partitions of a commit, each with its offset and its error; raises when none was committed."""
+    """Return a commit's partitions with offsets and errors; raise if none was committed."""
     partitions, failure = outcome(done.offsets, done.errors)
     if failure is not None:
         raise failure

@@ -1,4 +1,4 @@
-"""A consumer's membership on the network thread: its heartbeats need no poll(); rebalances are handed to poll()."""
+"""A consumer's membership on the network thread. Heartbeats do not need poll(); rebalances are queued for poll()."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ from tidelog_foundation.waiting import Outage, ReportedWait
 logger = logging.getLogger(__name__)
 
 _POLLS_PER_INTERVAL = 10
-"""That poll() was called is told so often in max.poll.interval.ms."""
+"""The number of poll reports per max.poll.interval.ms."""
 
 
 class Application(Protocol):
-    """What the consumer does with what its membership says; called on the network thread."""
+    """The consumer's reactions to its membership, called on the network thread."""
 
     def has_read(self) -> bool:
-        """Whether the application's thread was given messages since this was asked."""
+        """Return True if the application got messages since the last call."""
 
     def on_rebalance(self, command: Revoke | Assign) -> None:
-        """Hand it to the application's thread."""
+        """Queue the rebalance for the application's thread."""
 
     def on_member(self, command: MembershipChanged) -> None:
-        """Commits are made by this member from now on."""
+        """Set the member that makes subsequent commits."""
 
     def on_error(self, error: TidelogError, topic: str = "") -> None:
-        """Have poll() return it."""
+        """Queue the error for poll()."""
 
     def on_left(self) -> None:
-        """The group is left."""
+        """Note that the consumer has left the group."""
 
 
 class GroupMember:
-    """Runs from :meth:`start` to :meth:`stop`. What other threads may call says so."""
+    """The driver of a membership. It runs from :meth:`start` to :meth:`stop`; thread-safe methods say so."""
 
     def __init__(
         self,
@@ -110,31 +110,31 @@ class GroupMember:
         self._start(self._keep_topics(), "consumer-topics")
 
     async def stop(self) -> None:
-        """End all tasks; the group is not left by that."""
+        """End all tasks without leaving the group."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Subscribe in place of what was subscribed to before; may be called from any thread."""
+        """Replace the subscription. Thread-safe."""
         call_soon(lambda: self._subscribe(subscription))
 
     def tell(self, event: Event) -> None:
-        """Tell the membership; may be called from any thread."""
+        """Pass an event to the membership. Thread-safe."""
         call_soon(lambda: self._handle(event))
 
     def begin_poll(self) -> None:
-        """The application's thread is inside of poll() from now on, and in no callback."""
+        """Note that the application's thread enters poll() or returns to it from a callback."""
         self._is_polling = True
         self.polled()
 
     def end_poll(self) -> None:
-        """The application's thread does something else."""
+        """Note that the application's thread leaves poll()."""
         self._has_polled = True
         self._is_polling = False
 
     def polled(self) -> None:
-        """The application's thread was in poll() for no time."""
+        """Note a call of poll() that returned at once."""
         self._has_polled = True
         if self._awaits_poll:
             self._awaits_poll = False
@@ -144,7 +144,7 @@ class GroupMember:
         self._subscription = subscription
         self._reported.clear()
         self._topics = subscription.resolve(())
-        # What patterns find is not known before the cluster was asked: to join without it would be for nothing.
+        # The matches of patterns are unknown before a request to the cluster; joining without them would be useless.
         self._is_unresolved = bool(subscription.patterns)
         if not self._is_unresolved:
             self._handle(Subscribed(self._topics))
@@ -203,7 +203,7 @@ class GroupMember:
 
     async def _exchange(self, call: Call) -> None:
         try:
-            # A call may last for minutes while others join; that there is no coordinator is to be told before.
+            # A call may take minutes while others join; a missing coordinator must be reported before that.
             find_ms = min(call.timeout_ms, self._config.request_timeout_ms)
             await self._coordinators.find(self._group_id, timeout_ms=find_ms)
             response = await self._coordinators.ask_once(
@@ -220,7 +220,7 @@ class GroupMember:
             self._handle(Responded(call.call_id, response))
 
     def _tell_once(self, error: TidelogError) -> None:
-        """Say that no coordinator is found; outages are told by who asks for topics, or fetches."""
+        """Report a missing coordinator once. Metadata requests and fetches report outages."""
         is_told = error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE or not may_pass(error)
         if is_told and error.code is not self._told:
             self._told = error.code
@@ -246,7 +246,7 @@ class GroupMember:
                 await asyncio.sleep(self._cluster.backoff.wait_ms(1) / 1000)
 
     async def _learn_topics(self) -> bool:
-        """Ask for the topics of the group; returns whether all are known."""
+        """Request the metadata of the group's topics; return True if all are known."""
         subscription = self._subscription
         assert subscription is not None
         try:

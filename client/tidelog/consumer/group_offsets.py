@@ -1,4 +1,4 @@
-"""The group's committed offsets, on the network thread: sends commits that are due, and asks what is committed."""
+"""The group's committed offsets, on the network thread: it sends due commits and fetches committed offsets."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 Committed = Mapping[Key, "OffsetAndMetadata | TidelogError | None"]
-"""Of each partition what is committed, None for nothing, or why that is not known."""
+"""The committed offset of each partition, None if there is none, or the error of its request."""
 _ATTEMPT_MS = 5_000
-"""A coordinator may take so long; then it is found anew: it may be paused, and replaced."""
+"""The longest wait for a coordinator's answer. The client then finds it again, since it may be paused or replaced."""
 
 
 class GroupOffsets:
-    """Runs from :meth:`start` to :meth:`stop`; shares ``commits`` under ``lock``.
+    """The sender of commits. It runs from :meth:`start` to :meth:`stop` and shares ``commits`` under ``lock``.
 
-    ``settle`` is called before it is looked at what is stored.
-    ``on_auto_commit`` is told, on the network thread, how commits ended that nobody waits for.
+    It calls ``settle`` before it reads stored offsets. It calls ``on_auto_commit`` on the network thread with the
+    outcome
+    of commits that have no waiting caller.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class GroupOffsets:
         self._start(watch_waits("committed offsets", self._unfinished), "consumer-commit-waits")
 
     async def stop(self) -> None:
-        """End all tasks; who waits for a commit is told _DESTROY."""
+        """End all tasks; pending commits fail with _DESTROY."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -82,7 +83,7 @@ class GroupOffsets:
             future.set_exception(_closed())
 
     def commit(self, offsets: Mapping[Key, OffsetAndMetadata]) -> concurrent.futures.Future[CommitDone]:
-        """Commit these offsets after all earlier ones; may be called from any thread."""
+        """Commit these offsets after all earlier commits. Thread-safe."""
         future: concurrent.futures.Future[CommitDone] = concurrent.futures.Future()
         future.set_running_or_notify_cancel()
         with self._lock:
@@ -94,10 +95,10 @@ class GroupOffsets:
         return future
 
     async def committed(self, keys: Iterable[Key], timeout_ms: float | None = None) -> Committed:
-        """Ask the coordinator for committed offsets; again where the member's epoch has just passed (KIP-848).
+        """Return the coordinator's committed offsets; retry if the member's epoch has just ended (KIP-848).
 
         Raises:
-            TidelogError: the group's error, or that no coordinator answered within the timeout.
+            TidelogError: the group's error, or no coordinator answered within the timeout.
         """
         wanted = list(keys)
         deadline_ms = monotonic_ms() + (self._config.request_timeout_ms if timeout_ms is None else timeout_ms)
@@ -107,7 +108,7 @@ class GroupOffsets:
                 return await self._fetch(wanted, max(deadline_ms - monotonic_ms(), 1))
             except TidelogError as error:
                 if error.code is ErrorCode.REQUEST_TIMED_OUT and stale is not None:
-                    # What the time was spent on says more than that it ended in the middle of an attempt.
+                    # The reason for the retries says more than a timeout in the middle of an attempt.
                     raise stale from error
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH or monotonic_ms() >= deadline_ms:
                     raise
@@ -115,7 +116,7 @@ class GroupOffsets:
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
 
     async def committed_after_commits(self, keys: Iterable[Key]) -> Committed:
-        """Ask as :meth:`committed`, when all earlier commits have ended: one may be what is found."""
+        """Return the committed offsets as :meth:`committed` does, after all earlier commits have ended."""
         while True:
             with self._lock:
                 if self._commits.is_idle:
@@ -146,7 +147,7 @@ class GroupOffsets:
             commands = self._commits.poll(now_ms)
             timer_ms = self._commits.next_timer_ms(now_ms)
             is_idle = self._commits.is_idle
-            # Who waits for nothing to be under way must find the callbacks of what was.
+            # A caller that waits for idle commits must find their callbacks queued.
             for command in commands:
                 if isinstance(command, SendCommit):
                     self._start(self._send(command), f"commit-{command.commit_id}")

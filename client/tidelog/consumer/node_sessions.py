@@ -1,4 +1,4 @@
-"""The consumer's fetch sessions, one per node: requests from specs, and what the answers mean for the session."""
+"""The consumer's fetch sessions, one per node: requests from specs, and the effect of answers on the session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ISOLATION = (pb.ISOLATION_LEVEL_READ_UNCOMMITTED, pb.ISOLATION_LEVEL_READ_COMMI
 
 
 class NodeSession:
-    """The session with one node. Each :meth:`request` is followed by one of the other methods."""
+    """The session with one node. One of the other methods must follow each :meth:`request`."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
@@ -28,11 +28,11 @@ class NodeSession:
 
     @property
     def id(self) -> int:
-        """The node's number of it, 0 when there is none."""
+        """The session's id at the node, 0 if none."""
         return self._handler.session_id
 
     def request(self, specs: Sequence[FetchSpec]) -> pb.FetchRequest:
-        """Return the request that fetches these partitions and no others."""
+        """Return the request that fetches exactly these partitions."""
         wanted = {(spec.topic, spec.partition): spec for spec in specs}
         self._handler.keep_only(wanted.keys())
         for key, spec in wanted.items():
@@ -60,16 +60,16 @@ class NodeSession:
         )
 
     def take(self, session_id: int, answered: Collection[_Key]) -> bool:
-        """Take an answer; returns whether partitions that it leaves out are as they were."""
+        """Apply an answer; return True if partitions missing from it are unchanged."""
         self._errors = 0
         return self._handler.take_answer(session_id, answered) and not self._is_full
 
     def fail(self) -> None:
-        """The request or its answer was lost."""
+        """Handle a lost request or answer."""
         self._handler.take_failure()
 
     def refused(self, error: Error) -> TidelogError | None:
-        """Take the node's error of the session; returns None when the next request can leave at once."""
+        """Apply the node's session error; return None if the next request can go at once."""
         refusal = error_for(error.code, error.message)
         self._handler.take_error(refusal.code)
         self._errors += 1
@@ -77,7 +77,7 @@ class NodeSession:
 
 
 class NodeSessions:
-    """The sessions of one consumer, made when a node is asked first."""
+    """The sessions of one consumer, created with the first request to a node."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
@@ -90,7 +90,7 @@ class NodeSessions:
         return self._by_node[node_id]
 
     def endings(self) -> Iterator[tuple[int, pb.FetchRequest]]:
-        """Yield each node with a session, and the request that ends it."""
+        """Yield each node with a session, and the request that closes it."""
         for node_id, session in self._by_node.items():
             if session.id != NO_SESSION:
                 yield node_id, pb.FetchRequest(session=pb.FetchSession(id=session.id, epoch=FINAL_EPOCH))

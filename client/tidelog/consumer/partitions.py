@@ -1,4 +1,4 @@
-"""Topic-partitions as an application gives them, checked, and as it gets them."""
+"""Conversion of topic-partitions between the application and the consumer, with validation."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MAX_INT64 = 2**63 - 1
 
 
 def key_of(partition: TopicPartition) -> Key:
-    """Return topic and partition.
+    """Return the topic and partition number.
 
     Raises:
-        TidelogError: _INVALID_ARG when there can be no such partition.
-        TypeError: the topic is no text.
+        TidelogError: _INVALID_ARG: the partition is invalid.
+        TypeError: the topic is not a string.
     """
     if not isinstance(partition.topic, str):
         raise TypeError(f"topic must be text, not {type(partition.topic).__name__}")
@@ -29,7 +29,7 @@ def key_of(partition: TopicPartition) -> Key:
 
 
 def start_of(partition: TopicPartition) -> tuple[int | None, int | None]:
-    """Return the offset to read from, or the timestamp to look it up by; None and None where none is given.
+    """Return the starting offset, or the timestamp to look it up; None and None if neither is given.
 
     Raises:
         TidelogError: _INVALID_ARG.
@@ -50,7 +50,7 @@ def starts_of(partitions: Iterable[TopicPartition]) -> list[tuple[Key, int | Non
     """Return each partition with its start.
 
     Raises:
-        TidelogError: _INVALID_ARG, as the others, and for a partition that is there twice.
+        TidelogError: _INVALID_ARG, also for a duplicate partition.
     """
     starts = [(key_of(p), *start_of(p)) for p in partitions]
     seen: set[Key] = set()
@@ -62,7 +62,7 @@ def starts_of(partitions: Iterable[TopicPartition]) -> list[tuple[Key, int | Non
 
 
 def offsets_of(partitions: Iterable[TopicPartition]) -> dict[Key, OffsetAndMetadata]:
-    """Return the offsets to be committed or stored, of the partitions that have one.
+    """Return the offsets to commit or store, for partitions that have one.
 
     Raises:
         TidelogError: _INVALID_ARG.
@@ -79,11 +79,11 @@ def offsets_of(partitions: Iterable[TopicPartition]) -> dict[Key, OffsetAndMetad
 
 
 def offset_after(message: Message, what: str) -> dict[Key, OffsetAndMetadata]:
-    """Return the offset behind a message that was read; ``what`` is done with it says the error ("commit").
+    """Return the offset after a message; ``what`` names the action in errors ("commit").
 
     Raises:
-        TidelogError: _INVALID_ARG when the message is an event.
-        TypeError: it is no message.
+        TidelogError: _INVALID_ARG: the message is an event.
+        TypeError: the argument is not a message.
     """
     if not isinstance(message, Message):
         raise TypeError(f"expected a Message, not {type(message).__name__}")
@@ -98,7 +98,7 @@ def offset_after(message: Message, what: str) -> dict[Key, OffsetAndMetadata]:
 
 
 def answer(key: Key, what: OffsetAndMetadata | TidelogError | None) -> TopicPartition:
-    """Return a partition with an offset, with an error, or with ``OFFSET_INVALID`` for none."""
+    """Return a partition with its offset, its error, or ``OFFSET_INVALID``."""
     partition = TopicPartition(*key)
     if isinstance(what, TidelogError):
         partition.error = what.error
@@ -112,7 +112,7 @@ def answer(key: Key, what: OffsetAndMetadata | TidelogError | None) -> TopicPart
 def outcome(
     offsets: Mapping[Key, OffsetAndMetadata], errors: Mapping[Key, TidelogError | None]
 ) -> tuple[list[TopicPartition], TidelogError | None]:
-    """Return what came of a commit: each partition with its error, and an error when all have one."""
+    """Return a commit's outcome: each partition with its error, and an error if all partitions failed."""
     partitions = []
     for key, what in offsets.items():
         partition = answer(key, what)
@@ -124,5 +124,5 @@ def outcome(
 
 
 def invalid(partition: TopicPartition, what: str) -> TidelogError:
-    """Return the error of an argument that cannot be."""
+    """Return the error for an invalid argument."""
     return error_for(ErrorCode._INVALID_ARG, f'{what} of topic "{partition.topic}" is not valid')

@@ -1,4 +1,4 @@
-"""One delivery on its way to the application: decoded as it is asked for, into messages or into Arrow columns."""
+"""The conversion of one delivery, decoded on demand, into messages or Arrow columns."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TIMESTAMP_TYPES = (TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME)
 
 
 class Reading:
-    """Read from front to end, on the application's thread. ``next_offset`` is where the next record is looked for.
+    """A delivery read from front to end on the application's thread. ``next_offset`` is the next offset to search.
 
-    ``leader_epoch`` is that of the record before it. Messages and columns may be asked for in turn.
+    ``leader_epoch`` belongs to the record before it. Calls for messages and columns may alternate.
     """
 
     def __init__(self, item: Deliver) -> None:
@@ -44,7 +44,7 @@ class Reading:
         """Return up to ``most`` messages of one batch; none at the end.
 
         Raises:
-            TidelogError: a batch is changed or does not decode.
+            TidelogError: a batch is damaged or cannot be decoded.
         """
         self._columns = None
         if self._at >= len(self._records) and not self._next_part():
@@ -57,21 +57,21 @@ class Reading:
         return _messages(self.item, records, self._epoch)
 
     def go_back(self, offset: int) -> None:
-        """Go on from ``offset``, up to which what was returned was taken."""
+        """Continue at ``offset``, because the application did not take the later messages."""
         self._forget_records()
         self._columns = None
         self.next_offset = offset
 
     def rows(self, most: int) -> pyarrow.RecordBatch | None:
-        """Return up to ``most`` rows, as :func:`tidelog.consumer.columns.decode_rows` has them; None at the end.
+        """Return up to ``most`` rows in the form of :func:`tidelog.consumer.columns.decode_rows`; None at the end.
 
         Raises:
-            TidelogError: as :meth:`messages`; rows before the damage were returned by earlier calls.
+            TidelogError: as :meth:`messages`; earlier calls returned the rows before the damage.
             ModuleNotFoundError: pyarrow is not installed.
         """
         self._forget_records()
         if self._columns is None or self._row >= self._columns.num_rows:
-            # Once more behind the last: what is decoded ends before damage, which is to be told.
+            # Decode once more after the last row: rows end before damage, which must be reported.
             self._columns, self._row = decode_rows(self.item, self.next_offset), 0
         rows = self._columns.slice(self._row, most)
         if rows.num_rows == 0:
@@ -82,7 +82,7 @@ class Reading:
         return rows
 
     def _next_part(self) -> bool:
-        """Decode the next records: of a large batch not all at once, since they take many times its bytes."""
+        """Decode the next records. A large batch is decoded in parts, because records take many times its bytes."""
         if self._batches is None:
             self._batches = readable_batches(self.item)
         while not (records := next(self._parts, None)):

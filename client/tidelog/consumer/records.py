@@ -1,4 +1,4 @@
-"""What is on its way to the application: fetched records, events, and functions to be called on its thread."""
+"""The queue to the application: fetched records, events, and functions to call on its thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 _MADE_AT_ONCE = 500
-"""poll() makes so many messages at once, and returns them one by one."""
+"""The number of messages that poll() creates at once and returns one by one."""
 
 _Item: TypeAlias = Deliver | Report | Message
 Call: TypeAlias = Callable[[Any], None]
@@ -24,7 +24,7 @@ Call: TypeAlias = Callable[[Any], None]
 
 
 class RecordQueue:
-    """Filled on the network thread, emptied by one application thread at a time; ``lock`` guards both ends."""
+    """A queue that the network thread fills and one application thread at a time empties; ``lock`` guards both ends."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class RecordQueue:
         on_room: Callable[[], None],
         on_error: Callable[[KafkaError], object] | None = None,
     ) -> None:
-        """``on_room`` is called when a delivery is used up while the queue counts as full.
+        """Create a queue; it calls ``on_room`` when a delivery is consumed while the queue counts as full.
 
-        The offsets behind what is returned are stored in ``commits``, unless that is None. ``on_error``, the
-        application's ``error_cb``, gets the errors of the client as a whole: that no node answers. Without it these are
-        returned as messages.
+        The queue stores the offsets after returned messages in ``commits``, unless that is None. ``on_error``, the
+        application's ``error_cb``, gets the errors of the whole client (no node answers). Without it, they become
+        messages.
         """
         self._on_error = on_error
         self._is_error_posted = False
@@ -50,7 +50,7 @@ class RecordQueue:
         self._items: deque[_Item] = deque()
         self._calls: deque[tuple[Call, bool]] = deque()
         self._reading: Reading | None = None
-        # Messages of the reading: all that were made at once, and those to be returned yet, the next one last.
+        # The current reading's messages: all that were created, and those not returned yet, the next one last.
         self._made: list[Message] = []
         self._ready: list[Message] = []
         self._settled = 0
@@ -58,7 +58,7 @@ class RecordQueue:
         self._closed = False
 
     def put(self, item: _Item) -> None:
-        """Add what was fetched, or an event. The caller holds the lock."""
+        """Add a delivery or an event. The caller holds the lock."""
         if self._closed:
             return
         error = _error_of(item)
@@ -69,22 +69,23 @@ class RecordQueue:
         self._news.notify_all()
 
     def put_back(self, event: Message) -> None:
-        """Return an event again before all else that is there."""
+        """Put an event back at the front of the queue."""
         with self._lock:
             self._items.appendleft(event)
 
     def post(self, call: Call, *, ends_reading: bool = False) -> None:
-        """Have a function called on the application's thread, before any record that it has not got yet.
+        """Call a function on the application's thread, before any record that it does not have yet.
 
-        With ``ends_reading`` the application must have got first what was taken for it: it may be told that a
-        partition is no longer its own.
+        With ``ends_reading``, the application first gets the messages already taken for it, because the function may
+        revoke
+        their partition.
         """
         with self._lock:
             self._calls.append((call, ends_reading))
             self._news.notify_all()
 
     def next_call(self, *, is_reading: bool = False) -> Call | None:
-        """Return a function that is to be called now; ``is_reading``: messages were taken that it has not got yet."""
+        """Return the next function to call; ``is_reading`` means that messages were taken but not returned yet."""
         with self._lock:
             if not self._calls or (is_reading and self._calls[0][1]):
                 return None
@@ -92,16 +93,16 @@ class RecordQueue:
 
     @property
     def ends_reading(self) -> bool:
-        """Whether what was taken is to be returned before anything else is done."""
+        """True if the messages taken must be returned before anything else."""
         with self._lock:
             return bool(self._calls) and self._calls[0][1]
 
     def notify(self) -> None:
-        """Wake those who wait. The caller holds the lock."""
+        """Wake all waiting threads. The caller holds the lock."""
         self._news.notify_all()
 
     def drop_stale(self) -> None:
-        """Drop what was fetched before a seek, pause or assignment. The caller holds the lock."""
+        """Drop records fetched before a seek, pause or assignment. The caller holds the lock."""
         stale = [i for i in self._items if not self._is_current(i)]
         for item in stale:
             self._items.remove(item)
@@ -111,9 +112,9 @@ class RecordQueue:
             self._drop_reading()
 
     def settle(self) -> None:
-        """Move the position, and what is stored, behind the last message that was returned.
+        """Move the position and the stored offset past the last returned message.
 
-        They lag behind while messages are returned one by one: whoever looks at them or changes them calls this first.
+        They lag behind while messages are returned one by one, so their readers and writers call this first.
         """
         with self._lock:
             taken = len(self._made) - len(self._ready)
@@ -125,24 +126,24 @@ class RecordQueue:
                 self._move(self._reading.item, offset + 1, -1 if epoch is None else epoch)
 
     def has_read(self) -> bool:
-        """Whether messages were returned by :meth:`take_ready` since this was asked."""
+        """Return True if :meth:`take_ready` has returned messages since the last call."""
         with self._lock:
             seen, self._seen = self._seen, len(self._ready)
             return seen != self._seen
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until there is something to read or to call; returns whether. :meth:`close` ends the wait."""
+        """Wait for something to read or call, and return True if there is. :meth:`close` ends the wait."""
         with self._lock:
             self._news.wait_for(lambda: self._has_news or self._closed, timeout_s)
             return self._has_news
 
     def wait_call(self, timeout_s: float, is_over: Callable[[], bool]) -> bool:
-        """Wait until there is something to call or ``is_over()``, which is asked under the lock; returns whether."""
+        """Wait for a function to call or ``is_over()``, called under the lock; return False on timeout."""
         with self._lock:
             return self._news.wait_for(lambda: bool(self._calls) or is_over(), timeout_s)
 
     def close(self) -> None:
-        """Drop everything, and wake those who wait."""
+        """Drop everything, and wake all waiting threads."""
         with self._lock:
             self._closed = True
             self._items.clear()
@@ -151,7 +152,7 @@ class RecordQueue:
             self._news.notify_all()
 
     def take(self, most: int) -> list[Message]:
-        """Return up to ``most`` records and events that are there, and move the application's positions behind them."""
+        """Return up to ``most`` available records and events, and move the application's positions past them."""
         messages = self._take_made(most)
         while len(messages) < most and not self._calls:
             reading = self._next_reading()
@@ -172,12 +173,12 @@ class RecordQueue:
         return messages
 
     def take_ready(self) -> Message | None:
-        """Return the next message if it is made already, and nothing is to be called."""
+        """Return the next message if it exists already and no call is pending."""
         with self._lock:
             return self._ready.pop() if self._ready and not self._calls else None
 
     def take_one(self) -> Message | None:
-        """Return the next record or event, as :meth:`take` does; the position follows by :meth:`settle`."""
+        """Return the next record or event, as :meth:`take` does; :meth:`settle` moves the position later."""
         while not self._calls:
             if (ready := self.take_ready()) is not None:
                 return ready
@@ -196,7 +197,7 @@ class RecordQueue:
         return None
 
     def take_rows(self, most: int) -> pyarrow.RecordBatch | Message | None:
-        """Return up to ``most`` rows of one delivery as :meth:`take` returns messages, or an event; None: nothing.
+        """Return up to ``most`` rows of one delivery, or an event; None if there is nothing.
 
         Raises:
             ModuleNotFoundError: pyarrow is not installed.
@@ -218,11 +219,11 @@ class RecordQueue:
 
     @property
     def waiting(self) -> int:
-        """How many deliveries, events and calls wait. The caller holds the lock."""
+        """The number of waiting deliveries, events and calls. The caller holds the lock."""
         return len(self._items) + len(self._calls)
 
     def _post_error(self, on_error: Callable[[KafkaError], object], error: KafkaError) -> None:
-        # Every partition reports an outage: one call tells of all that came before it.
+        # Every partition reports an outage; one call covers all earlier ones.
         if not self._is_error_posted:
             self._is_error_posted = True
             self.post(lambda _: self._call_error(on_error, error))
@@ -253,13 +254,13 @@ class RecordQueue:
                 self._made, self._ready = made, made[::-1]
 
     def _forget_made(self) -> None:
-        """All that was made was returned."""
+        """Clear the created messages after all were returned."""
         with self._lock:
             self.settle()
             self._made, self._ready, self._settled = [], [], 0
 
     def _go_back(self) -> None:
-        """What was made and not returned is to be read in another way."""
+        """Take back created messages that were not returned, to read them in another form."""
         with self._lock:
             ready, reading = self._ready, self._reading
             self._forget_made()

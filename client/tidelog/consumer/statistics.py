@@ -1,6 +1,6 @@
-"""The statistics of a consumer's ``stats_cb``: the fields of librdkafka's STATISTICS.md that a consumer here has.
+"""The statistics of a consumer's ``stats_cb``: the fields of librdkafka's STATISTICS.md that apply to this consumer.
 
-:class:`Tally` counts on the network thread; the text is made there too, every ``statistics.interval.ms``.
+:class:`Tally` counts on the network thread, which also creates the text every ``statistics.interval.ms``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_OFFSET = -1001
 
 
 class Tally:
-    """Counts what a consumer fetches. On the network thread."""
+    """Counters of a consumer's fetches. They live on the network thread."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -31,12 +31,12 @@ class Tally:
         self.received: defaultdict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
 
     def begin(self, node_id: int) -> float:
-        """Note a fetch that leaves now; returns the time for :meth:`end`."""
+        """Note the start of a fetch, and return its time for :meth:`end`."""
         self.nodes[node_id].begin()
         return time.monotonic()
 
     def end(self, node_id: int, began_s: float, fetched: Fetched | None) -> None:
-        """Note its answer; None: it failed whole, or was given up."""
+        """Note a fetch's answer; None if it failed or was interrupted."""
         size = 0
         for result in () if fetched is None else fetched.results:
             if result.records:
@@ -48,7 +48,7 @@ class Tally:
 
 
 class Statistics:
-    """Makes the text; ``waiting`` counts the calls and messages that wait for the application."""
+    """Creates the text; ``waiting`` counts the calls and messages that wait for the application."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Takes back what was read for a call that ended before its application got anything of it."""
+"""Return of messages to the queue when a call ends before its application gets them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def unread_messages(consumer: Consumer, messages: Iterable[Message]) -> None:
-    """Have these messages and events returned once more."""
+    """Return these messages and events again."""
     taken = list(messages)
     firsts: dict[Key, int] = {}
     for message in taken:
@@ -30,9 +30,9 @@ def unread_messages(consumer: Consumer, messages: Iterable[Message]) -> None:
 
 
 def unread(consumer: Consumer, firsts: Mapping[Key, int]) -> None:
-    """Go back to these offsets, in what is stored of the partitions too."""
+    """Go back to these offsets, also in the stored offsets."""
     for key, offset in firsts.items():
-        # It may have been taken away meanwhile.
+        # The partition may have been revoked in the meantime.
         with contextlib.suppress(KafkaException):
             consumer.seek(TopicPartition(*key, offset))
             if consumer._group is not None and consumer._config.enable_auto_offset_store:

@@ -1,4 +1,4 @@
-"""A consumer's membership in a group, without I/O or a clock: the classic protocol and that of KIP-848."""
+"""A consumer's membership in a group by the classic protocol or KIP-848's, without I/O or a clock."""
 
 from tidelog.consumer.membership.factory import Membership, membership
 from tidelog.consumer.membership.settings import MembershipSettings

@@ -1,7 +1,7 @@
 """Membership by the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; the leader assigns.
 
-After Kafka's ``ConsumerCoordinator``; what poll() has to do with it is librdkafka's: joining goes on by itself,
-callbacks wait for poll(), and a session without a sign of the coordinator is given up.
+It follows Kafka's ``ConsumerCoordinator``, but uses poll() as librdkafka does: joining proceeds without poll(),
+callbacks wait for poll(), and a session without an answer from the coordinator ends.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from tidelog_foundation.errors import ErrorCode, error_for
 
 
 class ClassicMembership:
-    """One consumer's, from its first subscription to its end. ``choose_backoff`` returns ms after so many failures.
+    """One consumer's membership for its whole life. ``choose_backoff`` maps a number of failures to milliseconds.
 
-    With assignors that are all cooperative members keep their partitions while they join; with others among them
-    everything is given up first, whichever of them the group chooses (Kafka's lowest common rebalance protocol).
+    If all assignors are cooperative, members keep their partitions while they join. Otherwise they revoke everything
+    first,
+    whichever assignor the group chooses (Kafka's lowest common rebalance protocol).
     """
 
     def __init__(self, settings: MembershipSettings, choose_backoff: Callable[[int], float]) -> None:
@@ -59,19 +60,19 @@ class ClassicMembership:
 
     @property
     def owned(self) -> frozenset[Key]:
-        """The partitions that the application has: from when it is given them until it has given them up."""
+        """The application's partitions, from their assignment until it has released them."""
         return self._handover.owned
 
     @property
     def next_deadline_ms(self) -> float | None:
-        """When :class:`TimePassed` is due at the latest; None while nothing waits for time to pass."""
+        """The latest time for :class:`TimePassed`; None if no timer is set."""
         soonest = min(self._session.deadline_ms, self._poll_timer.deadline_ms)
         if self._topics is not None and self._session.wants_to_join and self._handover.serving is None:
             soonest = min(soonest, self._session.join_ms)
         return None if soonest == float("inf") else soonest
 
     def step(self, event: Event, now_ms: float) -> list[Command]:
-        """Take an event; return what the shell is to do, in this order."""
+        """Apply an event, and return the shell's commands in order."""
         assert not self._has_left or not isinstance(event, Subscribed)
         self._take(event, now_ms)
         if self._session.is_fatal:
@@ -84,7 +85,7 @@ class ClassicMembership:
         return commands
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the state contradicts itself."""
+        """Raise AssertionError if the state is inconsistent."""
         self._session.check_invariants()
         self._handover.check_invariants()
         assert not self._session.has_lost or self._handover.serving is not None
@@ -131,14 +132,14 @@ class ClassicMembership:
         self._session.abandon()
 
     def _exceeded(self) -> None:
-        """Leave at once: the application is late, and others can have its partitions."""
+        """Leave at once: the application is late, and other members can take its partitions."""
         self._emit(ReportError(poll_exceeded(self._settings.max_poll_interval_ms)))
         self._session.awaits_poll = True
         self._session.leave("max.poll.interval.ms exceeded")
         self._session.has_lost = True
 
     def _proceed(self, now_ms: float) -> None:
-        """Do the next thing, once the application has dealt with the one before."""
+        """Take the next step after the application has handled the previous one."""
         if self._session.assignment is not None:
             self._receive(self._session.assignment)
             self._session.assignment = None
@@ -159,13 +160,13 @@ class ClassicMembership:
             self._prepare_join(now_ms)
 
     def _receive(self, assignment: frozenset[Key]) -> None:
-        """Take what the leader gave, for the topics that are still subscribed to."""
+        """Accept the leader's assignment for the topics that are still subscribed."""
         topics = self._topics or frozenset()
         self._target = frozenset(key for key in assignment if key[0] in topics)
         self._assigned, self._assigned_generation = self._target, self._session.generation_id
 
     def _hand_over(self, target: frozenset[Key]) -> None:
-        """Make the application have the target: what it must not keep first, and that makes the member join again."""
+        """Move the application to the target. It revokes first, and after a revocation the member joins again."""
         revoked = self.owned - target
         if revoked:
             assert self._is_cooperative
@@ -176,7 +177,7 @@ class ClassicMembership:
         self._emit(self._handover.assign(target - self.owned, incremental=self._is_cooperative))
 
     def _prepare_join(self, now_ms: float) -> None:
-        """Give up what the member must not keep while it joins, then join."""
+        """Revoke what the member must not keep while it joins, then join."""
         topics = self._topics or frozenset()
         kept = frozenset(key for key in self.owned if key[0] in topics) if self._is_cooperative else frozenset()
         if kept != self.owned:
@@ -192,7 +193,7 @@ class ClassicMembership:
             yield name, encode_subscription(subscription)
 
     def _give_up(self) -> None:
-        """Be no member, and have nothing."""
+        """Release everything and leave the group."""
         if self._has_left or self._session.is_leaving:
             return
         if self.owned:

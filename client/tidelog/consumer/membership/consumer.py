@@ -1,7 +1,7 @@
-"""Membership by KIP-848's protocol: the coordinator assigns, heartbeats carry everything.
+"""Membership by KIP-848's protocol: the coordinator assigns, and heartbeats carry all information.
 
-After Kafka's ``AbstractMembershipManager`` and ``ConsumerHeartbeatRequestManager``. Joining goes on by itself,
-callbacks wait for poll(). What the application has given up is acknowledged at once.
+It follows Kafka's ``AbstractMembershipManager`` and ``ConsumerHeartbeatRequestManager``. Joining proceeds without
+poll(), and callbacks wait for poll(). The member acknowledges released partitions at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NO_MEMBER = MembershipChanged(-1, "")
 
 
 class MemberPhase(enum.Enum):
-    """Where the member stands with its group."""
+    """The member's state in its group."""
 
     OUTSIDE = "it is no member, and does not want to be one now"
     JOINING = "it wants to join, or has sent its first heartbeat"
@@ -51,7 +51,7 @@ class MemberPhase(enum.Enum):
 
 
 class ConsumerMembership:
-    """One consumer's, under one member id from its first subscription to its end (KIP-1082)."""
+    """One consumer's membership for its whole life, under one member id (KIP-1082)."""
 
     def __init__(
         self, settings: MembershipSettings, new_id: Callable[[], str], choose_backoff: Callable[[int], float]
@@ -83,19 +83,19 @@ class ConsumerMembership:
 
     @property
     def owned(self) -> frozenset[Key]:
-        """The partitions that the application has: from when it is given them until it has given them up."""
+        """The application's partitions, from their assignment until it has released them."""
         return self._reconciliation.owned
 
     @property
     def next_deadline_ms(self) -> float | None:
-        """When :class:`TimePassed` is due at the latest; None while nothing waits for time to pass."""
+        """The latest time for :class:`TimePassed`; None if no timer is set."""
         soonest = self._poll_timer.deadline_ms
         if self._sends_heartbeats and self._call_id is None:
             soonest = min(soonest, self._heartbeat_ms)
         return None if soonest == float("inf") else soonest
 
     def step(self, event: Event, now_ms: float) -> list[Command]:
-        """Take an event; return what the shell is to do, in this order."""
+        """Apply an event, and return the shell's commands in order."""
         self._take(event, now_ms)
         if self._is_fatal:
             self._poll_timer.stop()
@@ -108,7 +108,7 @@ class ConsumerMembership:
         return commands
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the state contradicts itself."""
+        """Raise AssertionError if the state is inconsistent."""
         self._reconciliation.check_invariants()
         assert (self._phase is MemberPhase.MEMBER) == (self._epoch > JOIN_EPOCH)
         assert self._phase is not MemberPhase.LEAVING or self._call_id is not None
@@ -148,7 +148,7 @@ class ConsumerMembership:
     def _subscribe(self, event: Subscribed, now_ms: float) -> None:
         if not self._is_subscribed:
             self._poll_timer.restart(now_ms)
-            # If it has not left yet it stays, and everything that it says is answered with its assignment.
+            # A member that has not left yet stays; a full heartbeat returns its assignment.
             self._state.reset()
         if not self._is_subscribed or self._subscription.topics != event.topics:
             self._emit(AskTopics(event.topics))
@@ -161,7 +161,7 @@ class ConsumerMembership:
         self._reconciliation.forget()
 
     def _exceeded(self) -> None:
-        """Leave at once, and come back when the application polls (Kafka's stale member)."""
+        """Leave at once, and rejoin when the application polls (Kafka's stale member)."""
         self._emit(ReportError(poll_exceeded(self._settings.max_poll_interval_ms)))
         self._awaits_poll = True
         self._has_lost = True
@@ -188,7 +188,7 @@ class ConsumerMembership:
             self._end(code, response.error)
 
     def _call_failed(self, event: CallFailed, now_ms: float) -> None:
-        """Nobody has answered. Leaving is not tried again, as in Kafka: the session will end by itself."""
+        """Handle a call without an answer. As in Kafka, leaving is not retried; the session will expire."""
         if event.call_id != self._call_id:
             return
         self._call_id = None
@@ -208,7 +208,7 @@ class ConsumerMembership:
         if response.HasField("assignment"):
             self._reconciliation.assign(response.assignment)
             if self._reconciliation.has_all:
-                # Nothing changes here, but the coordinator may wait to hear that an earlier assignment was not taken.
+                # Nothing changes here, but the coordinator may wait to hear that an earlier assignment was not adopted.
                 self._state.forget_owned()
         if self._reconciliation.has_unresolved:
             self._emit(AskTopics(self._subscription.topics))
@@ -219,19 +219,21 @@ class ConsumerMembership:
         self._state.reset()
 
     def _put_out(self) -> None:
-        """The coordinator does not know the member in this epoch: others have its partitions, or will."""
+        """Rejoin: the coordinator does not know the member in this epoch, and reassigns its partitions."""
         self._forget_epoch(MemberPhase.JOINING)
         self._has_lost = True
 
     def _end(self, code: ErrorCode, error: common_pb2.Error) -> None:
-        """It can be no member: another has its instance id, or what it asks for is refused. Fatal, as in Kafka."""
+        """End the membership with a fatal error, as in Kafka: another member has its instance id, or a request is
+        refused.
+        """
         self._emit(ReportError(TidelogError(KafkaError(code, error.message or None, fatal=True))))
         self._forget_epoch(MemberPhase.OUTSIDE)
         self._has_lost = True
         self._is_fatal = True
 
     def _proceed(self) -> None:
-        """Do the next thing with the application, once it has dealt with the one before."""
+        """Take the next step with the application after it has handled the previous one."""
         if self._reconciliation.is_serving:
             return
         lost, self._has_lost = self._has_lost, False
@@ -247,7 +249,7 @@ class ConsumerMembership:
             self._phase = MemberPhase.JOINING
 
     def _give_up(self) -> None:
-        """Be no member, now that the application has nothing any more."""
+        """Leave the group, now that the application has released everything."""
         if self._phase in (MemberPhase.JOINING, MemberPhase.MEMBER):
             self._leave()
         if self._is_closing and self._phase is MemberPhase.OUTSIDE and not self._has_left:
@@ -255,7 +257,7 @@ class ConsumerMembership:
             self._emit(Left())
 
     def _leave(self) -> None:
-        """Say so once a heartbeat that is under way has ended: that could be taken later, and bring the member back."""
+        """Leave after any pending heartbeat, which could otherwise arrive later and rejoin the member."""
         says_so, under_way = self._may_be_member, self._call_id
         self._forget_epoch(MemberPhase.OUTSIDE)
         if says_so:
@@ -289,7 +291,7 @@ class ConsumerMembership:
 
     @property
     def _heartbeat_ms(self) -> float:
-        """When the next heartbeat is to be sent: at once when there is something that the coordinator does not know."""
+        """The time of the next heartbeat: immediate if the coordinator lacks some of the member's state."""
         return self._retry_at_ms if self._state.is_news(self._said) else self._due_ms
 
     @property

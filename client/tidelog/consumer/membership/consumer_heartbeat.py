@@ -1,4 +1,4 @@
-"""The ConsumerGroupHeartbeat of a member (KIP-848): all when it joins or is in doubt, then only what has changed."""
+"""The ConsumerGroupHeartbeat of a member (KIP-848): complete on joining or in doubt, otherwise only changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAVE_STATIC_EPOCH = -2
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a member says of itself; ``owned`` is None where that has to be said again."""
+    """The state that a heartbeat reports. ``owned`` is None if the next heartbeat must repeat it."""
 
     topics: frozenset[str]
     pattern: str
@@ -23,7 +23,7 @@ class Said:
 
 
 class HeartbeatState:
-    """Knows what the coordinator has been told (Kafka's ``HeartbeatState``)."""
+    """The state last reported to the coordinator (Kafka's ``HeartbeatState``)."""
 
     def __init__(self, settings: MembershipSettings, member_id: str) -> None:
         self._settings = settings
@@ -31,20 +31,20 @@ class HeartbeatState:
         self._said: Said | None = None
 
     def is_news(self, said: Said) -> bool:
-        """Whether the coordinator has not been told this."""
+        """Return True if this state was not reported yet."""
         return said != self._said
 
     def reset(self) -> None:
-        """Tell everything the next time: the coordinator may not know, or may have forgotten."""
+        """Report everything next time, because the coordinator may not know it."""
         self._said = None
 
     def forget_owned(self) -> None:
-        """Tell what the member owns the next time, also when it is what was told before."""
+        """Report the owned partitions next time even if they did not change."""
         if self._said is not None:
             self._said = replace(self._said, owned=None)
 
     def request(self, epoch: int, said: Said) -> pb.ConsumerGroupHeartbeatRequest:
-        """Return the next heartbeat; it counts as told."""
+        """Return the next heartbeat and record its state as reported."""
         before, self._said = self._said, said
         request = self._bare(epoch)
         if before is None:
@@ -62,7 +62,7 @@ class HeartbeatState:
         return request
 
     def leave(self) -> pb.ConsumerGroupHeartbeatRequest:
-        """Return the last heartbeat: a static member says that it will come back."""
+        """Return the last heartbeat; a static member's tells that it will return."""
         self.reset()
         return self._bare(LEAVE_STATIC_EPOCH if self._settings.is_static else LEAVE_EPOCH)
 

@@ -1,6 +1,6 @@
-"""What a membership is told, and what it asks the shell to do. Both protocols speak through these.
+"""The events and commands of a membership, shared by both protocols.
 
-``step(event, now_ms) -> list[Command]`` and ``next_deadline_ms``. Partitions are (topic, partition).
+The interface is ``step(event, now_ms) -> list[Command]`` and ``next_deadline_ms``. A partition is (topic, number).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MembershipResponse = (
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """What the metadata says of a topic; ``racks[p]`` are those of partition p's replicas."""
+    """A topic's metadata; ``racks[p]`` are the racks of partition p's replicas."""
 
     topic_id: bytes
     partitions: int
@@ -39,10 +39,11 @@ class KnownTopic:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The application subscribes, in place of what it subscribed to before.
+    """A new subscription of the application, which replaces the previous one.
 
-    ``topics`` are the names, patterns already resolved by the shell; ``pattern`` is the alternation of all patterns
-    (for servers that resolve it, KIP-848), empty for none.
+    ``topics`` are names; the shell has resolved patterns. ``pattern`` is the alternation of all patterns for servers
+    that
+    resolve it (KIP-848), empty without patterns.
     """
 
     topics: frozenset[str]
@@ -51,24 +52,24 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """The application reads nothing by subscription any more: the membership gives up its partitions and leaves."""
+    """The application has unsubscribed: the membership releases its partitions and leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsLearned:
-    """The metadata of all topics that members of the group subscribe to, as far as it is known; also on each change."""
+    """The known metadata of all topics to which the group subscribes; repeated on each change."""
 
     topics: Mapping[str, KnownTopic]
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The application has called poll(): ``max.poll.interval.ms`` starts anew."""
+    """The application has called poll(), which restarts ``max.poll.interval.ms``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """The coordinator has answered a :class:`Call`; the error of a response is inside."""
+    """The coordinator has answered a :class:`Call`, perhaps with an error in the response."""
 
     call_id: int
     response: MembershipResponse
@@ -76,7 +77,7 @@ class Responded:
 
 @dataclass(frozen=True, slots=True)
 class CallFailed:
-    """No coordinator answered a :class:`Call`, which may have taken effect. The shell looks for one anew by itself."""
+    """A :class:`Call` without an answer, which may have taken effect. The shell finds the coordinator again."""
 
     call_id: int
     error: TidelogError
@@ -84,19 +85,19 @@ class CallFailed:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceServed:
-    """The application has dealt with the last :class:`Revoke` or :class:`Assign` (its callback has returned)."""
+    """The application has handled the last :class:`Revoke` or :class:`Assign`: its callback has returned."""
 
     rebalance_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The consumer closes: give the partitions up and leave; :class:`Left` ends it."""
+    """The consumer is closing: release the partitions and leave, and confirm with :class:`Left`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A deadline may be over."""
+    """A deadline may have passed."""
 
 
 Event = (
@@ -106,9 +107,9 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Send a request to the group's coordinator; a later Call for the same ``slot`` replaces one that has no answer.
+    """Send a request to the group's coordinator; a later Call for the same ``slot`` replaces an unanswered one.
 
-    Of one membership at most one call is under way, beside heartbeats of the classic protocol.
+    A membership has at most one call in flight, apart from heartbeats of the classic protocol.
     """
 
     call_id: int
@@ -118,16 +119,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class AskTopics:
-    """Get the metadata of these topics, and tell it by :class:`TopicsLearned` (the leader assigns them)."""
+    """Request the metadata of these topics, and report it with :class:`TopicsLearned` (the leader assigns them)."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Take partitions from the application; ``lost``: they may belong to another member already.
+    """Revoke partitions from the application; ``lost`` means that another member may own them already.
 
-    Answered by RebalanceServed. With ``incremental`` false they are all that it has.
+    RebalanceServed answers it. If not ``incremental``, these are all of its partitions.
     """
 
     rebalance_id: int
@@ -138,7 +139,7 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Give partitions to the application; answered by RebalanceServed. With ``incremental`` they come on top."""
+    """Assign partitions to the application, in addition to its own if ``incremental``. RebalanceServed answers it."""
 
     rebalance_id: int
     partitions: frozenset[Key]
@@ -147,7 +148,9 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class MembershipChanged:
-    """Who the member is now: what commits of offsets carry. Generation (or epoch) -1 and an empty id: no member."""
+    """The member's new identity, which offset commits carry. Generation (or epoch) -1 and an empty
+    id mean no member.
+    """
 
     generation_id: int
     member_id: str
@@ -155,14 +158,14 @@ class MembershipChanged:
 
 @dataclass(frozen=True, slots=True)
 class ReportError:
-    """Tell the application, by an event that poll() returns; the membership goes on unless the error is fatal."""
+    """Report an error to the application as an event of poll(). Unless it is fatal, the membership continues."""
 
     error: TidelogError
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Nothing follows a :class:`Closing` any more."""
+    """The membership has ended after :class:`Closing`."""
 
 
 Command = Call | AskTopics | Revoke | Assign | MembershipChanged | ReportError | Left

@@ -1,4 +1,4 @@
-"""Which membership a consumer has: by ``group.protocol``."""
+"""Choice of a consumer's membership by ``group.protocol``."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from tidelog_foundation.errors import ErrorCode, error_for
 
 
 class Membership(Protocol):
-    """What a shell drives, in any one thread at a time."""
+    """The interface of a membership; a shell drives it from one thread at a time."""
 
     @property
     def owned(self) -> frozenset[Key]:
-        """The partitions that the application has: from when it is given them until it has given them up."""
+        """The application's partitions, from their assignment until it has released them."""
         ...
 
     @property
     def next_deadline_ms(self) -> float | None:
-        """When :class:`TimePassed` is due at the latest; None while nothing waits for time to pass."""
+        """The latest time for :class:`TimePassed`; None if no timer is set."""
         ...
 
     def step(self, event: Event, now_ms: float) -> list[Command]:
-        """Take an event; return what the shell is to do, in this order."""
+        """Apply an event, and return the shell's commands in order."""
         ...
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the state contradicts itself."""
+        """Raise AssertionError if the state is inconsistent."""
         ...
 
 
 def membership(
     settings: MembershipSettings, new_id: Callable[[], str], choose_backoff: Callable[[int], float]
 ) -> Membership:
-    """Return the membership that ``settings.group_protocol`` names: ``classic`` or ``consumer`` (KIP-848).
+    """Return the membership for ``settings.group_protocol``: ``classic`` or ``consumer`` (KIP-848).
 
-    ``new_id`` makes a member's id (a random UUID in base64, KIP-1082), ``choose_backoff`` says how long to wait, in
-    ms, after so many failures in a row.
+    ``new_id`` creates a member id (a random UUID in base64, KIP-1082). ``choose_backoff`` maps a number of consecutive
+    failures to a wait in milliseconds.
 
     Raises:
-        TidelogError: _INVALID_ARG: no such protocol or assignor.
+        TidelogError: _INVALID_ARG: the protocol or an assignor does not exist.
     """
     if settings.group_protocol == "classic":
         return ClassicMembership(settings, choose_backoff)

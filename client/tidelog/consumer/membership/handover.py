@@ -1,4 +1,4 @@
-"""What the application has, and what it is being told: partitions change hands one command at a time."""
+"""The application's partitions and the pending change: partitions change hands one command at a time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from tidelog.consumer.membership.events import Assign, Key, Revoke
 
 
 class Handover:
-    """One membership's. A partition is ``owned`` from when it is given until the application has given it up.
+    """The state of one membership. A partition is ``owned`` from its assignment until the application has released it.
 
-    At most one :class:`Revoke` or :class:`Assign` is being served at a time.
+    At most one :class:`Revoke` or :class:`Assign` is pending.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Handover:
         self._last_id = 0
 
     def assign(self, partitions: frozenset[Key], *, incremental: bool) -> Assign:
-        """Give partitions, on top of the others or in place of none."""
+        """Assign partitions, in addition to others or to none."""
         assert self.serving is None
         assert not partitions & self.owned
         self._last_id += 1
@@ -27,7 +27,7 @@ class Handover:
         return command
 
     def revoke(self, partitions: frozenset[Key], *, incremental: bool, lost: bool = False) -> Revoke:
-        """Take partitions that the application has."""
+        """Revoke partitions that the application owns."""
         assert self.serving is None
         assert partitions <= self.owned
         self._last_id += 1
@@ -36,7 +36,7 @@ class Handover:
         return command
 
     def served(self, rebalance_id: int) -> bool:
-        """Take the application's answer; say whether it is to the command that is being served."""
+        """Apply the application's answer; return True if it belongs to the pending command."""
         command = self.serving
         if command is None or command.rebalance_id != rebalance_id:
             return False
@@ -46,7 +46,7 @@ class Handover:
         return True
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when what is being served is not part of what the application has."""
+        """Raise AssertionError if the pending command does not match the owned partitions."""
         if self.serving is not None:
             assert self.serving.partitions <= self.owned
             assert self.serving.incremental or self.serving.partitions == self.owned

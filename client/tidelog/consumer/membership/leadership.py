@@ -1,4 +1,4 @@
-"""What the leader of a classic group does: it knows the topics of all members and divides their partitions."""
+"""The role of a classic group's leader: it knows the topics of all members and divides their partitions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from tidelog_foundation.errors import TidelogError
 
 
 class Leadership:
-    """One membership's. ``topics`` are those of all members; empty while it does not lead.
+    """One membership's leadership. ``topics`` are those of all members, empty while another member leads.
 
-    The leader remembers how many partitions it assigned: when that changes the group must rebalance. ``is_partial``
-    says that some have no owner in this generation: an assignor that cooperates leaves them to the next one, which
-    begins when their former owners have given them up.
+    The leader remembers the number of partitions it assigned; when that changes, the group must rebalance.
+    ``is_partial``
+    tells that some have no owner in this generation: a cooperative assignor leaves them to the next one, which begins
+    when
+    their former owners have released them.
     """
 
     def __init__(self) -> None:
@@ -28,16 +30,16 @@ class Leadership:
 
     @property
     def is_informed(self) -> bool:
-        """Whether the metadata of the topics has come since they were asked for."""
+        """True if metadata has arrived since the topics changed."""
         return self._has_learned
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the topics are not those any more that were assigned."""
+        """True if the partition counts differ from those assigned."""
         return self._assigned is not None and self._assigned != self._counts()
 
     def begin(self, members: list[pb.JoinGroupMember]) -> list[TidelogError]:
-        """Take the members of a new generation; return what is wrong with those that get nothing."""
+        """Begin a new generation with its members; return the errors of members whose subscriptions are unreadable."""
         errors: list[TidelogError] = []
         self._members = []
         for member in members:
@@ -54,12 +56,12 @@ class Leadership:
         return errors
 
     def learn(self, topics: Mapping[str, KnownTopic]) -> None:
-        """Take what the metadata says."""
+        """Store the topics' metadata."""
         self._known = topics
         self._has_learned = True
 
     def assign(self, assignor: Assignor) -> list[pb.MemberAssignment]:
-        """Divide the partitions of what is known now."""
+        """Divide the partitions that are known now."""
         counts = self._counts()
         assignment = assignor.assign({topic: self._known[topic] for topic in counts}, self._members)
         self._assigned = counts
@@ -70,15 +72,15 @@ class Leadership:
         ]
 
     def accept(self, assignor: Assignor) -> None:
-        """Hold the topics as they are now for assigned (KIP-814: the former assignment stands).
+        """Record the current topics as assigned, because the previous assignment stands (KIP-814).
 
-        Whether that one was partial went with the member that made it.
+        Only the member that made that assignment knew if it was partial.
         """
         self._assigned = self._counts()
         self.is_partial = assignor.is_cooperative
 
     def end(self) -> None:
-        """Follow another leader."""
+        """Clear the state when another member leads."""
         self.topics = frozenset()
         self._members = []
         self._has_learned = False

@@ -1,7 +1,7 @@
-"""How a member of KIP-848's protocol gets from what it has to what the coordinator assigns (pure).
+"""The way of a KIP-848 member from its owned partitions to its assigned ones (pure).
 
-One step at a time: first the application gives up what is assigned no more, then it is given what is new. A topic that
-was deleted and made anew has another id: its partitions are given up like others.
+Each step finishes before the next: the application first releases partitions, then gets new ones. A deleted and
+recreated topic has another id, so its partitions are released like any others.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class Reconciliation:
-    """One member's. ``current`` is what the coordinator is told as owned: what the application has, by topic ids.
+    """One member's reconciliation. ``current`` is the application's partitions by topic id, reported as owned.
 
-    That begins when it is being given, not when it knows: a coordinator that was told of less could give the partition
-    to another member, which the application would then share it with.
+    A partition is reported from the beginning of its assignment: if the coordinator learned of it later, it could
+    assign
+    the partition to another member at the same time.
     """
 
     def __init__(self) -> None:
@@ -32,45 +33,45 @@ class Reconciliation:
 
     @property
     def owned(self) -> frozenset[Key]:
-        """What the application has, by name."""
+        """The application's partitions, by topic name."""
         return self._handover.owned
 
     @property
     def is_serving(self) -> bool:
-        """Whether the application is dealing with the last command."""
+        """True while the application handles a command."""
         return self._handover.serving is not None
 
     @property
     def has_unresolved(self) -> bool:
-        """Whether partitions are assigned of topics whose names are not known."""
+        """True if the assignment has topics with unknown names."""
         return any(topic_id not in self._names for topic_id, _ in self._assigned or ())
 
     @property
     def has_all(self) -> bool:
-        """Whether the application has what is assigned and no more.
+        """True if the application has exactly the assigned partitions.
 
-        Partitions of topics whose names are not known are missing: the application will be given them.
+        Partitions of topics with unknown names are missing until their names are known.
         """
         return self.current == self._assigned
 
     def learn(self, topics: Mapping[str, KnownTopic]) -> None:
-        """Take the names of topics; those of topics that the application has stay, whatever the metadata says."""
+        """Store topic names; the names of topics that the application reads stay unchanged."""
         kept = {topic_id for topic_id, _ in self.current}
         names = {topic.topic_id: name for name, topic in topics.items()}
         self._names = names | {topic_id: name for topic_id, name in self._names.items() if topic_id in kept}
 
     def assign(self, assignment: pb.MemberTopics) -> None:
-        """Take what the coordinator assigns."""
+        """Store the coordinator's assignment."""
         self._assigned = frozenset(
             (topic.topic_id, partition) for topic in assignment.topics for partition in topic.partitions
         )
 
     def forget(self) -> None:
-        """Nothing is assigned any more; what the application has is for :meth:`give_up`."""
+        """Clear the assignment; :meth:`give_up` releases the application's partitions."""
         self._assigned = self._reconciled = None
 
     def next_step(self) -> Revoke | Assign | None:
-        """Return what the application is to do next, when it is not doing anything: giving up comes first."""
+        """Return the application's next command, if it is idle; revocations come first."""
         if self._assigned is None:
             return None
         wanted = frozenset(each for each in self._assigned if each[0] in self._names)
@@ -83,17 +84,17 @@ class Reconciliation:
         return self._handover.assign(self._named(added), incremental=True)
 
     def give_up(self, *, lost: bool) -> Revoke | None:
-        """Return the command to give up everything, if there is anything."""
+        """Return the command to release everything, or None if there is nothing."""
         return self._revoke(self.current, lost=lost) if self.current else None
 
     def served(self, rebalance_id: int) -> None:
-        """The application has dealt with a command."""
+        """Note that the application has handled a command."""
         if self._handover.served(rebalance_id):
             self.current -= self._revoking
             self._revoking = frozenset()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when what the application has is not what is kept of it by id."""
+        """Raise AssertionError if the partitions by name and by id differ."""
         self._handover.check_invariants()
         assert self._handover.owned == self._named(self.current)
         assert len(self._handover.owned) == len(self.current)
@@ -109,7 +110,7 @@ class Reconciliation:
 
 
 def member_topics(partitions: Iterable[TopicIdPartition]) -> pb.MemberTopics:
-    """Return partitions as a heartbeat carries them."""
+    """Return the partitions as a heartbeat carries them."""
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(partitions):
         by_topic.setdefault(topic_id, []).append(partition)

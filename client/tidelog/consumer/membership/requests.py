@@ -9,13 +9,13 @@ from tidelog.consumer.membership.settings import MembershipSettings
 from tidelog.v1 import group_service_pb2 as pb
 
 _MAX_REASON = 255
-"""Kafka's ``JoinGroupRequest.maybeTruncateReason``."""
+"""The longest reason of a request, as in Kafka's ``JoinGroupRequest.maybeTruncateReason``."""
 
 
 def join_group(
     settings: MembershipSettings, member_id: str, protocols: Iterable[tuple[str, bytes]], reason: str
 ) -> pb.JoinGroupRequest:
-    """Return a JoinGroup with each assignor's name and what the member says to it."""
+    """Return a JoinGroup with the name and the metadata of each assignor."""
     return pb.JoinGroupRequest(
         group_id=settings.group_id,
         session_timeout_ms=settings.session_timeout_ms,
@@ -33,7 +33,7 @@ def sync_group(
     joined: pb.JoinGroupResponse,
     assignments: Iterable[pb.MemberAssignment],
 ) -> pb.SyncGroupRequest:
-    """Return the SyncGroup that follows a JoinGroup; only a leader that assigns has assignments."""
+    """Return the SyncGroup after a JoinGroup; only an assigning leader has assignments."""
     return pb.SyncGroupRequest(
         group_id=settings.group_id,
         generation_id=joined.generation_id,

@@ -1,7 +1,7 @@
-"""A member's conversation with the coordinator of a classic group (Kafka's ``AbstractCoordinator``).
+"""A member's exchange with the coordinator of a classic group (Kafka's ``AbstractCoordinator``).
 
-Join, sync, heartbeats, leave. It owns who the member is and how far it has got. What its partitions mean to the
-application is decided by :mod:`tidelog.consumer.membership.classic`, which also says when to join and to leave.
+It joins, syncs, sends heartbeats and leaves, and it owns the member's identity and phase. The membership in
+:mod:`tidelog.consumer.membership.classic` decides when to join and leave, and what the application gets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelog.v1 import group_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error_for
 
 JOIN_TIMEOUT_LAPSE_MS = 5_000
-"""How much longer than the rebalance timeout JoinGroup may take (Kafka's ``JOIN_GROUP_TIMEOUT_LAPSE``)."""
+"""The extra time of JoinGroup beyond the rebalance timeout (Kafka's ``JOIN_GROUP_TIMEOUT_LAPSE``)."""
 NO_MEMBER = MembershipChanged(-1, "")
 _RETRIED = frozenset(
     (
@@ -43,7 +43,7 @@ _GONE = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
 
 
 class Phase(enum.Enum):
-    """Where the member stands with its group."""
+    """The member's state in its group."""
 
     UNJOINED = "it has to join, for the first time or again"
     JOINING = "JoinGroup is under way"
@@ -57,10 +57,11 @@ _IN_GENERATION = frozenset((Phase.ASSIGNING, Phase.SYNCING, Phase.STABLE))
 
 
 class GroupSession:
-    """One member's. Its commands are given to ``emit``.
+    """One member's session. It passes its commands to ``emit``.
 
-    ``has_lost`` and ``assignment`` are news for the owner, which takes them; ``rejoin_reason`` says why a stable
-    member has to join again (empty: it need not).
+    ``has_lost`` and ``assignment`` are news, which the owner clears. ``rejoin_reason`` is the reason for a stable
+    member to
+    join again, empty if there is none.
     """
 
     def __init__(
@@ -94,34 +95,34 @@ class GroupSession:
 
     @property
     def generation_id(self) -> int:
-        """The generation that the member has last joined; -1 when it is in none."""
+        """The generation that the member joined last; -1 if none."""
         return self._joined.generation_id
 
     @property
     def is_leaving(self) -> bool:
-        """Whether LeaveGroup is under way."""
+        """True while LeaveGroup is in flight."""
         return self.phase is Phase.LEAVING
 
     @property
     def wants_to_join(self) -> bool:
-        """Whether it has to join, now or later."""
+        """True if the member must join, now or later."""
         if self.is_fatal or self.awaits_poll:
             return False
         return self.phase is Phase.UNJOINED or (self.phase is Phase.STABLE and bool(self.rejoin_reason))
 
     @property
     def join_ms(self) -> float:
-        """The earliest time at which it may join."""
+        """The earliest time to join."""
         return self._retry_at_ms
 
     @property
     def deadline_ms(self) -> float:
-        """When :meth:`watch` has something to do."""
+        """The time of the next :meth:`watch`."""
         watched = self._heartbeats.session_deadline_ms if self._watches_session else float("inf")
         return min(self._heartbeats.due_ms, watched, self._follow_up_ms)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the state contradicts itself."""
+        """Raise AssertionError if the state is inconsistent."""
         calling = self.phase in (Phase.JOINING, Phase.SYNCING, Phase.LEAVING)
         assert calling == (self._call_id is not None), self.phase
         in_generation = self.phase in _IN_GENERATION
@@ -133,7 +134,7 @@ class GroupSession:
         assert not self.is_fatal or (self.phase is Phase.UNJOINED and self._told == NO_MEMBER)
 
     def join(self, protocols: Iterable[tuple[str, bytes]], now_ms: float) -> None:
-        """Send JoinGroup, now that the application has given up what it must."""
+        """Send JoinGroup after the application has released what it must."""
         request = requests.join_group(self._settings, self.member_id, protocols, self.rejoin_reason)
         self.rejoin_reason = ""
         self._follow_up_ms = float("inf")
@@ -144,12 +145,12 @@ class GroupSession:
         self._call_id = self._call(request, max(self._settings.request_timeout_ms, lasting))
 
     def abandon(self) -> None:
-        """Do not go on with joining: it is to leave, or to begin again."""
+        """Stop joining, to leave or to begin again."""
         if self.phase in (Phase.JOINING, Phase.ASSIGNING, Phase.SYNCING):
             self._unjoin()
 
     def leave(self, reason: str) -> None:
-        """Be no member any more. A static one says nothing, and keeps its place for the session timeout (KIP-345)."""
+        """Leave the group. A static member leaves silently and keeps its place for the session timeout (KIP-345)."""
         member_id, self.member_id = self.member_id, ""
         self._forget_generation()
         if member_id and not self._settings.is_static:
@@ -158,11 +159,13 @@ class GroupSession:
             self._call_id = self._call(request, self._settings.request_timeout_ms)
 
     def watch(self, now_ms: float) -> None:
-        """Send the heartbeat that is due, give a session up that is over, and see that every partition gets an owner.
+        """Send a due heartbeat, end an expired session, and make sure that every partition gets an owner.
 
-        What a leader has left out is given away in the next generation, for which its former owner joins again. One
-        that left without a word or came back as the same static member (KIP-345) will not: then the leader does,
-        once the time is over that a member has for giving up.
+        Partitions that the leader left out are assigned in the next generation, for which their former owner joins
+        again. An
+        owner that left silently, or that returned as the same static member (KIP-345), does not. The leader then
+        rejoins after
+        the time that members have to release partitions.
         """
         if now_ms >= self._follow_up_ms:
             self._follow_up_ms = float("inf")
@@ -174,14 +177,14 @@ class GroupSession:
             self._heartbeats.sent(self._call(request, max(1, self._settings.session_timeout_ms // 3)), now_ms)
 
     def learn(self, topics: Mapping[str, KnownTopic]) -> None:
-        """Take the metadata of the topics: a leader waits for it, and assigns anew when it changes."""
+        """Store the topics' metadata. A leader waits for it, and reassigns when it changes."""
         self._leadership.learn(topics)
         if self.phase is Phase.ASSIGNING:
             self._assign()
         self._look_at_topics()
 
     def responded(self, event: Responded, now_ms: float) -> None:
-        """Take an answer; one that nobody waits for any more is dropped."""
+        """Apply a response; drop one that no call is waiting for."""
         response = event.response
         if event.call_id == self._heartbeats.call_id:
             assert isinstance(response, pb.HeartbeatResponse)
@@ -196,7 +199,7 @@ class GroupSession:
                 self.phase = Phase.UNJOINED
 
     def call_failed(self, event: CallFailed, now_ms: float) -> None:
-        """Nobody has answered. Leaving is not tried again, as in Kafka: the session will end by itself."""
+        """Handle a call without an answer. As in Kafka, leaving is not retried; the session will expire."""
         if event.call_id == self._heartbeats.call_id:
             self._heartbeat_failed(now_ms)
         elif event.call_id == self._call_id:
@@ -282,7 +285,7 @@ class GroupSession:
             self._failed(code, response.error, now_ms)
 
     def _rebalance(self) -> None:
-        """Join again; an answer to SyncGroup will say it by itself."""
+        """Join again; while SyncGroup is in flight, its answer will require that anyway."""
         if self.phase is Phase.STABLE:
             self.rejoin_reason = self.rejoin_reason or "group is already rebalancing"
         elif self.phase is Phase.ASSIGNING:
@@ -293,7 +296,7 @@ class GroupSession:
         self._heartbeats.failed(now_ms, self._choose_backoff(self._heartbeats.failures))
 
     def _failed(self, code: ErrorCode, error: common_pb2.Error, now_ms: float) -> None:
-        """Act on the error of any answer."""
+        """Handle the error of any response."""
         if code is ErrorCode.REBALANCE_IN_PROGRESS and self.phase is Phase.SYNCING:
             self._unjoin()
         elif code in _RETRIED:
@@ -313,7 +316,7 @@ class GroupSession:
             self._report(error_for(code, error.message or None), now_ms)
 
     def _report(self, error: TidelogError, now_ms: float) -> None:
-        """Say what the application should know, and try again when it polls."""
+        """Report an error to the application, and retry when it polls."""
         self._emit(ReportError(error))
         self.awaits_poll = True
         self._retry_later(now_ms)
@@ -322,12 +325,12 @@ class GroupSession:
         self._failures += 1
         self._retry_at_ms = now_ms + self._choose_backoff(self._failures)
         if self.phase is Phase.JOINING:
-            # While it waits for the others the coordinator keeps a member: that time is not the session's.
+            # The coordinator keeps a member while it waits for the others, so that time does not count.
             self._heartbeats.session_deadline_ms += now_ms - self._join_sent_ms
         self._unjoin()
 
     def _lose(self) -> None:
-        """The coordinator has given the member's partitions to others, or will."""
+        """Record the loss: the coordinator reassigns the member's partitions."""
         self._forget_generation()
         self.has_lost = True
 

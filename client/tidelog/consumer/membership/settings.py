@@ -1,4 +1,4 @@
-"""The settings that a membership's decisions depend on."""
+"""The settings that determine a membership's decisions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipSettings:
-    """One consumer's, named as its settings are; those of the other protocol are not looked at.
+    """One consumer's settings under their usual names; those of the other protocol are ignored.
 
-    ``max_poll_interval_ms`` is the rebalance timeout too, as in Kafka. ``assignors`` are names in the order of
-    preference (``partition.assignment.strategy``), ``remote_assignor`` is the server's (``group.remote.assignor``,
-    empty: its choice).
+    ``max_poll_interval_ms`` is also the rebalance timeout, as in Kafka. ``assignors`` are names in order of preference
+    (``partition.assignment.strategy``). ``remote_assignor`` is the server's (``group.remote.assignor``); the server
+    chooses
+    if it is empty.
     """
 
     group_id: str
@@ -27,5 +28,5 @@ class MembershipSettings:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member keeps its place in the group over a restart (KIP-345)."""
+        """True if the member keeps its place in the group across a restart (KIP-345)."""
         return self.group_instance_id is not None
