@@ -71,7 +71,7 @@ class FetchedPartition:
     preferred_node: int | None = None
     aborted: AbortedTransactions = ()
     end_offset: int | None = None
-    """The end of the readable records: the last stable offset with read_committed; None means the high watermark."""
+    """The end of the readable records: the last stable offset with read_committed, or None for the high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
