@@ -22,6 +22,7 @@ from tidelog_quorum.raft.core import (
     Send,
     Tick,
 )
+from tidelog_quorum.raft.core.progress import Mode
 
 
 def test_all_servers_apply_in_order_once_commit_index_passes() -> None:
@@ -225,14 +226,14 @@ def test_leader_is_not_misled_by_late_answers() -> None:
     voter.ack(2, 4)
     progress = leader.progress[2]
     voter.receive(AppendResponse(2, 2, False, 0, 0, 3, 0))
-    assert (progress.match_index, progress.next_index, progress.probing) == (4, 5, False)
+    assert (progress.match_index, progress.next_index, progress.mode) == (4, 5, Mode.REPLICATE)
     voter.ack(2, 1)
-    assert (progress.match_index, progress.next_index, progress.probing) == (4, 5, False)
+    assert (progress.match_index, progress.next_index, progress.mode) == (4, 5, Mode.REPLICATE)
     other = leader.progress[3]
     voter.receive(AppendResponse(3, 2, False, 2, 1, 3, 0))
-    assert (other.next_index, other.probing, other.probe_sent) == (3, True, True)
+    assert (other.next_index, other.mode, other.probe_sent) == (3, Mode.PROBE, True)
     voter.receive(AppendResponse(3, 2, False, 0, 0, 1, 0))
-    assert (other.next_index, other.probing, other.probe_sent) == (3, True, True)
+    assert (other.next_index, other.mode, other.probe_sent) == (3, Mode.PROBE, True)
 
 
 def test_leader_tells_followers_of_a_commit_at_once() -> None:
@@ -317,7 +318,7 @@ def test_leader_begins_anew_behind_a_conflict_whatever_was_under_way() -> None:
     assert [m.prev_index for to, m in voter.sent(AppendRequest) if to == 2] == [1]
     voter.receive(AppendResponse(2, 2, False, 1, 1, 4, 0))
     progress = leader.progress[2]
-    assert (progress.probing, progress.next_index, len(progress.inflight)) == (True, 2, 0)
+    assert (progress.mode, progress.next_index, len(progress.inflight)) == (Mode.PROBE, 2, 0)
     [(_, probe)] = voter.sent(AppendRequest)
     assert (probe.prev_index, probe.entries[0].index) == (1, 2)
     voter.receive(AppendResponse(2, 2, False, 0, 0, 3, 0))

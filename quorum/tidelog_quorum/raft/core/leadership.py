@@ -25,7 +25,7 @@ from tidelog_quorum.raft.core.messages import (
     SnapshotResponse,
 )
 from tidelog_quorum.raft.core.outgoing_snapshot import OutgoingSnapshot
-from tidelog_quorum.raft.core.progress import Progress
+from tidelog_quorum.raft.core.progress import Mode, Progress
 from tidelog_quorum.raft.core.reads import ReadQueue
 from tidelog_quorum.raft.core.replica_state import ReplicaState
 from tidelog_quorum.raft.core.voter_catch_up import VoterCatchUp
@@ -194,8 +194,7 @@ class Leadership:
             self.progress[request.sender_id] = self._new_observer(request.last_index, directory_id, now_ms)
 
     def retained_from(self, now_ms: int) -> int:
-        """Return the first index that compaction should keep: the entries after snapshots that are still in transfer.
-        """
+        """Return the first index that compaction should keep: what follows snapshots that are still in transfer."""
         sent = [p.snapshot for p in self.progress.values() if p.snapshot is not None]
         ends = [s.snapshot.last_index + 1 for s in sent if not s.is_stalled(now_ms)]
         return min(ends, default=self._log.last_index + 1)
@@ -226,7 +225,7 @@ class Leadership:
                 yield from self._snapshot_chunk(peer, progress, snapshot, now_ms)
             else:
                 yield from self._entries(peer, progress, commit_index)
-            news = not progress.probing and progress.sent_commit_index < commit_index
+            news = progress.mode is Mode.REPLICATE and progress.sent_commit_index < commit_index
             if news or (progress.sent_context < self.reads.context and peer in self._voters.current):
                 yield self._append(peer, progress, (), commit_index)
 
