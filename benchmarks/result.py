@@ -46,7 +46,7 @@ class Result:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the bar is met; None without a bar."""
+        """True if the bar is met; None without a bar."""
         if self.bar is None:
             return None
         measured = self.ratio if self.bar.of == "ratio" else self.value

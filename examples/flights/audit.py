@@ -28,7 +28,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is lost, stored twice, altered, out of order or computed differently."""
+        """True if nothing is lost, stored twice, altered, out of order or computed differently."""
         found = (self.duplicates, self.lost, self.misplaced, self.altered, self.out_of_order, self.differing_figures)
         return not any(found)
 

@@ -35,7 +35,7 @@ class FakeDriver(Unsupported):
 
     @property
     def is_healed(self) -> bool:
-        """Whether nothing is wrong any more."""
+        """True if nothing is wrong any more."""
         return not self.down and not self.current_cut and not any(self.hurt.values())
 
     def is_running(self, member: Member) -> bool:

@@ -193,7 +193,7 @@ class World:
     assignors: tuple[str, ...] = ("range",)
     faults: Faults = field(default_factory=Faults)
     is_strict: bool = False
-    """Whether no partition may have two owners at any time, as when nothing fails."""
+    """True if no partition may have two owners at any time, as when nothing fails."""
     now_ms: float = BEGINNING_MS
     members: list[SimMember] = field(default_factory=list)
     topics: dict[str, KnownTopic] = field(default_factory=dict)
@@ -290,7 +290,7 @@ class World:
         return {member.name: member.owned for member in self.members if member.is_alive}
 
     def is_complete(self) -> bool:
-        """Whether every partition with a subscriber has exactly one owner, which subscribes to it."""
+        """True if every partition with a subscriber has exactly one owner, which subscribes to it."""
         live = [member for member in self.members if member.is_alive]
         wanted = {
             (topic, partition)
@@ -328,7 +328,7 @@ class World:
         return member.is_alive and (self.is_strict or member.identity.generation_id >= 0)
 
     def _is_replaced(self, one: SimMember, other: SimMember) -> bool:
-        """Whether one has taken the other's place as a static member: that is fenced by its member id."""
+        """True if one has taken the other's place as a static member: that is fenced by its member id."""
         instance_id = one.settings.group_instance_id
         return instance_id is not None and instance_id == other.settings.group_instance_id
 

@@ -43,7 +43,7 @@ class Cost:
     files: int
     total_s: float
     is_answered: bool
-    """Whether the call ended; False: the process was idle without an answer, or the time was up."""
+    """True if the call ended; False: the process was idle without an answer, or the time was up."""
 
     def excess(self, budget: Budget) -> str | None:
         """Return what is above a budget."""

@@ -108,7 +108,7 @@ class ImageApplication:
     def __init__(self, broker_id: BrokerId, incarnation_id: bytes) -> None:
         self.applied = MetadataImage()
         self.is_current = False
-        """Whether an image has been applied."""
+        """True if an image has been applied."""
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
         self._broker_epoch = NOT_REGISTERED

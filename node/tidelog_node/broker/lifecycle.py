@@ -273,7 +273,7 @@ class Lifecycle:
 
     @property
     def is_registering(self) -> bool:
-        """Whether a registration is under way or is to be tried again."""
+        """True if a registration is under way or is to be tried again."""
         return isinstance(self.phase, Registering | RegistrationDelayed)
 
     @property

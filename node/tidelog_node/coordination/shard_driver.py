@@ -87,11 +87,11 @@ class ShardEnvironment:
     topics: Callable[[], Mapping[str, TopicInfo]]
     timings: Callable[[], Mapping[str, OwnTimings]]
     is_held: Callable[[Partition], bool]
-    """Whether a partition is still one of this node's."""
+    """True if a partition is still one of this node's."""
     compression: str
     commit_timeout_ms: int
     has_session: Callable[[], bool]
-    """Whether no controller can have given this node's leaderships to others yet."""
+    """True if no controller can have given this node's leaderships to others yet."""
 
 
 class ShardDriver:
@@ -112,7 +112,7 @@ class ShardDriver:
 
     @property
     def is_leading(self) -> bool:
-        """Whether the partition is led here, and still in the term of this driver."""
+        """True if the partition is led here, and still in the term of this driver."""
         return self.partition.state.leader is self._leader and self._environment.is_held(self.partition)
 
     @property

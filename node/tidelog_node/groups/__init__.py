@@ -1,1 +1,1 @@
-"""The group coordinator as a pure state machine: a shard holds the groups of one partition of __consumer_offsets."""
+"""The group coordinator as a pure state machine. A shard has the groups of one partition of __consumer_offsets."""

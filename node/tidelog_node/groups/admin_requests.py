@@ -1,4 +1,4 @@
-"""What administrators ask of groups: list, describe, delete."""
+"""Administrative requests for groups: list, describe, delete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONSUMER = "consumer"
 
 
 def listing(held: HeldGroup, request: pb.ListGroupsRequest) -> pb.GroupListing | None:
-    """Return a group's line, None when the filters leave it out or there is no such group (KIP-518, KIP-848)."""
+    """Return a group's entry, or None if the filters exclude it or it does not exist (KIP-518, KIP-848)."""
     if not held.exists:
         return None
     group = held.group
@@ -36,12 +36,12 @@ def listing(held: HeldGroup, request: pb.ListGroupsRequest) -> pb.GroupListing |
 
 
 def describe_classic(groups: Iterable[HeldGroup]) -> pb.DescribeGroupsResponse:
-    """Return groups of the classic protocol with their members; others are Dead (KIP-1043)."""
+    """Return groups of the classic protocol with their members. Other groups are reported as Dead (KIP-1043)."""
     return pb.DescribeGroupsResponse(groups=[_described(held) for held in groups])
 
 
 def describe_consumer(groups: Iterable[HeldGroup], turn: Turn) -> pb.ConsumerGroupDescribeResponse:
-    """Return groups of KIP-848's protocol with their members; others have GROUP_ID_NOT_FOUND."""
+    """Return groups of KIP-848's protocol with their members. Other groups are reported with GROUP_ID_NOT_FOUND."""
     response = pb.ConsumerGroupDescribeResponse()
     for held in groups:
         if isinstance(held.group, ConsumerGroup):
@@ -53,7 +53,7 @@ def describe_consumer(groups: Iterable[HeldGroup], turn: Turn) -> pb.ConsumerGro
 
 
 def delete(groups: Sequence[HeldGroup], call: RequestReceived, turn: Turn) -> None:
-    """Delete groups without members, with their offsets; answered when all of it is committed."""
+    """Delete groups without members, and their offsets. The answer follows when all writes are committed."""
     if not groups:
         turn.respond(call.call_id, pb.DeleteGroupsResponse())
     deletion = _Deletion(call.call_id, [held.group_id for held in groups])
@@ -67,7 +67,7 @@ def delete(groups: Sequence[HeldGroup], call: RequestReceived, turn: Turn) -> No
 
 
 class _Deletion:
-    """Gathers what becomes of each group, and answers when all is known."""
+    """Collects the result of each group and answers when all results are known."""
 
     def __init__(self, call_id: int, group_ids: Sequence[str]) -> None:
         self._call_id = call_id
@@ -75,7 +75,7 @@ class _Deletion:
         self._results = {group_id: pb.DeletedGroup(group_id=group_id) for group_id in group_ids}
 
     def end(self, group_id: str, turn: Turn, error: TidelogError | None) -> None:
-        """Note the end of one: when all of it is written, or when a part of it could not be."""
+        """Note a group's result: success when all of its records are written, or the first error."""
         if group_id not in self._open:
             return
         if error is not None:
@@ -87,7 +87,7 @@ class _Deletion:
 
 def _delete_one(held: HeldGroup, deletion: _Deletion, turn: Turn) -> None:
     def written(_: Turn) -> None:
-        # Who comes now begins a new group, though the records of the old one are still to be seen.
+        # A member that joins now begins a new group, even though the old group's records are still visible.
         held.group = ClassicGroup(held.group_id)
         held.is_recorded = False
 

@@ -1,4 +1,4 @@
-"""When each of many groups is to be looked at next."""
+"""Deadlines of consumer groups, ordered by time."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import heapq
 
 
 class Agenda:
-    """One time per group, in ms; what is due is found without a look at the others."""
+    """At most one deadline per group, in ms. Finding the expired groups does not scan the others."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
-        # Every group's time is in it; entries that are no group's time any more are passed over.
+        # Contains every group's deadline. Entries that are no longer a group's deadline are skipped.
         self._heap: list[tuple[int, str]] = []
 
     @property
     def next_ms(self) -> int | None:
-        """The earliest time; None without any."""
+        """The earliest deadline, or None if there is none."""
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def set(self, group_id: str, time_ms: int | None) -> None:
-        """Look at a group then; None: not any more."""
+        """Set the group's deadline, or clear it when ``time_ms`` is None."""
         if time_ms is None:
             self._times.pop(group_id, None)
         elif self._times.get(group_id) != time_ms:
@@ -29,7 +29,7 @@ class Agenda:
             heapq.heappush(self._heap, (time_ms, group_id))
 
     def pop_due(self, now_ms: int) -> list[str]:
-        """Return the groups whose time has come, the earliest first; they have no time then."""
+        """Remove and return the groups whose deadline has passed, earliest first."""
         due = []
         while (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             _, group_id = heapq.heappop(self._heap)

@@ -1,4 +1,4 @@
-"""Responses that refuse: the right one for each request, and what a failed write means to the caller."""
+"""Responses that refuse requests, and the errors that callers receive when a write fails."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ NO_OFFSET = -1
 
 
 def error_message(error: TidelogError) -> Error:
-    """Return the error as a response has it."""
+    """Return the error in the form that responses use."""
     return Error(code=error.code.code, message=error.message)
 
 
 def refusal(code: ErrorCode, message: str | None = None) -> Error:
-    """Return the error of a row of the table, with its text or a better sentence."""
+    """Return the error of a code, with its standard text or a more specific message."""
     return error_message(error_for(code, message))
 
 
 def write_error(error: TidelogError) -> TidelogError:
-    """Return what a call says when its records could not be written (Kafka's appendGroupMetadataErrorToResponseError).
+    """Return the error of a call whose records could not be written (Kafka's appendGroupMetadataErrorToResponseError).
 
-    The coordinator's troubles with its partition become those of a coordinator, which clients try again.
+    Errors of the coordinator's own partition become coordinator errors, which clients retry.
     """
     match error.code:
         case (
@@ -46,7 +46,7 @@ def write_error(error: TidelogError) -> TidelogError:
 
 
 def commit_error(error: TidelogError) -> TidelogError:
-    """Return what a commit of offsets says when it could not be written (Kafka's appendOffsetCommitError...)."""
+    """Return the error of an offset commit that could not be written (Kafka's appendOffsetCommitError...)."""
     if error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         return error_for(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, error.message)
     return write_error(error)
@@ -91,7 +91,7 @@ def refuse(request: GroupRequest, error: TidelogError) -> GroupResponse:
 
 
 def refuse_commit(request: pb.OffsetCommitRequest, error: Error) -> pb.OffsetCommitResponse:
-    """Return the response that says the same error of every partition."""
+    """Return the response that has the same error for every partition."""
     return pb.OffsetCommitResponse(
         topics=[
             pb.OffsetCommitTopicResult(

@@ -1,8 +1,8 @@
-"""The bytes that consumers of the classic protocol exchange, as far as a coordinator reads or writes them.
+"""The part of the classic consumers' embedded protocol that a coordinator reads or writes.
 
-They are Kafka's ``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, versions 0 to 3; a later version
-begins with the fields of version 3. The coordinator needs them where a group changes its protocol and where a consumer
-group serves classic members; otherwise it passes them on.
+The messages are Kafka's ``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, versions 0 to 3; a later
+version begins with the fields of version 3. The coordinator needs them when a group changes its protocol and when a
+consumer group has classic members. Otherwise it passes the bytes through.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NamedPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member's subscription; ``owned`` are the partitions that it keeps while the group rebalances (KIP-429)."""
+    """A member's subscription. ``owned`` contains the partitions that it keeps during a rebalance (KIP-429)."""
 
     version: int
     topics: tuple[str, ...]
@@ -33,7 +33,7 @@ def read_subscription(data: bytes) -> Subscription:
     """Return a member's subscription.
 
     Raises:
-        ValueError: the bytes end too early or hold an impossible length.
+        ValueError: The bytes end too early or contain an impossible length.
     """
     reader = Reader(data)
     version = reader.int16()
@@ -46,10 +46,10 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> tuple[frozenset[NamedPartition], bytes]:
-    """Return a member's partitions and the user data of its assignor; no bytes at all are neither.
+    """Return a member's partitions and its assignor's user data, both empty if there are no bytes.
 
     Raises:
-        ValueError: the bytes end too early or hold an impossible length.
+        ValueError: The bytes end too early or contain an impossible length.
     """
     if not data:
         return frozenset(), b""
@@ -59,7 +59,7 @@ def read_assignment(data: bytes) -> tuple[frozenset[NamedPartition], bytes]:
 
 
 def encode_assignment(partitions: Iterable[NamedPartition], version: int) -> bytes:
-    """Return a member's assignment, without user data; ``version`` is that of its subscription."""
+    """Return a member's assignment without user data, in the ``version`` of its subscription."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         by_topic.setdefault(topic, []).append(index)

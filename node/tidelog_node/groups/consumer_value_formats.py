@@ -1,6 +1,6 @@
-"""The values of KIP-848's records in __consumer_offsets: their fields and how they are written and read.
+"""The values of KIP-848's records in __consumer_offsets: their fields, encoding and decoding.
 
-A reader returns None for a version that it does not know.
+A reader returns None for an unknown version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _CLASSIC_TAG = 0
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitions:
-    """Partitions of a topic, ascending; ``assignment_epochs`` are aligned with them where they are kept (KIP-1251)."""
+    """Partitions of a topic in ascending order.
+
+    ``assignment_epochs``, if recorded, are aligned with them (KIP-1251).
+    """
 
     topic_id: bytes
     partitions: tuple[int, ...]
@@ -25,9 +28,9 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadataValue:
-    """The group's epoch, the hash of the topics that it subscribes to, 0 where there is none (KIP-1101).
+    """The group's epoch, and the hash of its subscribed topics, 0 if there is none (KIP-1101).
 
-    ``creation_time_ms`` is when the group was made (KIP-1282), -1 where that is not known.
+    ``creation_time_ms`` is the time of the group's creation (KIP-1282), -1 if unknown.
     """
 
     epoch: int
@@ -47,10 +50,10 @@ class ConsumerGroupMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupPartitionMetadataValue:
-    """What older versions of Kafka wrote of a group's topics; nothing of it is used."""
+    """A group's topics as older versions of Kafka wrote them. None of it is used."""
 
     def encode(self) -> bytes:
-        """Return the bytes of one without topics."""
+        """Return the bytes of a value without topics."""
         writer = _flexible()
         writer.compact_array((), writer.int32)
         writer.tags()
@@ -59,13 +62,15 @@ class ConsumerGroupPartitionMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ClassicMemberMetadata:
-    """The classic protocol's part of a member: its session timeout, and its protocols by preference with metadata."""
+    """The classic protocol's part of a member: its session timeout, and its protocols with metadata in order of
+    preference.
+    """
 
     session_timeout_ms: int
     supported_protocols: tuple[tuple[str, bytes], ...]
 
     def encode(self) -> bytes:
-        """Return the bytes of a nullable struct, as the tagged field has them."""
+        """Return the bytes of a nullable struct, the form of the tagged field."""
         writer = Writer()
         writer.unsigned_varint(1)
         writer.int32(self.session_timeout_ms)
@@ -76,7 +81,7 @@ class ClassicMemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberMetadataValue:
-    """What a member of a consumer group says of itself; the names are ascending.
+    """A consumer group member's subscription and client metadata. The names are in ascending order.
 
     ``classic`` is None unless the member uses the classic protocol.
     """
@@ -106,7 +111,7 @@ class ConsumerGroupMemberMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """The group epoch that the target assignment is of, and when it was made (KIP-1263), 0 where that is not known."""
+    """The group epoch of the target assignment and the time of its computation (KIP-1263), 0 if unknown."""
 
     assignment_epoch: int
     assignment_timestamp: int = 0
@@ -121,7 +126,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMemberValue:
-    """What a member is to own."""
+    """A member's target assignment."""
 
     topic_partitions: tuple[TopicPartitions, ...]
 
@@ -135,7 +140,7 @@ class ConsumerGroupTargetAssignmentMemberValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member owns and is to give up; ``state`` is a number of Kafka's MemberState."""
+    """The partitions that a member owns and those that it must revoke. ``state`` is a number of Kafka's MemberState."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -157,7 +162,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupRegularExpressionValue:
-    """The topics that a regular expression has resolved to, of which version of the metadata, and when."""
+    """The topics that a regular expression matches, the version of the metadata, and the time of the match."""
 
     topics: tuple[str, ...]
     version: int
@@ -184,7 +189,7 @@ def read_group(reader: Reader) -> ConsumerGroupMetadataValue | None:
 
 
 def read_partition_metadata(reader: Reader) -> ConsumerGroupPartitionMetadataValue | None:
-    """Read version 0, and nothing of what it holds."""
+    """Read version 0 and ignore its content."""
     return ConsumerGroupPartitionMetadataValue() if reader.int16() == _VERSION else None
 
 

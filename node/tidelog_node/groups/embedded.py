@@ -1,7 +1,7 @@
-"""A coordinator of all groups in memory, for a cluster that is one process: the same shard, with instant commits.
+"""An in-memory coordinator of all groups for a single-process cluster: the same shard with instant commits.
 
-``tidelog.testing.FakeCluster`` finds it by the entry point ``tidelog.testing``, so that there is one state machine of
-groups and not two. It speaks in requests, responses and plain values alone.
+``tidelog.testing.FakeCluster`` loads it through the entry point ``tidelog.testing``, so that the group state machine
+exists once. Its interface consists of requests, responses and plain values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ from tidelog_node.groups.shard import GroupShard
 
 
 class EmbeddedGroups:
-    """Each method returns the answers that it caused, by the ids of their calls. The caller serialises."""
+    """The groups of one process.
+
+    Each method returns the answers that it causes, by call id. The caller serializes calls.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class EmbeddedGroups:
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 5_000,
     ) -> None:
-        """Take over the groups of a store; the timeouts are those of members by KIP-848's protocol."""
+        """Take over the groups of a store. The timeouts apply to members of KIP-848's protocol."""
         self._new_member_id = new_member_id
         self._store = store or MemoryGroupStore()
         self._settings = GroupSettings(
@@ -64,11 +67,11 @@ class EmbeddedGroups:
 
     @property
     def next_deadline_ms(self) -> int:
-        """When to call :meth:`pass_time`."""
+        """The time of the next :meth:`pass_time`."""
         return self._shard.next_deadline_ms
 
     def restarted(self, now_ms: int) -> EmbeddedGroups:
-        """Return what another process finds: what was committed, and no call that waits."""
+        """Return the coordinator of a restarted process: it has the committed records and no waiting calls."""
         return EmbeddedGroups(
             self._new_member_id,
             now_ms,
@@ -80,7 +83,7 @@ class EmbeddedGroups:
     def call(
         self, call_id: int, request: GroupRequest, client_id: str, host: str, now_ms: int
     ) -> dict[int, GroupResponse]:
-        """Take a request; its answer may come with a later call, or when time passes."""
+        """Process a request. A later call, or the passage of time, may produce its answer."""
         return self._step(RequestReceived(call_id, request, ClientIdentity(client_id, host)), now_ms)
 
     def abandon(self, call_id: int, now_ms: int) -> dict[int, GroupResponse]:
@@ -88,7 +91,7 @@ class EmbeddedGroups:
         return self._step(RequestAbandoned(call_id), now_ms)
 
     def change_topics(self, topics: Mapping[str, tuple[bytes, int]], now_ms: int) -> dict[int, GroupResponse]:
-        """Take the topics as they are now: id and number of partitions by name."""
+        """Replace the known topics: id and number of partitions by name."""
         known = {name: TopicInfo(topic_id, name, count) for name, (topic_id, count) in topics.items()}
         if known == self._topics:
             return {}
@@ -96,7 +99,7 @@ class EmbeddedGroups:
         return self._step(TopicsChanged(known), now_ms)
 
     def change_configs(self, configs: Mapping[str, Mapping[str, str]], now_ms: int) -> dict[int, GroupResponse]:
-        """Take what is set on single groups, by their ids."""
+        """Replace the settings of single groups, by group id."""
         timings = {group_id: own_timings(settings) for group_id, settings in configs.items()}
         if timings == self._timings:
             return {}
@@ -104,7 +107,7 @@ class EmbeddedGroups:
         return self._step(TimingsChanged(timings), now_ms)
 
     def pass_time(self, now_ms: int) -> dict[int, GroupResponse]:
-        """Do what is due by the clock."""
+        """Process expired deadlines."""
         return self._step(TimePassed(), now_ms)
 
     def refuse(self, request: GroupRequest, error: TidelogError) -> GroupResponse:
@@ -128,7 +131,7 @@ class EmbeddedGroups:
 
 
 def _as_message(response: GroupResponse) -> GroupResponse:
-    """Return a response as the message that a client gets; one process may take the time for it at once."""
+    """Return a response as the client's message. Building it at once is acceptable in a single process."""
     if not isinstance(response, AllOffsets):
         return response
     result = pb.OffsetFetchGroupResult()

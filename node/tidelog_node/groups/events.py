@@ -1,9 +1,9 @@
-"""What a shard of groups is told, and what it asks the shell to do.
+"""The events that a shard of groups processes and the commands that it returns to the shell.
 
-The shell carries out each :class:`WriteRecords` before it takes the next event: it appends the records to the
-shard's partition and answers with :class:`RecordsWritten`, or :class:`WriteFailed` when nothing was appended. Later
-comes :class:`RecordsCommitted`, once every in-sync replica has them, or :class:`WriteFailed` when that is not certain.
-Responses that depend on a write are commanded when it is committed.
+The shell executes each :class:`WriteRecords` before it delivers the next event. It appends the records to the shard's
+partition and answers with :class:`RecordsWritten`, or with :class:`WriteFailed` if nothing was appended. Later it
+delivers :class:`RecordsCommitted` once every in-sync replica has the records, or :class:`WriteFailed` if that is
+uncertain. Responses that depend on a write are returned as commands when it is committed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ GroupRequest = (
     | pb.ConsumerGroupDescribeRequest
     | pb.DeleteGroupsRequest
 )
-"""The requests that one shard answers. Those for several groups come divided by shard, ListGroups to each shard."""
+"""The requests that one shard answers. Requests for several groups arrive split by shard, ListGroups at each shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllOffsets:
-    """The committed offsets of a group, by topic and partition, in no order.
+    """The committed offsets of a group, by topic and partition, in no particular order.
 
-    The answer to OffsetFetch with all topics: a message of them takes too long to make in one step of the shard.
+    The answer to OffsetFetch for all topics. Building a message of them takes too long for one step of the shard.
     """
 
     group_id: str
@@ -64,7 +64,7 @@ GroupResponse = (
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """Who calls: ``client.id`` and the host's address, as descriptions show them."""
+    """The caller's ``client.id`` and host address, as descriptions show them."""
 
     client_id: str
     host: str
@@ -72,7 +72,7 @@ class ClientIdentity:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A record of __consumer_offsets; ``value`` None deletes the key."""
+    """A record of __consumer_offsets. A ``value`` of None deletes the key."""
 
     key: bytes
     value: bytes | None
@@ -80,7 +80,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as far as groups are concerned; ``racks[p]`` are those of partition p's replicas."""
+    """The attributes of a topic that groups use. ``racks[p]`` contains the racks of the replicas of partition p."""
 
     topic_id: bytes
     name: str
@@ -90,7 +90,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A call; it is answered by one :class:`Respond`, maybe much later."""
+    """A call. One :class:`Respond` answers it, possibly much later."""
 
     call_id: int
     request: GroupRequest
@@ -99,28 +99,28 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestAbandoned:
-    """The caller has gone away: nobody waits for the answer."""
+    """The caller has gone, and nobody waits for the answer."""
 
     call_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsWritten:
-    """The records are in the log, and not yet committed."""
+    """The records are in the log but not yet committed."""
 
     write_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsCommitted:
-    """The records are committed. Writes are committed in their order."""
+    """The records are committed. Writes are committed in order."""
 
     write_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFailed:
-    """The records were not appended; or after :class:`RecordsWritten`: whether they will be committed is not known."""
+    """The records were not appended. After :class:`RecordsWritten`, it is unknown whether they will be committed."""
 
     write_id: int
     error: TidelogError
@@ -135,14 +135,14 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class TimingsChanged:
-    """What is set on single groups, by their ids."""
+    """The timings set on single groups, by group id."""
 
     own_timings: Mapping[str, OwnTimings]
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A deadline may be over."""
+    """A deadline may have passed."""
 
 
 Event = (
@@ -159,7 +159,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class WriteRecords:
-    """Append these records as one batch; see the module for what follows."""
+    """Append these records as one batch. The module describes the events that follow."""
 
     write_id: int
     records: tuple[GroupRecord, ...]

@@ -1,6 +1,6 @@
-"""What the requests of members do to a group, whichever protocol it has, and how an empty group changes its protocol.
+"""Requests of group members for groups of either protocol, and the conversion of empty groups.
 
-Groups that have members change it by the rules of :mod:`.migration`.
+Groups that have members are converted by the rules of :mod:`.migration`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def join(held: HeldGroup, call: RequestReceived, request: pb.JoinGroupRequest, t
     """Handle JoinGroup.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and those of :func:`.classic.joining.join` or
+        TidelogError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, and the errors of :func:`.classic.joining.join` or
             :func:`.mixed_requests.join`.
     """
     _check_group_id(request.group_id)
@@ -48,7 +48,7 @@ def sync(held: HeldGroup, call: RequestReceived, request: pb.SyncGroupRequest, t
     """Handle SyncGroup.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, and those of :func:`.classic.syncing.sync` or :func:`.mixed_requests.sync`.
+        TidelogError: INVALID_GROUP_ID, and the errors of :func:`.classic.syncing.sync` or :func:`.mixed_requests.sync`.
     """
     group = _with_members(held)
     if isinstance(group, ConsumerGroup):
@@ -61,7 +61,7 @@ def heartbeat(held: HeldGroup, call: RequestReceived, request: pb.HeartbeatReque
     """Handle Heartbeat.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, and those of :func:`.classic.membership.heartbeat` or
+        TidelogError: INVALID_GROUP_ID, and the errors of :func:`.classic.membership.heartbeat` or
             :func:`.mixed_requests.heartbeat`.
     """
     group = _with_members(held)
@@ -75,7 +75,7 @@ def leave(held: HeldGroup, call: RequestReceived, request: pb.LeaveGroupRequest,
     """Handle LeaveGroup.
 
     Raises:
-        TidelogError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID when there is no such group.
+        TidelogError: INVALID_GROUP_ID, or UNKNOWN_MEMBER_ID if the group does not exist.
     """
     group = _with_members(held)
     if isinstance(group, ConsumerGroup):
@@ -90,8 +90,8 @@ def consumer_heartbeat(
     """Handle ConsumerGroupHeartbeat.
 
     Raises:
-        TidelogError: GROUP_ID_NOT_FOUND when the group is not one of this protocol and cannot become one,
-            COORDINATOR_LOAD_IN_PROGRESS as long as the topics are not known, and those of
+        TidelogError: GROUP_ID_NOT_FOUND if the group does not use this protocol and cannot be converted,
+            COORDINATOR_LOAD_IN_PROGRESS until the topics are known, and the errors of
             :meth:`.consumer.ConsumerGroup.heartbeat`.
     """
     known_topics(turn)
@@ -100,7 +100,7 @@ def consumer_heartbeat(
 
 
 def group_tombstones(held: HeldGroup) -> list[GroupRecord]:
-    """Return the records that delete a group, its offsets not included."""
+    """Return the records that delete a group but not its offsets."""
     if isinstance(held.group, ConsumerGroup):
         return encoded(held.group.tombstones())
     return [classic_tombstone(held.group_id)] if held.is_recorded or held.open_writes else []
@@ -129,14 +129,14 @@ def _join_converted(
 def _consumer_group(
     held: HeldGroup, request: pb.ConsumerGroupHeartbeatRequest, turn: Turn
 ) -> tuple[ConsumerGroup, list[GroupRecord]]:
-    """Return the group, and the records that delete what it was before."""
+    """Return the group and the records that delete its previous form."""
     if isinstance(held.group, ConsumerGroup):
         return held.group, []
-    # A request that cannot be is refused as such, also where there is no group.
+    # An invalid request is refused as such even if the group does not exist.
     check_request(request, turn.settings.consumer_assignors)
     if request.member_epoch != _JOINING_EPOCH:
         if request.member_epoch > _JOINING_EPOCH and may_upgrade(held.group, turn.settings):
-            # The group was downgraded without it. GROUP_ID_NOT_FOUND, as Kafka says, would end the consumer for good.
+            # The group was downgraded without this member. Kafka's GROUP_ID_NOT_FOUND would stop the consumer for good.
             text = f"group {held.group_id} has become a classic group, and has no member {request.member_id!r}"
             raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, text)
         raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {held.group_id} is not a consumer group")

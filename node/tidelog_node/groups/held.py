@@ -1,4 +1,4 @@
-"""The groups of a shard that are in memory: made of their records at first use, and kept while there is a reason to."""
+"""The groups of a shard that are in memory. A group is loaded from its records at first use and kept while needed."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ AfterWrites: TypeAlias = Callable[[Turn, TidelogError | None], None]
 
 @dataclass(slots=True)
 class HeldGroup:
-    """A group in memory. One without members that only has offsets is a classic group too (a simple one)."""
+    """A group in memory. A group that has offsets but no members is a (simple) classic group too."""
 
     group_id: str
     group: Group
     offsets: CommittedOffsets
     is_recorded: bool
-    """Whether a committed record says that there is the group, beside its offsets."""
+    """True if a committed record, other than an offset, states that the group exists."""
     open_writes: set[int] = field(default_factory=set)
-    """Those that are neither committed nor failed."""
+    """The ids of writes that are neither committed nor failed."""
     waiting: deque[tuple[int, AfterWrites]] = field(default_factory=deque)
-    """What is to follow the end of a write, by ascending id of it."""
+    """Callbacks that run when a write ends, in ascending order of write id."""
     is_ahead: bool = False
-    """A write failed: memory may be ahead of the records, which must not be taken for the group again."""
+    """True if a write failed. Memory may then be ahead of the records, so the group must not be reloaded from them."""
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a group for those who ask."""
+        """True if the group exists from a client's point of view."""
         return self.is_recorded or bool(self.open_writes) or self.is_used or self.offsets.has_any
 
     @property
     def is_used(self) -> bool:
-        """Whether there is something of it in memory alone, or about to be."""
+        """True if the group has members or pending joins, which are in memory only or about to be written."""
         if isinstance(self.group, ClassicGroup):
             return not self.group.is_empty or bool(self.group.pending_joins)
         return not self.group.is_empty
 
     @property
     def may_be_dropped(self) -> bool:
-        """Whether its records say all of it."""
+        """True if the records contain all of the group's state."""
         return not self.open_writes and not self.is_used and not self.is_ahead
 
     def after_writes(self, turn: Turn, follow: AfterWrites) -> None:
-        """Go on when all that is written of the group so far is committed, with an error if that fails."""
+        """Continue when all writes of the group so far are committed, or with an error if one fails."""
         if self.open_writes:
             self.waiting.append((max(self.open_writes), follow))
         else:
@@ -70,14 +70,14 @@ class HeldGroup:
 
 
 class HeldGroups:
-    """All groups of a shard; those in memory are found by their id, others are read from the store."""
+    """All groups of a shard. Those in memory are found by id; the others are read from the store."""
 
     def __init__(self, store: GroupStore, settings: GroupSettings) -> None:
         self._store = store
         self._settings = settings
         self._held: dict[str, HeldGroup] = {}
         self.touched: set[str] = set()
-        """Those that were asked for since the last :meth:`forget`."""
+        """The groups requested since the last :meth:`forget_missing`."""
 
     def __iter__(self) -> Iterator[HeldGroup]:
         return iter(tuple(self._held.values()))
@@ -86,19 +86,22 @@ class HeldGroups:
         return group_id in self._held
 
     def ids(self) -> Iterator[str]:
-        """Yield the ids of all groups that there may be, some twice; groups may come and go meanwhile."""
+        """Yield the ids of all groups that may exist, some of them twice. Groups may appear and disappear meanwhile."""
         yield from self._store.group_ids()
         yield from tuple(self._held)
 
     def change_settings(self, settings: GroupSettings) -> None:
-        """Go by other settings from now on."""
+        """Use other settings from now on."""
         self._settings = settings
         for held in self._held.values():
             if isinstance(held.group, ConsumerGroup):
                 held.group.change_settings(settings)
 
     def get(self, group_id: str, begin: Callable[[HeldGroup], None]) -> HeldGroup:
-        """Return a group, an empty classic one where there is none; ``begin`` is called with one that was read."""
+        """Return a group, an empty classic one if it does not exist.
+
+        ``begin`` is called for a group that had to be loaded.
+        """
         self.touched.add(group_id)
         held = self._held.get(group_id)
         if held is None:
@@ -107,17 +110,17 @@ class HeldGroups:
         return held
 
     def peek(self, group_id: str) -> HeldGroup | None:
-        """Return a group that is in memory."""
+        """Return a group if it is in memory."""
         return self._held.get(group_id)
 
     def drop(self, group_id: str) -> None:
-        """Leave a group to its records, if they say all of it."""
+        """Drop a group from memory if its records contain all of its state."""
         held = self._held.get(group_id)
         if held is not None and held.may_be_dropped:
             del self._held[group_id]
 
     def forget_missing(self) -> set[str]:
-        """Drop those of the touched that are no groups, and return all touched."""
+        """Drop the touched groups that do not exist, and return all touched groups."""
         touched, self.touched = self.touched, set()
         for group_id in touched:
             held = self._held.get(group_id)
@@ -152,5 +155,5 @@ def _group_of(group_id: str, parts: list[tuple[Key, Value]], settings: GroupSett
 
 
 def not_found(group_id: str) -> TidelogError:
-    """Return the error of a group that there is not."""
+    """Return the error for a group that does not exist."""
     return error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")

@@ -1,4 +1,4 @@
-"""What can be written of a request: names that Kafka's records have room for."""
+"""Limits on the length of names in a request, set by the formats of Kafka's records."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.wire import MAX_STRING_BYTES
 
 MAX_NAME_BYTES = MAX_STRING_BYTES - 100
-"""For ids of clients and instances: the member ids that begin with them are longer."""
+"""The limit for client and instance ids. Member ids begin with them and are longer."""
 _INSTANCE_ID = "group_instance_id"
 
 
 def check_names(call: RequestReceived) -> None:
-    """Refuse a call with a text that would not fit into a record.
+    """Refuse a call if one of its strings does not fit into a record.
 
     Raises:
         TidelogError: INVALID_REQUEST
     """
     _check("client.id", call.client.client_id, MAX_NAME_BYTES)
-    # Hardly any is as long, and then no text in it is.
+    # Hardly any request is this long. In a shorter one every string fits.
     if call.request.ByteSize() > MAX_NAME_BYTES:
         for name, text in _texts(call.request):
             _check(name, text, MAX_NAME_BYTES if name == _INSTANCE_ID else MAX_STRING_BYTES)

@@ -1,4 +1,4 @@
-"""ListGroups of a shard, in slices: there may be a hundred thousand groups, and other calls are not to wait for all."""
+"""ListGroups of a shard, processed in slices so that a listing of many groups does not block other calls."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tidelog.v1 import group_service_pb2 as pb
 
 _SLICE = 100
 Look = Callable[[str, pb.ListGroupsRequest], pb.GroupListing | None]
-"""Returns a group's line, None where it has none."""
+"""Returns a group's entry, or None if the group is not listed."""
 
 
 class _Listing:
-    """One that is under way; a group that comes or goes meanwhile is in it or not."""
+    """A listing in progress. A group that appears or disappears meanwhile may or may not be included."""
 
     def __init__(self, call_id: int, request: pb.ListGroupsRequest, ids: Iterator[str]) -> None:
         self.call_id = call_id
@@ -23,7 +23,7 @@ class _Listing:
         self._lines: dict[str, pb.GroupListing | None] = {}
 
     def go_on(self, look: Look) -> pb.ListGroupsResponse | None:
-        """Look at some groups; returns the response after the last."""
+        """Process the next slice of groups and return the response after the last slice."""
         slice_ids = list(itertools.islice(self._ids, _SLICE))
         for group_id in slice_ids:
             if group_id not in self._lines:
@@ -35,7 +35,7 @@ class _Listing:
 
 
 class Listings:
-    """Those of a shard that are under way; the oldest goes on first."""
+    """The listings in progress of a shard. The oldest one runs first."""
 
     def __init__(self) -> None:
         self._open: deque[_Listing] = deque()
@@ -45,21 +45,21 @@ class Listings:
 
     @property
     def calls(self) -> list[int]:
-        """The calls that wait."""
+        """The ids of the calls that wait for a listing."""
         return [listing.call_id for listing in self._open]
 
     def begin(self, call_id: int, request: pb.ListGroupsRequest, ids: Iterator[str]) -> None:
-        """Begin one."""
+        """Begin a listing."""
         self._open.append(_Listing(call_id, request, ids))
 
     def abandon(self, call_id: int) -> bool:
-        """Forget one that nobody waits for; returns whether there was one."""
+        """Forget an abandoned listing and return whether it existed."""
         kept = deque(listing for listing in self._open if listing.call_id != call_id)
         is_one = len(kept) < len(self._open)
         self._open = kept
         return is_one
 
     def go_on(self, look: Look) -> tuple[int, pb.ListGroupsResponse] | None:
-        """Go on with the oldest by one slice; returns its call and response when it ends."""
+        """Process one slice of the oldest listing and return its call id and response when it ends."""
         response = self._open[0].go_on(look)
         return None if response is None else (self._open.popleft().call_id, response)

@@ -1,4 +1,4 @@
-"""A store of groups in memory: for tests, and for a coordinator that lives as long as its process."""
+"""An in-memory store of groups, for tests and for a coordinator that lives as long as its process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MemoryGroupStore:
         self.apply(records)
 
     def records_of(self, group_id: str) -> Sequence[GroupRecord]:
-        """Return the records of one group, in the order of their keys."""
+        """Return the records of one group in the order of their keys."""
         return [GroupRecord(key, value) for key, value in sorted(self._groups.get(group_id, {}).items())]
 
     def group_ids(self) -> Iterator[str]:
@@ -24,7 +24,7 @@ class MemoryGroupStore:
         return iter(tuple(self._groups))
 
     def apply(self, records: Iterable[GroupRecord]) -> None:
-        """Take over committed records, in their order."""
+        """Apply committed records in order."""
         for record in records:
             group_id = group_of(record.key)
             values = self._groups.setdefault(group_id, {})

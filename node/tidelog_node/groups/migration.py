@@ -1,6 +1,6 @@
 """Conversions between classic groups and consumer groups that have members (KIP-848, "Online Migration").
 
-A group is one of these, and an event leads from one to the other:
+A group is in one of these states. Each event leads to the next state:
 
 ================  ==============================================================  ==========================
 state             event                                                           next state
@@ -16,20 +16,20 @@ consumer, mixed   the last member of the consumer protocol leaves or is removed;
                   the policy allows downgrades, and group.max.size has room for
                   the others
 consumer, mixed   the same, but it joins by JoinGroup as a static member          classic, rebalancing unless
-                                                                                  all own what they are to own
+                                                                                  all own their targets
 consumer, mixed   the same; otherwise                                             consumer, of classic members
 ================  ==============================================================  ==========================
 
-A conversion is one batch: the tombstones of the group as it was, then the group as it is. It keeps the committed
-offsets, the members and their assignments. A generation becomes the group's epoch and every member's; the epoch of a
-group that is downgraded becomes the generation. Members that wait for JoinGroup or SyncGroup at an upgrade are told
-REBALANCE_IN_PROGRESS, so that they join the consumer group.
+A conversion is one batch: the tombstones of the old group, then the records of the new one. It keeps the committed
+offsets, the members and their assignments. On an upgrade the generation becomes the epoch of the group and of every
+member; on a downgrade the group's epoch becomes the generation. Members that wait for JoinGroup or SyncGroup during an
+upgrade receive REBALANCE_IN_PROGRESS and then join the consumer group.
 
 Sources: Kafka's ``validateOnlineUpgrade``, ``ConsumerGroup.fromClassicGroup``,
-``validateOnlineDowngradeWithFencedMembers`` and ``ClassicGroup.fromConsumerGroup``. Two things are safer here. At an
-upgrade a member that cooperates owns, besides its assignment, what it said that it owned when it joined, until it joins
-again; Kafka goes by the assignment alone. And a downgraded group that must rebalance is written without a leader, so
-that a coordinator that loads it knows of the rebalance.
+``validateOnlineDowngradeWithFencedMembers`` and ``ClassicGroup.fromConsumerGroup``. Tidelog is stricter than Kafka in
+two cases. After an upgrade a cooperative member owns its assignment and also the partitions that it claimed when it
+joined, until it joins again; Kafka uses the assignment alone. A downgraded group that must rebalance is written without
+a leader, so that a coordinator that loads it resumes the rebalance.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from tidelog_node.groups.records import (
 from tidelog_node.groups.settings import GroupSettings
 
 _ASSIGNORS_WITHOUT_DATA = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""The assignors whose members need no user data; librdkafka copies that of the subscription into the assignment."""
+"""Assignors whose members need no user data. librdkafka copies the subscription's user data into the assignment."""
 
 
 def upgraded(
@@ -102,9 +102,9 @@ def downgraded(
     settings: GroupSettings,
     wall_ms: int,
 ) -> ClassicGroup | None:
-    """Return a consumer group without the leaving members as a classic group; None unless it is to be one.
+    """Return a consumer group without the leaving members as a classic group, or None if no downgrade is due.
 
-    The group is Stable. It must rebalance at once when members leave, or when one does not own all that it is to own.
+    The group is Stable. It must rebalance at once if members leave or if a member does not own all of its target.
     """
     members = [member for member_id, member in sorted(state.members.items()) if member_id not in leaving]
     if not members or not all(member.uses_classic for member in members):
@@ -129,7 +129,7 @@ def downgraded(
 
 
 def may_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:
-    """Return whether a classic group with members is one that such a member could join, as far as settings go."""
+    """Return whether the settings allow an upgrade of a classic group that has members."""
     try:
         _check_upgrade(group, settings)
     except TidelogError:
@@ -158,7 +158,7 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
 
 
 class _Claim(NamedTuple):
-    """A member's assignment, and what it said that it owned when it joined, each with its generation."""
+    """The partitions that a member is assigned and those that it claimed when it joined, each with a generation."""
 
     assigned: tuple[int, Assignment]
     owned: tuple[int, Assignment]
@@ -167,10 +167,10 @@ class _Claim(NamedTuple):
 def _claim(
     group: ClassicGroup, member: ClassicMember, subscription: Subscription, topics: Mapping[str, TopicInfo]
 ) -> _Claim:
-    """Return what a member may own.
+    """Return the partitions that a member may own.
 
-    A member that cooperates may not have given up yet what its assignment does not have. While the group rebalances its
-    assignment may have been taken back, and it goes on with what it had.
+    A cooperative member may still own partitions that are not in its assignment. The assignment may be withdrawn during
+    a rebalance; the member then keeps the partitions that it had.
     """
     partitions, user_data = read_assignment(member.assignment)
     if user_data and group.protocol_name not in _ASSIGNORS_WITHOUT_DATA:
@@ -182,7 +182,7 @@ def _claim(
 
 
 def _without_conflicts(claims: Mapping[str, tuple[int, Assignment]]) -> dict[str, Assignment]:
-    """Return each member's partitions; of two members that claim one, the later generation has it, else the first."""
+    """Return each member's partitions. If two members claim one, the later generation wins, then the first member."""
     owners: dict[TopicPartition, str] = {}
     for member_id, (generation, partitions) in claims.items():
         for partition in partitions:
@@ -219,7 +219,7 @@ def _consumer_member(
 
 
 def _records(group: ClassicGroup, members: Collection[ConsumerGroupMember], wall_ms: int) -> list[Record]:
-    """Return the records of a consumer group whose members own what they are to own, in Kafka's order."""
+    """Return the records, in Kafka's order, of a consumer group whose members own their targets."""
     group_id, epoch = group.group_id, group.generation
     records: list[Record] = [(ConsumerGroupMemberMetadataKey(group_id, m.member_id), m.metadata) for m in members]
     records.append((ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, 0, wall_ms)))
@@ -235,7 +235,7 @@ def _records(group: ClassicGroup, members: Collection[ConsumerGroupMember], wall
 
 
 def _is_settled(state: GroupState, member: ConsumerGroupMember) -> bool:
-    """Return whether a member owns its target assignment of the group's epoch, and nothing else."""
+    """Return whether a member owns exactly its target assignment at the group's epoch."""
     return member.is_reconciled_to(state.group_epoch) and member.assigned == state.targets.get(member.member_id)
 
 

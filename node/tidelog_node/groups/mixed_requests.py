@@ -1,4 +1,4 @@
-"""What members do to consumer groups, and the writes that convert a group (see :mod:`.migration` for the rules)."""
+"""Requests of members of consumer groups, and the writes that convert a group by the rules of :mod:`.migration`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LEAVE_GROUP_EPOCH = -1
 def join(
     held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn
 ) -> None:
-    """Handle JoinGroup of a consumer group with members; it is answered when its records are committed.
+    """Handle JoinGroup of a consumer group with members. The answer follows when its records are committed.
 
     Raises:
-        TidelogError: COORDINATOR_LOAD_IN_PROGRESS as long as the topics are not known, and those of
+        TidelogError: COORDINATOR_LOAD_IN_PROGRESS until the topics are known, and the errors of
             :meth:`.consumer.ConsumerGroup.join`.
     """
     instance_id = request.group_instance_id if request.HasField("group_instance_id") else call.client.client_id
@@ -42,7 +42,7 @@ def join(
 
     def written(turn: Turn) -> None:
         replay(group, result.records)
-        # It may have taken the place of the last member of the consumer protocol.
+        # The member may have replaced the last member of the consumer protocol.
         classic = _downgraded(group, (), turn)
         if classic is not None:
             _write_downgrade(held, group, classic, turn)
@@ -59,7 +59,7 @@ def sync(
     """Handle SyncGroup of a consumer group with members.
 
     Raises:
-        TidelogError: COORDINATOR_LOAD_IN_PROGRESS as long as the topics are not known, and those of
+        TidelogError: COORDINATOR_LOAD_IN_PROGRESS until the topics are known, and the errors of
             :meth:`.consumer.ConsumerGroup.sync`.
     """
     response = group.sync(request, known_topics(turn), turn.now_ms)
@@ -76,7 +76,7 @@ def heartbeat(
     """Handle Heartbeat of a consumer group with members.
 
     Raises:
-        TidelogError: those of :meth:`.consumer.ConsumerGroup.classic_heartbeat`.
+        TidelogError: The errors of :meth:`.consumer.ConsumerGroup.classic_heartbeat`.
     """
     group.classic_heartbeat(request, turn.now_ms)
 
@@ -90,7 +90,7 @@ def heartbeat(
 def leave(
     held: HeldGroup, group: ConsumerGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn
 ) -> None:
-    """Handle LeaveGroup of a consumer group with members; each member is answered for itself (KIP-345)."""
+    """Handle LeaveGroup of a consumer group with members. Each member has a result of its own (KIP-345)."""
     leaving: set[str] = set()
     response = pb.LeaveGroupResponse()
     for each in request.members:
@@ -118,12 +118,12 @@ def consumer_heartbeat(
     turn: Turn,
     before: Sequence[GroupRecord] = (),
 ) -> None:
-    """Handle ConsumerGroupHeartbeat; its answer comes when all that was written of the group is committed.
+    """Handle ConsumerGroupHeartbeat. The answer follows when all of the group's writes are committed.
 
-    ``group`` may be new; ``before`` are the records that it takes to make it of what was there.
+    ``group`` may be new; ``before`` contains the records that convert its previous form.
 
     Raises:
-        TidelogError: those of :meth:`.consumer.ConsumerGroup.heartbeat`.
+        TidelogError: The errors of :meth:`.consumer.ConsumerGroup.heartbeat`.
     """
     result = group.heartbeat(request, call.client, known_topics(turn), turn.now_ms, turn.wall_ms)
 
@@ -145,10 +145,10 @@ def consumer_heartbeat(
 
 
 def upgrade(group: ClassicGroup, turn: Turn) -> tuple[ConsumerGroup, list[GroupRecord]]:
-    """Return a classic group with members as a consumer group, and the records that make it one.
+    """Return a classic group with members as a consumer group, and the records of the conversion.
 
     Raises:
-        TidelogError: GROUP_ID_NOT_FOUND: it cannot be one.
+        TidelogError: GROUP_ID_NOT_FOUND: the group cannot be converted.
     """
     records = upgraded(group, known_topics(turn), turn.settings, turn.wall_ms)
     consumer = ConsumerGroup(group.group_id, turn.settings)
@@ -157,14 +157,14 @@ def upgrade(group: ClassicGroup, turn: Turn) -> tuple[ConsumerGroup, list[GroupR
 
 
 def expire(held: HeldGroup, group: ConsumerGroup, turn: Turn) -> None:
-    """Remove the members whose deadlines are over."""
+    """Remove the members whose deadlines have passed."""
     expired = group.expired(turn.now_ms)
     if expired:
         _remove(held, group, expired, group.remove(expired, turn.wall_ms).records, None, turn)
 
 
 def known_topics(turn: Turn) -> Mapping[str, TopicInfo]:
-    """Return the topics of the cluster; without them all would count as deleted.
+    """Return the topics of the cluster. Without them every topic would count as deleted.
 
     Raises:
         TidelogError: COORDINATOR_LOAD_IN_PROGRESS.
@@ -175,12 +175,12 @@ def known_topics(turn: Turn) -> Mapping[str, TopicInfo]:
 
 
 def encoded(records: Iterable[Record]) -> list[GroupRecord]:
-    """Return records as they are written."""
+    """Return the records in their encoded form."""
     return [encode(key, value) for key, value in records]
 
 
 def replay(group: ConsumerGroup, records: Iterable[Record]) -> None:
-    """Let a group take over records."""
+    """Replay records into a group."""
     for key, value in records:
         group.replay(key, value)
 
@@ -193,7 +193,7 @@ def _remove(
     answer: Answer | None,
     turn: Turn,
 ) -> None:
-    """Write that members have gone; without the last one of the consumer protocol the group is a classic one."""
+    """Write the removal of members. Without a member of the consumer protocol the group becomes a classic one."""
     classic = _downgraded(group, member_ids, turn)
     if classic is None:
         _write(held, encoded(records), lambda _: replay(group, records), answer, turn)
@@ -239,7 +239,7 @@ def _write(
 
 
 def _end(group: ClassicGroup, turn: Turn) -> None:
-    """End a classic group that is a consumer group now: who waits in it joins again."""
+    """End a classic group that has become a consumer group. Waiting members receive an error and join again."""
     for member in group.members.values():
         refuse_join(member, turn, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
         refuse_sync(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)

@@ -1,4 +1,4 @@
-"""Who may commit, fetch and delete a group's offsets, and when they are answered."""
+"""Offset commits, fetches and deletions of a group: their permission checks, writes and answers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NO_EPOCH = -1
 def commit(
     held: HeldGroup, call: RequestReceived, request: pb.OffsetCommitRequest, deleted: DeletedTopics, turn: Turn
 ) -> None:
-    """Handle OffsetCommit; without a generation it makes a simple group where there is none.
+    """Handle OffsetCommit. A commit without a generation creates a simple group if the group does not exist.
 
     Raises:
-        TidelogError: GROUP_ID_NOT_FOUND, for clients before KIP-848 ILLEGAL_GENERATION; those of the group's own
-            check.
+        TidelogError: GROUP_ID_NOT_FOUND, or ILLEGAL_GENERATION for clients before KIP-848, and the errors of the
+            group's own check.
     """
     _check_commit(held, request, turn)
     changes, response = requests.commit(request, turn)
@@ -48,10 +48,10 @@ def commit(
 
 
 def fetch(held: HeldGroup, call: RequestReceived, request: pb.OffsetFetchGroup, turn: Turn) -> None:
-    """Handle OffsetFetch of one group; a group that there is not has no offsets.
+    """Handle OffsetFetch of one group. A group that does not exist has no offsets.
 
     Raises:
-        TidelogError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, in groups of KIP-848's protocol.
+        TidelogError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH, in groups of KIP-848's protocol.
     """
     if not isinstance(held.group, ClassicGroup):
         is_member = request.HasField("member_id")
@@ -64,7 +64,7 @@ def delete(held: HeldGroup, call: RequestReceived, request: pb.OffsetDeleteReque
     """Handle OffsetDelete.
 
     Raises:
-        TidelogError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP where the members are no consumers.
+        TidelogError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the members are not consumers.
     """
     group = held.group
     if not held.exists:

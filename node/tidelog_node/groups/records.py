@@ -1,9 +1,9 @@
-"""The keys and values of __consumer_offsets in Kafka's binary formats: what each record says, and its bytes.
+"""The keys and values of __consumer_offsets records in Kafka's binary formats.
 
-A key begins with its type, int16: 0 and 1 are committed offsets, 2 a group of the classic protocol, 3 to 8 and 16 the
-parts of a group of KIP-848's. A value begins with its version, int16. The schemas are Kafka's, in
-group-coordinator/src/main/resources/common/message: OffsetCommitKey.json, GroupMetadataValue.json and so on. Written
-are offsets and classic groups in version 3, the last without tagged fields, and all else in version 0.
+A key begins with its type, int16: 0 and 1 are committed offsets, 2 is a group of the classic protocol, 3 to 8 and 16
+are the parts of a KIP-848 group. A value begins with its version, int16. The schemas are Kafka's, in
+group-coordinator/src/main/resources/common/message: OffsetCommitKey.json, GroupMetadataValue.json and so on. Offsets
+and classic groups are written in version 3, the last version without tagged fields, and everything else in version 0.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitKey:
-    """Of a committed offset."""
+    """The key of a committed offset."""
 
     group: str
     topic: str
@@ -84,28 +84,28 @@ class OffsetCommitKey:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
-    """Of a group of the classic protocol, its members included."""
+    """The key of a classic group, including its members."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadataKey:
-    """Of a group of KIP-848's protocol; there is one as long as the group is."""
+    """The key of a KIP-848 group. The record exists as long as the group does."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupPartitionMetadataKey:
-    """Of the topics that a group knew; Kafka wrote it before 4.1 and only deletes it now."""
+    """The key of a group's topic metadata. Kafka wrote this record before 4.1 and now only deletes it."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMemberMetadataKey:
-    """Of what a member says of itself."""
+    """The key of a member's subscription and client metadata."""
 
     group: str
     member_id: str
@@ -113,14 +113,14 @@ class ConsumerGroupMemberMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """Of the epoch of a group's target assignment."""
+    """The key of the epoch of a group's target assignment."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupTargetAssignmentMemberKey:
-    """Of what a member is to own in the end."""
+    """The key of a member's target assignment."""
 
     group: str
     member_id: str
@@ -128,7 +128,7 @@ class ConsumerGroupTargetAssignmentMemberKey:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """Of what a member owns, and its epoch."""
+    """The key of a member's current assignment and epoch."""
 
     group: str
     member_id: str
@@ -136,7 +136,7 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupRegularExpressionKey:
-    """Of what a regular expression of a group's members has resolved to."""
+    """The key of the topics that a regular expression of a group's members matches."""
 
     group: str
     regular_expression: str
@@ -207,10 +207,10 @@ _READERS = {
 
 
 def encode(key: Key, value: Value | None) -> GroupRecord:
-    """Return the record; a value None deletes the key.
+    """Return the record. A value of None deletes the key.
 
     Raises:
-        ValueError: a name is longer than the 32767 bytes that Kafka's strings have, or a topic id has not 16 bytes.
+        ValueError: A name exceeds the 32767 bytes of Kafka's strings, or a topic id does not have 16 bytes.
     """
     return GroupRecord(encode_key(key), None if value is None else value.encode())
 
@@ -219,7 +219,7 @@ def encode_key(key: Key) -> bytes:
     """Return the key's bytes.
 
     Raises:
-        ValueError: as :func:`encode`.
+        ValueError: For the same reasons as :func:`encode`.
     """
     writer = Writer()
     writer.int16(_TYPE_IDS[type(key)])
@@ -240,12 +240,13 @@ def encode_key(key: Key) -> bytes:
 
 
 def decode(record: GroupRecord) -> tuple[Key, Value | None] | None:
-    """Return the key and the value, None where the record deletes the key.
+    """Return the key and the value; the value is None if the record deletes the key.
 
-    None for a record of another type, or in a version from a later Kafka: who reads the log passes over it.
+    Return None for a record of an unknown type or of a version from a later Kafka. Readers of the log skip such
+    records.
 
     Raises:
-        ValueError: the bytes are torn or changed; the sentence says where.
+        ValueError: The bytes are truncated or corrupt. The message gives the position.
     """
     key = decode_key(record.key)
     if key is None or record.value is None:
@@ -255,10 +256,10 @@ def decode(record: GroupRecord) -> tuple[Key, Value | None] | None:
 
 
 def decode_key(data: bytes) -> Key | None:
-    """Return the key; None for a type that is not known.
+    """Return the key, or None if its type is unknown.
 
     Raises:
-        ValueError: the bytes are torn or changed.
+        ValueError: The bytes are truncated or corrupt.
     """
     reader = Reader(data)
     type_id = reader.int16()
@@ -272,20 +273,20 @@ def decode_key(data: bytes) -> Key | None:
 
 
 def is_offset_key(data: bytes) -> bool:
-    """Return whether a key is that of a committed offset, without a look at the rest of it."""
+    """Return whether a key is that of a committed offset; only the type is read."""
     return data[:2] in _OFFSET_TYPES
 
 
 def is_group_key(data: bytes) -> bool:
-    """Return whether a record with this key says that there is a group, of either protocol."""
+    """Return whether a record with this key states that a group of either protocol exists."""
     return data[:2] in _GROUP_TYPES
 
 
 def group_of(key: bytes) -> str:
-    """Return the id of the group that a record is of; all of Kafka's types have it first.
+    """Return the id of the group that a record belongs to, which is the first field of all of Kafka's key types.
 
     Raises:
-        ValueError: the bytes are no key of a group.
+        ValueError: The bytes are not a group's key.
     """
     reader = Reader(key)
     reader.int16()

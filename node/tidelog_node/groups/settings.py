@@ -1,4 +1,4 @@
-"""What the group coordinator is told to do: plain values, named and with defaults as Kafka's GroupCoordinatorConfig."""
+"""The settings of the group coordinator, with the names and defaults of Kafka's GroupCoordinatorConfig."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_ASSIGNORS = ("uniform", "range")
 
 
 class MigrationPolicy(StrEnum):
-    """Which conversions of groups that have members are allowed: ``group.consumer.migration.policy``."""
+    """The allowed conversions of groups that have members: ``group.consumer.migration.policy``."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -25,18 +25,18 @@ class MigrationPolicy(StrEnum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Whether a classic group becomes a consumer group when such a member joins."""
+        """True if a classic group becomes a consumer group when a member of the consumer protocol joins."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def allows_downgrade(self) -> bool:
-        """Whether a consumer group becomes a classic group when only classic members are left."""
+        """True if a consumer group becomes a classic group when only classic members are left."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTimings:
-    """The times that members of a group of the consumer protocol keep to."""
+    """The session timeout and heartbeat interval of members of a consumer group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -44,7 +44,7 @@ class ConsumerTimings:
 
 @dataclass(frozen=True, slots=True)
 class OwnTimings:
-    """What is set on a single group; None: nothing."""
+    """Timings set on a single group. None means not set."""
 
     session_timeout_ms: int | None = None
     """``consumer.session.timeout.ms``"""
@@ -56,17 +56,18 @@ _NO_TIMINGS = OwnTimings()
 
 
 def own_timings(settings: Mapping[str, str]) -> OwnTimings:
-    """Return the timings among the settings of a group, which a newer version may have others of."""
+    """Return the timings among a group's settings. Settings of newer versions are ignored."""
     config = parse_config(GroupConfig, {key: value for key, value in settings.items() if key in GROUP_KEYS})
     return OwnTimings(config.consumer_session_timeout_ms, config.consumer_heartbeat_interval_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """The settings of both protocols; those without a prefix ``consumer`` are of the classic one and of offsets.
+    """The settings of both protocols. Those without the prefix ``consumer`` apply to the classic protocol and to
+    offsets.
 
     Raises:
-        ValueError: a least value is above its greatest, or there is no assignor.
+        ValueError: A minimum is above its maximum, or there is no assignor.
     """
 
     offset_metadata_max_bytes: int = 4096
@@ -79,7 +80,7 @@ class GroupSettings:
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2**31 - 1
     new_member_join_timeout_ms: int = 5 * _MINUTE_MS
-    """How long a member may wait for its group to be complete when the group rebalances for ever (KIP-345)."""
+    """The longest wait of a joining member whose group rebalances continually (KIP-345)."""
     consumer_session_timeout_ms: int = 45_000
     """``group.consumer.session.timeout.ms``"""
     consumer_min_session_timeout_ms: int = 45_000
@@ -91,12 +92,12 @@ class GroupSettings:
     consumer_max_size: int = 2**31 - 1
     """``group.consumer.max.size``"""
     consumer_assignors: tuple[str, ...] = DEFAULT_ASSIGNORS
-    """``group.consumer.assignors``; the first is that of groups whose members ask for none."""
+    """``group.consumer.assignors``; the first one applies to groups whose members request none."""
     consumer_regex_refresh_interval_ms: int = 10 * _MINUTE_MS
     """``group.consumer.regex.refresh.interval.ms``"""
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     own_timings: Mapping[str, OwnTimings] = field(default_factory=dict)
-    """What is set on single groups, by their ids."""
+    """Timings set on single groups, by group id."""
 
     def __post_init__(self) -> None:
         _check_order(
@@ -123,9 +124,9 @@ class GroupSettings:
             raise ValueError("group.consumer.assignors must name an assignor")
 
     def timings_of(self, group_id: str) -> ConsumerTimings:
-        """Return a group's timings: its own within this coordinator's limits, else the coordinator's.
+        """Return a group's timings: its own ones within this coordinator's limits, else the coordinator's.
 
-        The limits may have changed since the group's were set, or be others on the controller.
+        The limits may have changed since the group's timings were set, or may differ from the controller's.
         """
         own = self.own_timings.get(group_id, _NO_TIMINGS)
         session_ms = _within(

@@ -1,10 +1,10 @@
 """The coordinator of the groups of one partition of __consumer_offsets, as a pure state machine.
 
-It owns the groups that have members, and reads the others from the store of what is committed when they are asked for.
-:class:`GroupShard` takes in events and carries on what waits for writes; what each request does is in
+It keeps groups with members in memory and reads the others on demand from the store of committed records.
+:class:`GroupShard` processes events and continues calls when their writes end. The requests are implemented in
 :mod:`.group_requests`, :mod:`.offset_requests` and :mod:`.admin_requests`, the rules of the two protocols in
-:mod:`.classic` and :mod:`.consumer`. A shard lives as long as its node leads the partition: what is in memory alone
-goes with it, as in Kafka, and members that live join again.
+:mod:`.classic` and :mod:`.consumer`. A shard lives as long as its node leads the partition. State that is only in
+memory is lost with it, as in Kafka, and live members join again.
 """
 
 from __future__ import annotations
@@ -51,18 +51,17 @@ _AT_ONCE = 0
 
 
 class GroupShard:
-    """One shard, on one thread; times are in ms.
+    """One shard, used on one thread. Times are in ms.
 
-    Deadlines are of a clock that never goes back, ``now_ms``: sessions last as long as they should when the time of
-    day is set, which is ``wall_ms`` and goes into records.
-    ``new_member_id`` returns an id that no member has ever had, and begins with what it is given: Kafka's are
-    ``<client id or instance id>-<UUID>``.
+    Deadlines use ``now_ms``, a clock that never goes back, so that setting the time of day does not change session
+    timeouts. Records use the time of day, ``wall_ms``. ``new_member_id`` returns an id that no member has ever had and
+    that begins with its argument. Kafka's ids are ``<client id or instance id>-<UUID>``.
     """
 
     def __init__(
         self, settings: GroupSettings, store: GroupStore, new_member_id: Callable[[str], str], now_ms: int
     ) -> None:
-        """Take over the groups of a store; their members have their session timeouts from now on."""
+        """Take over the groups of a store. The session timeouts of their members start now."""
         self._settings = settings
         self._new_member_id = new_member_id
         self._groups = HeldGroups(store, settings)
@@ -71,24 +70,24 @@ class GroupShard:
         self._listings = Listings()
         self._topics: Mapping[str, TopicInfo] | None = None
         self._open_calls: dict[int, str] = {}
-        """The group of each, where there is one."""
+        """The group id of each open call, empty for calls without a group."""
         self._abandoned: set[int] = set()
         self._swept: list[str] = []
-        """Groups that were looked at in this step; what need not be kept of them goes at its end."""
+        """Groups cleaned up in this step. At its end those with nothing in memory alone are dropped."""
         self._writes: dict[int, Write] = {}
         self._written: set[int] = set()
         self._next_write_id = 1
 
     @property
     def next_deadline_ms(self) -> int:
-        """When to say :class:`TimePassed`."""
+        """The time of the next :class:`TimePassed`."""
         if self._listings:
             return _AT_ONCE
         next_ms = self._agenda.next_ms
         return self._sweep.next_ms if next_ms is None else min(next_ms, self._sweep.next_ms)
 
     def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> list[Command]:
-        """Take in an event, and return what is to be done, in its order; ``wall_ms`` None is as ``now_ms``."""
+        """Process an event and return the commands in order. ``wall_ms`` defaults to ``now_ms``."""
         wall_ms = now_ms if wall_ms is None else wall_ms
         turn = Turn(now_ms, wall_ms, self._settings, self._topics, self._new_member_id)
         match event:
@@ -116,7 +115,7 @@ class GroupShard:
         return self._finish(turn)
 
     def check_invariants(self) -> None:
-        """Assert what must always hold."""
+        """Assert the shard's invariants."""
         waiting = set(self._listings.calls)
         for held in self._groups:
             assert held.exists
@@ -214,7 +213,7 @@ class GroupShard:
     def _end_write(self, write_id: int, error: TidelogError | None, turn: Turn) -> None:
         write = self._writes.pop(write_id, None)
         if write is None:
-            # It was given up before, and has been committed after all: the store knows.
+            # The write failed earlier and was committed after all. The store has its records.
             return
         held = self._held(write.group_id, turn)
         unsure = error is not None and write_id in self._written
@@ -283,7 +282,7 @@ class GroupShard:
 
 
 def _begin(held: HeldGroup, turn: Turn) -> None:
-    # Those of KIP-848's protocol say by their deadline that they want to begin.
+    # A KIP-848 group requests its start by a deadline.
     if isinstance(held.group, ClassicGroup):
         begin_loaded(held.group, turn)
 

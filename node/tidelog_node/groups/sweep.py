@@ -1,6 +1,6 @@
-"""The round over all groups of a shard, in slices: sessions of loaded members begin, offsets expire, topics are gone.
+"""The periodic pass over all groups of a shard, in slices: load groups, expire offsets, delete those of deleted topics.
 
-Once after the shard begins, once every ``offsets.retention.check.interval.ms``, and when topics are deleted.
+A pass runs once after the shard begins, every ``offsets.retention.check.interval.ms``, and when topics are deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SLICE = 30
 
 
 class Sweep:
-    """Where the round is."""
+    """The state of the pass."""
 
     def __init__(self, now_ms: int) -> None:
         self.next_ms = now_ms
@@ -33,7 +33,7 @@ class Sweep:
         self._has_failed = False
 
     def change_topics(self, before: Mapping[str, TopicInfo], after: Mapping[str, TopicInfo], now_ms: int) -> None:
-        """Begin a round if topics are gone; one that was made again under its name is another."""
+        """Begin a pass if topics were deleted. A topic created again under the same name counts as deleted."""
         deleted = [n for n, t in before.items() if n not in after or after[n].topic_id != t.topic_id]
         if deleted:
             self.deleted_topics.add(deleted)
@@ -41,7 +41,7 @@ class Sweep:
             self.next_ms = now_ms
 
     def next_slice(self, now_ms: int, ids: Callable[[], Iterator[str]], settings: GroupSettings) -> list[str]:
-        """Return the next groups to look at; none when it is not time, or when the round ends."""
+        """Return the next groups to clean up; none before the next pass is due or when a pass ends."""
         if now_ms < self.next_ms:
             return []
         if self._left is None:
@@ -56,12 +56,12 @@ class Sweep:
         return groups
 
     def note_failure(self) -> None:
-        """Note that offsets of a deleted topic may still be there: the next round looks for them again."""
+        """Note that offsets of a deleted topic may remain. The next pass looks for them again."""
         self._has_failed = True
 
 
 def clean_up(held: HeldGroup, sweep: Sweep, turn: Turn) -> None:
-    """Delete offsets that have expired or are of deleted topics, and the group if nothing is left of it."""
+    """Delete offsets that have expired or belong to deleted topics, and the group if nothing is left of it."""
     deleted = sweep.deleted_topics.offsets_of(held.group_id, held.offsets)
     gone = deleted.union(expired(held.group, held.offsets, turn.wall_ms, turn.settings.offsets_retention_ms))
     deletes_group = not held.is_used and not held.open_writes and held.offsets.known == gone

@@ -1,4 +1,4 @@
-"""One step of a shard: what it knows, and where it puts what it commands."""
+"""The context of one step of a shard: its inputs and the commands that it collects."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidelog_node.groups.settings import GroupSettings
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Records of one group that are to be written as one batch, and what follows.
+    """Records of one group to write as one batch, and the callbacks that follow.
 
-    ``on_written`` comes when they are in the log, ``on_committed`` when they are committed; ``on_failed`` comes in
-    place of either.
+    ``on_written`` runs when the records are in the log, ``on_committed`` when they are committed. ``on_failed`` runs
+    instead of either one.
     """
 
     group_id: str
@@ -26,14 +26,14 @@ class Write:
     on_committed: Callable[[Turn], None] | None
     on_failed: Callable[[Turn, TidelogError], None] | None
     offsets: tuple[OffsetChange, ...] = ()
-    """What the records say of offsets."""
+    """The changes of committed offsets that the records contain."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """What a step works with. ``topics`` is None as long as the topics of the cluster are not known.
+    """The state that a step works with. ``topics`` is None until the topics of the cluster are known.
 
-    Deadlines are of ``now_ms``, which never goes back; ``wall_ms`` is the time of day, which records have.
+    Deadlines use ``now_ms``, which never goes back. Records use ``wall_ms``, the time of day.
     """
 
     now_ms: int
@@ -41,9 +41,9 @@ class Turn:
     settings: GroupSettings
     topics: Mapping[str, TopicInfo] | None
     new_member_id: Callable[[str], str]
-    """Returns a new member id that begins with the client's id or the instance id, as Kafka's do."""
+    """Returns a new member id that begins with the client id or the instance id, as Kafka's ids do."""
     outcomes: list[Write | tuple[int, GroupResponse]] = field(default_factory=list)
-    """In their order: writes, and responses with their call."""
+    """Writes, and responses with their call ids, in order."""
 
     def respond(self, call_id: int, response: GroupResponse) -> None:
         """Answer a call."""
@@ -59,7 +59,7 @@ class Turn:
         on_failed: Callable[[Turn, TidelogError], None] | None = None,
         offsets: Iterable[OffsetChange] = (),
     ) -> None:
-        """Ask for the records of changed offsets and other records to be written, in that order."""
+        """Request a write of the changed offsets followed by the other records."""
         changes = tuple(offsets)
         written = (*encode_offsets(group_id, changes), *records)
         self.outcomes.append(Write(group_id, written, on_written, on_committed, on_failed, changes))

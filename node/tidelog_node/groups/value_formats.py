@@ -1,6 +1,6 @@
-"""The values of committed offsets and classic groups in __consumer_offsets; :mod:`.records` has the keys.
+"""The values of committed offsets and classic groups in __consumer_offsets. :mod:`.records` has the keys.
 
-A reader returns None for a version that it does not know.
+A reader returns None for an unknown version.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ NO_LEADER_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitValue:
-    """A committed offset; the leader epoch is -1 where it is not known.
+    """A committed offset. The leader epoch is -1 if unknown.
 
-    ``expire_timestamp`` is of version 1, from clients that chose their own retention; -1 else. ``topic_id`` is of
-    version 4; None where it is not known.
+    ``expire_timestamp`` is a field of version 1, set by clients that choose their own retention, otherwise -1.
+    ``topic_id`` is a field of version 4, None if unknown.
     """
 
     offset: int
@@ -32,7 +32,7 @@ class OffsetCommitValue:
     topic_id: bytes | None = None
 
     def encode(self) -> bytes:
-        """Return the bytes in version 3; in version 1, which alone has it, when there is an expire timestamp."""
+        """Return the bytes in version 3, or in version 1, the only one with an expire timestamp, if there is one."""
         writer = Writer()
         expires = self.expire_timestamp != NO_TIMESTAMP
         writer.int16(1 if expires else _CLASSIC_VERSION)
@@ -48,7 +48,7 @@ class OffsetCommitValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataMember:
-    """A member of a classic group with its subscription and assignment, which the coordinator does not look into."""
+    """A member of a classic group. The coordinator does not interpret its subscription and assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -62,9 +62,9 @@ class GroupMetadataMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataValue:
-    """A classic group as of its last complete rebalance; protocol and leader are None when it has no members.
+    """A classic group as of its last complete rebalance. Protocol and leader are None if it has no members.
 
-    ``current_state_timestamp`` is when it came into its state, -1 where that is not known.
+    ``current_state_timestamp`` is the time at which the group entered its state, -1 if unknown.
     """
 
     protocol_type: str
@@ -145,7 +145,7 @@ def _read_group_member(reader: Reader, version: int) -> GroupMetadataMember:
         group_instance_id=instance_id,
         client_id=client_id,
         client_host=client_host,
-        # As Kafka takes members of version 0, which had one timeout for both.
+        # Version 0 has one timeout for both, and Kafka uses it as the rebalance timeout too.
         rebalance_timeout=session_timeout if rebalance_timeout is None else rebalance_timeout,
         session_timeout=session_timeout,
         subscription=data(),

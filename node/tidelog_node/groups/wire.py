@@ -1,7 +1,8 @@
-"""Kafka's primitive types as the records of __consumer_offsets have them, without I/O.
+"""Kafka's primitive types in the encoding of __consumer_offsets records, without I/O.
 
-The plain forms have lengths of int16 (strings) and int32 (bytes, arrays), -1 for null. The compact forms of flexible
-versions (KIP-482) have an unsigned varint, length + 1, 0 for null, and tagged fields behind every struct.
+The plain forms have lengths of int16 (strings) and int32 (bytes, arrays), with -1 for null. The compact forms of
+flexible versions (KIP-482) have an unsigned varint of length + 1, with 0 for null, and tagged fields after every
+struct.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _INT64 = struct.Struct(">q")
 
 
 class Writer:
-    """Gathers the bytes of one key or value."""
+    """An encoder of one key or value."""
 
     __slots__ = ("_data",)
 
@@ -32,7 +33,7 @@ class Writer:
         return bytes(self._data)
 
     def int8(self, number: int) -> None:
-        """Write one byte, signed."""
+        """Write one signed byte."""
         self._data += _INT8.pack(number)
 
     def int16(self, number: int) -> None:
@@ -51,7 +52,7 @@ class Writer:
         """Write 16 bytes.
 
         Raises:
-            ValueError: there are more or fewer.
+            ValueError: ``data`` does not have 16 bytes.
         """
         if len(data) != UUID_BYTES:
             raise ValueError(f"a topic id has {UUID_BYTES} bytes, not {len(data)}")
@@ -61,7 +62,7 @@ class Writer:
         """Write a string of at most 32767 bytes, or null.
 
         Raises:
-            ValueError: it is longer.
+            ValueError: The string is longer.
         """
         if text is None:
             self.int16(-1)
@@ -73,12 +74,12 @@ class Writer:
         self._data += data
 
     def bytes_(self, data: bytes) -> None:
-        """Write bytes behind their length."""
+        """Write bytes preceded by their length."""
         self.int32(len(data))
         self._data += data
 
     def array(self, items: Iterable[T], write: Callable[[T], None]) -> None:
-        """Write the number of items, and each by ``write``."""
+        """Write the number of items, then each item with ``write``."""
         items = tuple(items)
         self.int32(len(items))
         for item in items:
@@ -106,7 +107,7 @@ class Writer:
             write(item)
 
     def tags(self, fields: Mapping[int, bytes] | None = None) -> None:
-        """Write the tagged fields that end a struct, by ascending tag."""
+        """Write the tagged fields that end a struct in ascending order of tag."""
         fields = fields or {}
         self.unsigned_varint(len(fields))
         for tag, data in sorted(fields.items()):
@@ -115,7 +116,7 @@ class Writer:
             self._data += data
 
     def unsigned_varint(self, number: int) -> None:
-        """Write seven bits a byte, the lowest first."""
+        """Write seven bits per byte, lowest bits first."""
         while number >= 0x80:
             self._data.append(number & 0x7F | 0x80)
             number >>= 7
@@ -123,7 +124,7 @@ class Writer:
 
 
 class Reader:
-    """Reads one key or value from its start; every method raises ValueError where the bytes end too early."""
+    """A decoder of one key or value. Every method raises ValueError if the bytes end too early."""
 
     __slots__ = ("_data", "_position")
 
@@ -132,7 +133,7 @@ class Reader:
         self._position = 0
 
     def int8(self) -> int:
-        """Read one byte, signed."""
+        """Read one signed byte."""
         return self._unpack(_INT8)
 
     def int16(self) -> int:
@@ -155,7 +156,7 @@ class Reader:
         """Read a string.
 
         Raises:
-            ValueError: it is null, ends too early or is no UTF-8.
+            ValueError: The string is null, ends too early or is not UTF-8.
         """
         return self._not_null(self.nullable_string())
 
@@ -165,7 +166,7 @@ class Reader:
         return None if length < 0 else self._take(length).decode()
 
     def bytes_(self) -> bytes:
-        """Read bytes behind their length."""
+        """Read bytes preceded by their length."""
         return self._take(self.int32())
 
     def nullable_bytes(self) -> bytes | None:
@@ -174,11 +175,11 @@ class Reader:
         return None if length < 0 else self._take(length)
 
     def array(self, read: Callable[[], T]) -> tuple[T, ...]:
-        """Read the number of items, and each by ``read``."""
+        """Read the number of items, then each item with ``read``."""
         return tuple(read() for _ in range(self._counted(self.int32())))
 
     def compact_string(self) -> str:
-        """Read a string of a flexible version that is not null."""
+        """Read a non-null string of a flexible version."""
         return self._not_null(self.nullable_compact_string())
 
     def nullable_compact_string(self) -> str | None:
@@ -191,7 +192,7 @@ class Reader:
         return self._take(self.unsigned_varint() - 1)
 
     def compact_array(self, read: Callable[[], T]) -> tuple[T, ...]:
-        """Read an array of a flexible version that is not null."""
+        """Read a non-null array of a flexible version."""
         return tuple(read() for _ in range(self._counted(self.unsigned_varint() - 1)))
 
     def tags(self) -> dict[int, bytes]:
@@ -199,7 +200,7 @@ class Reader:
         return {self.unsigned_varint(): self._take(self.unsigned_varint()) for _ in range(self.unsigned_varint())}
 
     def unsigned_varint(self) -> int:
-        """Read seven bits a byte, the lowest first, at most five bytes."""
+        """Read seven bits per byte, lowest bits first, at most five bytes."""
         number = 0
         for shift in range(0, 7 * _VARINT_BYTES, 7):
             (byte,) = self._take(1)

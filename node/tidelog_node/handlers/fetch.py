@@ -199,7 +199,7 @@ class _Fetch:
         self._max_bytes = min(request.max_bytes, context.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.is_over = False
-        """Whether what is there is answered now, even if it is nothing."""
+        """True if what is there is answered now, even if it is nothing."""
         self._is_read_committed = request.is_read_committed
         if self._is_read_committed != session.is_read_committed:
             session.is_read_committed = self._is_read_committed
@@ -420,7 +420,7 @@ class _Fetch:
         return preferred_replica(self._context, partition, request.fetch_offset, rack_id)
 
     def _is_limited(self, partition: Partition) -> bool:
-        """Whether the reader is a throttled follower that is not in sync: one that is could leave the ISR by it."""
+        """True if the reader is a throttled follower that is not in sync: one that is could leave the ISR by it."""
         if self._follower is None or not partition.throttled.leader:
             return False
         leader = partition.state.leader

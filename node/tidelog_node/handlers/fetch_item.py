@@ -34,19 +34,19 @@ class FetchItem:
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether nothing is waited for: there is an error, a divergence, or a better replica."""
+        """True if nothing is waited for: there is an error, a divergence, or a better replica."""
         if self.error is not None or self.preferred_replica is not None:
             return True
         return self.read is not None and self.read.diverging is not None
 
     @property
     def has_all(self) -> bool:
-        """Whether a later fetch finds nothing else here as long as nobody says that the partition has changed."""
+        """True if a later fetch finds nothing else here as long as nobody says that the partition has changed."""
         return not self.answers_at_once and self.read is not None and self.read.has_all
 
     @property
     def is_news(self) -> bool:
-        """Whether a session's reader has to hear of it."""
+        """True if a session's reader has to hear of it."""
         if self.answers_at_once or self.size:
             return True
         return self.read is not None and self.entry.is_news(self.read.high_watermark, self.read.log_start_offset)
@@ -57,5 +57,5 @@ class FetchItem:
         self.error, self.read, self.size, self.is_starved = error.detached(), None, 0, False
 
     def leaves_follower_behind(self) -> bool:
-        """Whether records were deleted that the follower still has: a deletion waits for it to hear of that."""
+        """True if records were deleted that the follower still has: a deletion waits for it to hear of that."""
         return self.read is not None and self.entry.spec.log_start_offset < self.read.log_start_offset and self.is_news

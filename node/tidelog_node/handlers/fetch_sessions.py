@@ -38,7 +38,7 @@ class OpenSession:
         self.is_read_committed = False
         self.hurried_epoch = FINAL_EPOCH
         self.was_hurried = False
-        """Whether somebody wants the request to look again since it looked."""
+        """True if somebody wants the request to look again since it looked."""
         self.follower = None if state.replica is None else FollowerIdentity(*state.replica, state.lease)
         """Who reads, None for a consumer."""
         self._held: dict[PartitionKey, tuple[Partition, ReadWaiters]] = {}

@@ -155,7 +155,7 @@ class PendingProduce:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """True if there is nothing to wait for."""
         return not self._waiting
 
     def completion(self, answer: Callable[[list[TopicOutcome]], T]) -> Pending[T]:

@@ -20,7 +20,7 @@ class ProduceTurns:
         self._last: dict[Partition, Turn] = {}
 
     def is_free(self, partition: Partition) -> bool:
-        """Whether a batch may be appended to the partition now."""
+        """True if a batch may be appended to the partition now."""
         return partition.log.is_founded and partition not in self._last
 
     def take(self, partitions: Iterable[Partition]) -> Turn:

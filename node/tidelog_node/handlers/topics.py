@@ -91,7 +91,7 @@ async def describe_cluster(context: NodeContext, request: pb.DescribeClusterRequ
 
 
 def _is_there(image: MetadataImage, topic_name: str, index: int) -> bool:
-    """Whether a partition is there, or cannot come any more."""
+    """True if a partition is there, or cannot come any more."""
     return topic_name not in image.topics or image.partition(topic_name, index) is not None
 
 

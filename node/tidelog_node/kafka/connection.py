@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way and no response waits."""
+        """True if no request is under way and no response waits."""
         return not self._pipeline and not self._outbox.is_paused
 
     @property

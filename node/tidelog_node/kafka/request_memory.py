@@ -46,12 +46,12 @@ class Reservation:
 
     @property
     def is_taken(self) -> bool:
-        """Whether the frame may be received."""
+        """True if the frame may be received."""
         return self._place is None or self._place.done()
 
     @property
     def is_wanted(self) -> bool:
-        """Whether others wait for it, who come after."""
+        """True if others wait for it, who come after."""
         return self.is_taken and self._budget.is_contended
 
     def call_when_taken(self, call: Callable[[], None]) -> None:

@@ -80,7 +80,7 @@ class Api(Protocol):
 
     @property
     def overlaps(self) -> bool:
-        """Whether the next request may begin before this one is answered."""
+        """True if the next request may begin before this one is answered."""
         ...
 
     def begin(self, node: KafkaNode, request: Request) -> Body | Awaitable[Body | None] | None:

@@ -90,17 +90,17 @@ class BrokerLifecycle:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the controller has fenced this node, by its last answer."""
+        """True if the controller has fenced this node, by its last answer."""
         return self._core.is_fenced
 
     @property
     def is_serving(self) -> bool:
-        """Whether :meth:`note_serving` has been called."""
+        """True if :meth:`note_serving` has been called."""
         return self._core.is_serving
 
     @property
     def has_session(self) -> bool:
-        """Whether no controller can have fenced this node without its knowing."""
+        """True if no controller can have fenced this node without its knowing."""
         return self._core.has_session(self._clock.monotonic_ms())
 
     async def run(self, on_registered: Callable[[BrokerEpoch], None]) -> None:

@@ -69,7 +69,7 @@ def files_of(directory: Path) -> list[LogFile]:
 
 
 def is_partition(directory: Path) -> bool:
-    """Whether a directory holds a partition's segments, or has a partition's name."""
+    """True if a directory holds a partition's segments, or has a partition's name."""
     return any(directory.glob("[0-9]" * 20 + ".log")) or _PARTITION.fullmatch(directory.name) is not None
 
 

@@ -118,7 +118,7 @@ class SegmentScan:
         return time.time() - os.fstat(self._handle).st_mtime < _RECENT_S
 
     def _is_zero_from(self, position: int) -> bool:
-        """Whether only zeros follow, holes included; cheap unless they do."""
+        """True if only zeros follow, holes included; cheap unless they do."""
         if bytes(self._view(position, HEADER_SIZE)).strip(b"\0"):
             return False
         while position < self._size:

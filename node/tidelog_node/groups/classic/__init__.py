@@ -1,4 +1,4 @@
-"""Groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, as Kafka's ClassicGroup."""
+"""Groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, after Kafka's ClassicGroup."""
 
 from tidelog_node.groups.classic.group import ClassicGroup, ClassicMember, ClassicState
 

@@ -1,4 +1,4 @@
-"""What a classic group does when its deadlines are over."""
+"""Expired deadlines of a classic group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tidelog_node.groups.turn import Turn
 
 
 def begin_loaded(group: ClassicGroup, turn: Turn) -> None:
-    """Give the members of a group that was loaded their sessions.
+    """Start the sessions of the members of a loaded group.
 
-    The group rebalances when it has become too large, or when the rebalance after its downgrade was lost.
+    The group rebalances if it has become too large, or if the rebalance after its downgrade was lost.
     """
     for member in group.members.values():
         reset_session(group, member, turn)
@@ -26,7 +26,7 @@ def begin_loaded(group: ClassicGroup, turn: Turn) -> None:
 
 
 def expire(group: ClassicGroup, turn: Turn) -> None:
-    """Do all that is due."""
+    """Process all expired deadlines."""
     for member_id in [m for m, deadline_ms in group.timers.sessions.items() if deadline_ms <= turn.now_ms]:
         _expire_session(group, member_id, turn)
     if group.timers.sync_ms is not None and group.timers.sync_ms <= turn.now_ms:
@@ -40,12 +40,12 @@ def _expire_session(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     group.timers.cancel_session(member_id)
     member = group.members.get(member_id)
     if member is None:
-        # It was given its id and never joined.
+        # The client received a member id and never joined.
         group.remove(member_id)
         if group.state is ClassicState.PREPARING_REBALANCE and group.has_all_joined:
             complete_join(group, turn)
     elif member.is_new or (member.join_call is None and member.sync_call is None):
-        # Who waits for the others is not late; a new member is, since it may have gone away without a word.
+        # A member that waits for the others is not late. A new member is, since it may have disappeared silently.
         remove_member(group, member, turn)
         if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             rebalance_without(group, turn)

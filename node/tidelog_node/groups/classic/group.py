@@ -1,8 +1,8 @@
 """The state of a classic group (Kafka's ClassicGroup): its members, generation, protocol and leader.
 
-It decides nothing: :mod:`.rebalance` and its neighbours do, and change it by the methods here, which keep the counts
-and the indexes right. A member with a ``join_call`` waits for the answer of its JoinGroup, one with a ``sync_call`` for
-that of its SyncGroup.
+It makes no decisions. :mod:`.rebalance` and its sibling modules do, and change the group through these methods, which
+keep the counts and indexes consistent. A member with a ``join_call`` waits for the answer to its JoinGroup, one with a
+``sync_call`` for the answer to its SyncGroup.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog_node.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 
 class ClassicState(StrEnum):
-    """Kafka's ClassicGroupState, by the names that clients see."""
+    """Kafka's ClassicGroupState, with the names that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -39,7 +39,7 @@ _BEFORE = {
 
 @dataclass(slots=True)
 class ClassicMember:
-    """A member; ``protocols`` are the names it can use, in its order of preference, with their metadata."""
+    """A member. ``protocols`` contains the names of its supported protocols in order of preference, with metadata."""
 
     member_id: str
     instance_id: str | None
@@ -50,26 +50,26 @@ class ClassicMember:
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
     is_new: bool = False
-    """It has not had the answer of its first JoinGroup."""
+    """True if its first JoinGroup is unanswered."""
     join_call: int | None = None
     sync_call: int | None = None
 
     @property
     def awaits_join(self) -> bool:
-        """Whether it waits for the rebalance."""
+        """True if the member waits for the answer to its JoinGroup."""
         return self.join_call is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return what it says for a protocol."""
+        """Return the member's metadata for a protocol, empty if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Return the first of its protocols that all members can use."""
+        """Return the member's most preferred protocol among the candidates."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 class ClassicGroup:
-    """A group; lives on its shard's thread. ``state_timestamp_ms`` is None where an old record did not say it."""
+    """A group, used on its shard's thread. ``state_timestamp_ms`` is None if an old record did not contain it."""
 
     __slots__ = (
         "_supported",
@@ -99,7 +99,7 @@ class ClassicGroup:
         self.state_timestamp_ms: int | None = None
         self.generation = 0
         self.assigned_generation = -1
-        """The generation whose assignment is being written, or was."""
+        """The last generation whose assignment was passed to the log."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: str | None = None
@@ -107,40 +107,40 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         """Instance id to member id."""
         self.pending_joins: dict[str, None] = {}
-        """Member ids that were given out with MEMBER_ID_REQUIRED and have not joined (KIP-394)."""
+        """Member ids that were sent with MEMBER_ID_REQUIRED and have not joined (KIP-394)."""
         self.pending_syncs: set[str] = set()
-        """Members that were answered by the join phase and have not sent SyncGroup."""
+        """Members whose JoinGroup was answered and that have not sent SyncGroup."""
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
-        """None when it is not known."""
+        """None if unknown."""
         self.must_rebalance = False
-        """Whether the group was a consumer group and no generation has begun since."""
+        """True if the group was a consumer group and no generation has begun since."""
         self.timers = Timers()
         self._supported: Counter[str] = Counter()
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members and no rebalance is going on."""
+        """True if the group has no members and no rebalance is in progress."""
         return self.state is ClassicState.EMPTY
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether the join phase waits for nobody."""
+        """True if the join phase waits for no member."""
         return not self.pending_joins and all(member.awaits_join for member in self.members.values())
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can begin."""
+        """True if a rebalance can begin."""
         return self.state in _BEFORE[ClassicState.PREPARING_REBALANCE]
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of its members'."""
+        """The longest rebalance timeout of its members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members are consumers, whose metadata the coordinator can read."""
+        """True if the members are consumers, whose metadata the coordinator can read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def transition_to(self, state: ClassicState, wall_ms: int) -> None:
@@ -150,7 +150,7 @@ class ClassicGroup:
         self.state_timestamp_ms = wall_ms
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """Take in a member; the first one gives the group its protocol type, and leads it."""
+        """Add a member. The first one sets the group's protocol type and becomes its leader."""
         assert member.instance_id not in self.static_members
         if not self.members:
             self.protocol_type = protocol_type
@@ -163,7 +163,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, or a member id that was given out; the next member leads when the leader goes."""
+        """Remove a member or an unused member id. If it was the leader, the next member leads."""
         member = self.members.pop(member_id, None)
         if member is not None:
             assert member.join_call is None
@@ -178,7 +178,7 @@ class ClassicGroup:
         self.timers.cancel_session(member_id)
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """Give a static member another member id; all else stays (KIP-345)."""
+        """Give a static member another member id. All other state stays (KIP-345)."""
         assert member.instance_id is not None
         old_id = member.member_id
         del self.members[old_id]
@@ -193,13 +193,13 @@ class ClassicGroup:
         self.timers.cancel_session(old_id)
 
     def update_protocols(self, member: ClassicMember, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Change what a member can use."""
+        """Replace the protocols that a member supports."""
         self._supported.subtract(name for name, _ in member.protocols)
         member.protocols = protocols
         self._supported.update(name for name, _ in protocols)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Return whether a member with these protocols can be in the group."""
+        """Return whether a member with these protocols can join the group."""
         names = tuple(protocols)
         if self.is_empty:
             return bool(protocol_type) and bool(names)
@@ -207,17 +207,17 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and is_shared
 
     def shared_protocols(self) -> set[str]:
-        """Return the protocols that all members can use."""
+        """Return the protocols that all members support."""
         return {name for name, count in self._supported.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """Return the protocol that most members prefer, of those that all can use; on equal votes the first voted."""
+        """Return the shared protocol with the most votes of members. The first one voted for wins a tie."""
         candidates = self.shared_protocols()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def elect_joined_leader(self) -> bool:
-        """Let a member that has joined lead; False when there is none."""
+        """Make a member that has joined the leader. Return False if none has joined."""
         if self.leader is None:
             return False
         if not self.members[self.leader].awaits_join:
@@ -228,7 +228,7 @@ class ClassicGroup:
         return True
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Begin the next generation with the members there are; without any the group is empty."""
+        """Begin the next generation with the current members, or become empty without any."""
         self.generation += 1
         self.must_rebalance = False
         self.protocol_name = self.select_protocol() if self.members else None
@@ -238,7 +238,7 @@ class ClassicGroup:
         self.transition_to(state, wall_ms)
 
     def find_subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics of all members; None when the group is no consumers' or their metadata cannot be read."""
+        """Return the topics of all members, or None if they are not consumers or their metadata cannot be read."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -248,7 +248,7 @@ class ClassicGroup:
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member reads the topic; True for consumers of which that is not known."""
+        """Return whether a member subscribes to the topic; True for consumers with unknown subscriptions."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -257,7 +257,7 @@ class ClassicGroup:
         """Return the member.
 
         Raises:
-            TidelogError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID when another member has the instance id.
+            TidelogError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id.
         """
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
@@ -277,7 +277,7 @@ class ClassicGroup:
         return member
 
     def check_invariants(self) -> None:
-        """Assert what must always hold."""
+        """Assert the group's invariants."""
         assert self._supported == Counter(name for m in self.members.values() for name, _ in m.protocols)
         assert self.static_members == {m.instance_id: m.member_id for m in self.members.values() if m.instance_id}
         assert all(member.member_id == member_id for member_id, member in self.members.items())

@@ -1,4 +1,4 @@
-"""JoinGroup (Kafka's ``classicGroupJoinToClassicGroup`` and what it calls; KIP-394, KIP-389)."""
+"""JoinGroup (Kafka's ``classicGroupJoinToClassicGroup`` and the methods that it calls; KIP-394, KIP-389)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from tidelog_node.groups.events import RequestReceived
 from tidelog_node.groups.turn import Turn
 
 MAX_PENDING_JOINS = 1_000
-"""Member ids of one group that were given out and not used. Each may be as long as a client id, and stays in memory for
-a session timeout, while a member uses its own at once."""
+"""The maximum number of assigned but unused member ids per group.
+
+Each may be as long as a client id and stays in memory for a session timeout, whereas a live member uses its id at once.
+"""
 
 
 def join(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn) -> None:
-    """Let a member into the group, or into its next generation; the answer comes when the join phase ends.
+    """Add a member to the group, or to its next generation. The answer follows when the join phase ends.
 
     Raises:
         TidelogError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -38,7 +40,7 @@ def join(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupReques
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    # While the group rebalances who joins first is in: the size may have been lowered (KIP-389).
+    # During a rebalance the first members to join are accepted, since the maximum size may have been lowered (KIP-389).
     if group.is_empty:
         return True
     member = group.members.get(member_id)
@@ -84,7 +86,7 @@ def _join_unknown(group: ClassicGroup, call: RequestReceived, request: pb.JoinGr
 
 
 def _make_room(group: ClassicGroup) -> None:
-    """Withdraw the oldest member ids that were given out; whoever still uses one is told to ask for another."""
+    """Withdraw the oldest unused member ids. A client that still uses one must request another."""
     while len(group.pending_joins) >= MAX_PENDING_JOINS:
         group.remove(next(iter(group.pending_joins)))
 
@@ -98,11 +100,11 @@ def _join_known(group: ClassicGroup, call: RequestReceived, request: pb.JoinGrou
     is_unchanged = member.protocols == protocols_of(request)
     leads_stable = group.state is ClassicState.STABLE and group.leader == member.member_id
     if group.state is ClassicState.PREPARING_REBALANCE or not is_unchanged or leads_stable:
-        # The leader joins again when what it subscribes to has changed, which its metadata need not show.
+        # The leader joins again when its subscription has changed, which its metadata need not show.
         update_member(group, member, call, request, turn)
         rebalance(group, turn)
     else:
-        # It may not have had the answer.
+        # The answer may have been lost.
         turn.respond(call.call_id, joined(group, member))
 
 
@@ -121,7 +123,7 @@ def _add(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupReques
         join_call=call.call_id,
     )
     group.add(member, request.protocol_type)
-    # It sends no heartbeats before it has its answer: it is given up when the group takes for ever.
+    # The member sends no heartbeats before it has its answer. The timeout removes it if the rebalance never ends.
     reset_session(group, member, turn, turn.settings.new_member_join_timeout_ms)
     rebalance(group, turn)
 
@@ -129,7 +131,7 @@ def _add(group: ClassicGroup, call: RequestReceived, request: pb.JoinGroupReques
 def update_member(
     group: ClassicGroup, member: ClassicMember, call: RequestReceived, request: pb.JoinGroupRequest, turn: Turn
 ) -> None:
-    """Take over what a member says when it joins again, and let it wait."""
+    """Update a member from its repeated JoinGroup and let it wait."""
     refuse_join(member, turn, ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
     group.update_protocols(member, protocols_of(request))
     member.rebalance_timeout_ms = rebalance_timeout_of(request)

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup of the classic protocol, and who may commit offsets."""
+"""Heartbeat and LeaveGroup of the classic protocol, and the permission to commit offsets."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def heartbeat(group: ClassicGroup, call: RequestReceived, request: pb.HeartbeatR
     """Keep a member alive.
 
     Raises:
-        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS, which keeps it
-            alive too, when it is to join again.
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS if the member
+            must join again, which also keeps it alive.
     """
     instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
     member = group.check_member(request.member_id, instance_id)
@@ -29,7 +29,7 @@ def heartbeat(group: ClassicGroup, call: RequestReceived, request: pb.HeartbeatR
 
 
 def leave(group: ClassicGroup, call: RequestReceived, request: pb.LeaveGroupRequest, turn: Turn) -> None:
-    """Let members go; each is answered for itself (KIP-345)."""
+    """Remove members. Each has a result of its own (KIP-345)."""
     results = [_leave_one(group, leaving, turn) for leaving in request.members]
     if any(not result.HasField("error") for result in results):
         rebalance_without(group, turn)
@@ -37,10 +37,11 @@ def leave(group: ClassicGroup, call: RequestReceived, request: pb.LeaveGroupRequ
 
 
 def check_commit(group: ClassicGroup, request: pb.OffsetCommitRequest) -> None:
-    """Refuse a commit that is not of this generation's members; without members, anybody's without generation is good.
+    """Refuse a commit that is not from a member of this generation. An empty group accepts commits without a
+    generation.
 
     Raises:
-        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS while the
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS while the
             generation has no assignment yet.
     """
     generation = request.generation_id_or_member_epoch
@@ -59,14 +60,14 @@ def check_commit(group: ClassicGroup, request: pb.OffsetCommitRequest) -> None:
 
 
 def keep_alive(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Take a commit for a heartbeat."""
+    """Treat a commit as a heartbeat."""
     member = group.members.get(member_id)
     if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
         reset_session(group, member, turn)
 
 
 def abandon(group: ClassicGroup, call_id: int, turn: Turn) -> None:
-    """Note that nobody waits for a call's answer: a new member that does not ask again in time is taken for gone."""
+    """Note that nobody waits for a call's answer. A new member is removed unless it joins again in time."""
     for member in group.members.values():
         if member.join_call == call_id and member.is_new:
             reset_session(group, member, turn)
@@ -84,7 +85,7 @@ def _leave_one(group: ClassicGroup, leaving: pb.LeavingMember, turn: Turn) -> pb
     if leaving.member_id in group.pending_joins:
         group.remove(leaving.member_id)
         return result
-    # An administrator removes whoever has the instance id.
+    # An administrator removes the member that has the instance id.
     holder = group.static_members.get(instance_id or "") if not leaving.member_id else None
     try:
         member = group.check_member(holder or leaving.member_id, instance_id)

@@ -1,4 +1,4 @@
-"""A classic group as its record of __consumer_offsets, and back."""
+"""Conversions between a classic group and its __consumer_offsets record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_node.groups.value_formats import NO_TIMESTAMP
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
     """Return the record of a group whose members have these assignments, by member id.
 
-    Members without a leader say that the group was a consumer group and has to rebalance. Kafka makes the first of them
+    A record with members but no leader marks a former consumer group that must rebalance. Kafka makes the first member
     the leader when it reads such a record.
     """
     value = GroupMetadataValue(
@@ -45,7 +45,7 @@ def tombstone(group_id: str) -> GroupRecord:
 
 
 def loaded_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Return the group that a record says; it has no deadlines yet."""
+    """Return the group of a record. It has no deadlines yet."""
     group = ClassicGroup(group_id)
     group.generation = value.generation
     group.protocol_name = value.protocol

@@ -1,8 +1,8 @@
 """The phases of a rebalance (Kafka's GroupMetadataManager, ``prepareRebalance`` to ``completeClassicGroupJoin``).
 
-Join phase: all members are to send JoinGroup, until the rebalance timeout is over. Those that have not are removed, but
-for static members, who may come back. Then a generation begins and the leader assigns. A group that was empty waits
-``group.initial.rebalance.delay.ms`` first, longer while members come.
+In the join phase all members must send JoinGroup within the rebalance timeout. Members that do not are removed, except
+static members, which may come back. Then a generation begins and the leader assigns. A group that was empty first waits
+``group.initial.rebalance.delay.ms``, and longer while members join.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog_node.groups.turn import Turn
 
 
 def rebalance(group: ClassicGroup, turn: Turn) -> None:
-    """Begin a rebalance, or carry on with the one that is going on."""
+    """Begin a rebalance, or continue the current one."""
     if group.can_rebalance:
         prepare_rebalance(group, turn)
     else:
@@ -25,7 +25,7 @@ def rebalance(group: ClassicGroup, turn: Turn) -> None:
 
 
 def prepare_rebalance(group: ClassicGroup, turn: Turn) -> None:
-    """Begin the join phase; who waits for an assignment is told to join again."""
+    """Begin the join phase. Members that wait for an assignment must join again."""
     if group.state is ClassicState.COMPLETING_REBALANCE:
         propagate_error(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
@@ -43,14 +43,14 @@ def prepare_rebalance(group: ClassicGroup, turn: Turn) -> None:
 
 
 def maybe_complete_join(group: ClassicGroup, turn: Turn) -> None:
-    """End the join phase if nobody is missing; that of a group that was empty lasts as long as its delay."""
+    """End the join phase if no member is missing. The join phase of an empty group lasts as long as its delay."""
     is_initial = group.previous_state is ClassicState.EMPTY
     if group.state is ClassicState.PREPARING_REBALANCE and not is_initial and group.has_all_joined:
         complete_join(group, turn)
 
 
 def end_initial_delay(group: ClassicGroup, delay: InitialDelay, turn: Turn) -> None:
-    """End the join phase of a group that was empty, or wait once more because a member has come."""
+    """End the join phase of a group that was empty, or wait once more because a member has joined."""
     if not group.new_member_added or delay.remaining_ms == 0:
         complete_join(group, turn)
         return
@@ -61,18 +61,18 @@ def end_initial_delay(group: ClassicGroup, delay: InitialDelay, turn: Turn) -> N
 
 
 def complete_join(group: ClassicGroup, turn: Turn) -> None:
-    """End the join phase: answer all members with the next generation, or note that the group is empty."""
+    """End the join phase: answer all members with the next generation, or record that the group is empty."""
     group.timers.cancel_join()
     for member in [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]:
         remove_member(group, member, turn)
     if not group.elect_joined_leader() and group.members:
-        # Only static members are left, and none has come back: they go when their sessions are over.
+        # Only static members are left and none has come back. They are removed when their sessions expire.
         group.timers.set_join(turn.now_ms + group.rebalance_timeout_ms)
         return
     group.new_member_added = False
     group.begin_generation(turn.wall_ms)
     if group.is_empty:
-        # Where this cannot be written an older generation comes back at the next failover, and its members time out.
+        # If this write fails, an older generation returns at the next failover and its members time out.
         turn.write(group.group_id, (group_record(group, {}),))
         return
     group.timers.set_sync(turn.now_ms + group.rebalance_timeout_ms)
@@ -84,14 +84,14 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
 
 
 def answer_join(group: ClassicGroup, member: ClassicMember, turn: Turn, *, skip_assignment: bool = False) -> None:
-    """Answer a member's JoinGroup, if it waits for that, with the generation; the leader hears of all members."""
+    """Answer a member's waiting JoinGroup with the generation. Only the leader receives the list of members."""
     if member.join_call is not None:
         turn.respond(member.join_call, joined(group, member, skip_assignment=skip_assignment))
         member.join_call = None
 
 
 def joined(group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool = False) -> pb.JoinGroupResponse:
-    """Return the response of JoinGroup in the current generation."""
+    """Return the JoinGroup response of the current generation."""
     leads = group.leader == member.member_id
     return pb.JoinGroupResponse(
         generation_id=group.generation,
@@ -112,7 +112,7 @@ def joined(group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool 
 
 
 def refuse_join(member: ClassicMember, turn: Turn, code: ErrorCode, *, member_id: str = "") -> None:
-    """Answer a member's JoinGroup, if it waits for that, with an error."""
+    """Answer a member's waiting JoinGroup with an error."""
     if member.join_call is not None:
         response = pb.JoinGroupResponse(error=refusal(code), generation_id=NO_GENERATION, member_id=member_id)
         turn.respond(member.join_call, response)
@@ -120,14 +120,14 @@ def refuse_join(member: ClassicMember, turn: Turn, code: ErrorCode, *, member_id
 
 
 def refuse_sync(member: ClassicMember, turn: Turn, code: ErrorCode) -> None:
-    """Answer a member's SyncGroup, if it waits for that, with an error."""
+    """Answer a member's waiting SyncGroup with an error."""
     if member.sync_call is not None:
         turn.respond(member.sync_call, pb.SyncGroupResponse(error=refusal(code)))
         member.sync_call = None
 
 
 def propagate_error(group: ClassicGroup, turn: Turn, code: ErrorCode) -> None:
-    """Take all assignments back and tell those that wait for one."""
+    """Clear all assignments and answer the members that wait for one with an error."""
     for member in group.members.values():
         member.assignment = b""
         if member.sync_call is not None:
@@ -136,20 +136,20 @@ def propagate_error(group: ClassicGroup, turn: Turn, code: ErrorCode) -> None:
 
 
 def reset_session(group: ClassicGroup, member: ClassicMember, turn: Turn, timeout_ms: int | None = None) -> None:
-    """Give a member its session timeout from now on, or another time."""
+    """Restart a member's session with its session timeout or with ``timeout_ms``."""
     timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     group.timers.set_session(member.member_id, turn.now_ms + timeout_ms)
 
 
 def remove_member(group: ClassicGroup, member: ClassicMember, turn: Turn) -> None:
-    """Let a member go; what it waits for is answered with UNKNOWN_MEMBER_ID, so that it joins again if it lives."""
+    """Remove a member. Its waiting calls are answered with UNKNOWN_MEMBER_ID, so that a live member joins again."""
     refuse_join(member, turn, ErrorCode.UNKNOWN_MEMBER_ID)
     refuse_sync(member, turn, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
 
 
 def rebalance_without(group: ClassicGroup, turn: Turn) -> None:
-    """Go on after members have gone."""
+    """Rebalance after members have left."""
     if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
         prepare_rebalance(group, turn)
     else:

@@ -1,4 +1,4 @@
-"""A static member that comes back with a new member id (KIP-345; KIP-814 for the leader)."""
+"""The return of a static member with a new member id (KIP-345; KIP-814 for the leader)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog_node.groups.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """A member as it was, in case that the change cannot be written."""
+    """A member's previous state, restored if the change cannot be written."""
 
     member_id: str
     leader: str | None
@@ -42,9 +42,10 @@ def replace_static_member(
     request: pb.JoinGroupRequest,
     turn: Turn,
 ) -> None:
-    """Give the instance id to whoever joins now; its older holder is fenced where it waits.
+    """Give the instance id to the joining member and fence the waiting calls of its previous owner.
 
-    In a stable group it keeps its assignment, without a rebalance, unless another protocol would be chosen.
+    In a stable group the member keeps its assignment without a rebalance, unless the group would choose another
+    protocol.
     """
     before = _Before(
         member.member_id, group.leader, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
@@ -60,7 +61,7 @@ def replace_static_member(
     if group.state is ClassicState.STABLE and group.select_protocol() == group.protocol_name:
         _keep_assignment(group, member, before, turn, may_skip=not request.never_skips_assignment)
     elif group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-        # While the leader assigns, it has the old member id in mind.
+        # The leader's pending assignment contains the old member id.
         prepare_rebalance(group, turn)
     else:
         maybe_complete_join(group, turn)
@@ -72,7 +73,7 @@ def _keep_assignment(
     generation, new_id, call_id = group.generation, member.member_id, member.join_call
 
     def is_current() -> bool:
-        # Otherwise a rebalance has begun, for which it waits, or another has taken its instance id.
+        # If not, the member waits for a rebalance that has begun, or another member has taken its instance id.
         in_place = group.state is ClassicState.STABLE and group.generation == generation
         return in_place and group.members.get(new_id) is member and member.join_call == call_id
 
@@ -94,7 +95,10 @@ def _keep_assignment(
 
 
 def _answer_as_follower(group: ClassicGroup, member: ClassicMember, leader: str | None, turn: Turn) -> None:
-    """Tell a client that does not know of ``skip_assignment`` who led before, be it itself: so it does not assign."""
+    """Answer a client that does not know ``skip_assignment``.
+
+    The answer names the previous leader, even if that is the member itself, so that the client does not assign.
+    """
     assert member.join_call is not None
     response = joined(group, member)
     response.leader = leader or ""

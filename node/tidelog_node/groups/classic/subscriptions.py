@@ -1,6 +1,6 @@
-"""What the coordinator reads of members' protocols; of consumers' metadata the topics.
+"""The protocols that members send, and the topics that the coordinator reads from consumers' metadata.
 
-That is Kafka's ConsumerProtocolSubscription in version 0, as which every later version begins.
+The metadata is Kafka's ConsumerProtocolSubscription. Every later version begins with the fields of version 0.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from tidelog_node.groups.wire import Reader
 
 
 def protocols_of(request: pb.JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
-    """Return the protocols of a request; a name that comes twice counts once, as in Kafka's collection."""
+    """Return the protocols of a request. A repeated name counts once, as in Kafka's collection."""
     return tuple({protocol.name: protocol.metadata for protocol in request.protocols}.items())
 
 
 def rebalance_timeout_of(request: pb.JoinGroupRequest) -> int:
-    """Return how long to wait for a member to join again; its session timeout where it does not say, as of old."""
+    """Return the time to wait for a member to join again, by default its session timeout, as in old versions."""
     return request.rebalance_timeout_ms if request.rebalance_timeout_ms > 0 else request.session_timeout_ms
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the topics of all the metadata; None when one cannot be read."""
+    """Return the topics of all the metadata, or None if one cannot be read."""
     topics: set[str] = set()
     try:
         for data in metadata:

@@ -1,4 +1,4 @@
-"""SyncGroup (Kafka's ``classicGroupSyncToClassicGroup``): the leader's assignment is written, then all are told."""
+"""SyncGroup (Kafka's ``classicGroupSyncToClassicGroup``): write the leader's assignment, then answer all members."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tidelog_node.groups.turn import Turn
 
 
 def sync(group: ClassicGroup, call: RequestReceived, request: pb.SyncGroupRequest, turn: Turn) -> None:
-    """Take the leader's assignment, or let a member wait for its own.
+    """Accept the leader's assignment, or let a member wait for its own.
 
     Raises:
-        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
-            REBALANCE_IN_PROGRESS when the member is to join again.
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, or
+            REBALANCE_IN_PROGRESS if the member must join again.
     """
     member = _check(group, request)
     if group.state is ClassicState.PREPARING_REBALANCE:
@@ -31,7 +31,7 @@ def sync(group: ClassicGroup, call: RequestReceived, request: pb.SyncGroupReques
     refuse_sync(member, turn, ErrorCode.REBALANCE_IN_PROGRESS)
     member.sync_call = call.call_id
     if group.leader == member.member_id and group.assigned_generation != group.generation:
-        # Once: who asks again would be told what is being written, and the log would end with something else.
+        # Write only once. A second assignment would differ from the one that the log ends with.
         group.assigned_generation = group.generation
         given = {assignment.member_id: assignment.assignment for assignment in request.assignments}
         _write(group, {member_id: given.get(member_id, b"") for member_id in group.members}, turn)
@@ -65,7 +65,7 @@ def _write(group: ClassicGroup, assignments: Mapping[str, bytes], turn: Turn) ->
     generation = group.generation
 
     def is_current() -> bool:
-        # Otherwise members have come or gone meanwhile: the assignment is of the past.
+        # If not, members have joined or left meanwhile and the assignment is obsolete.
         return group.state is ClassicState.COMPLETING_REBALANCE and group.generation == generation
 
     def committed(turn: Turn) -> None:

@@ -1,11 +1,11 @@
 """Members of a consumer group that use the classic protocol (KIP-848, "Online Migration").
 
-The coordinator assigns to them as to all others; they learn of it by the calls that they know. The generation of such
-a member is its member epoch, so generations differ between members, and no member leads. Heartbeat asks the member to
-join again when it has to give partitions up, when a new epoch begins, and when partitions that it waits for are free.
-JoinGroup is its step towards the target assignment, SyncGroup tells it what it owns.
+The coordinator assigns partitions to them as to all other members, and they use the classic requests. The generation of
+such a member is its member epoch, so generations differ between members, and no member leads. Heartbeat tells the
+member to join again when it must revoke partitions, when a new epoch begins, and when partitions that it waits for
+become free. JoinGroup is its step towards the target assignment; SyncGroup returns its assignment.
 
-The rules are those of Kafka's GroupMetadataManager: ``classicGroupJoinToConsumerGroup`` and its neighbours.
+The rules are those of Kafka's GroupMetadataManager: ``classicGroupJoinToConsumerGroup`` and related methods.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tidelog_node.groups.records import ClassicMemberMetadata, ConsumerGroupMemb
 
 
 def check_join(state: GroupState, request: pb.JoinGroupRequest, max_size: int) -> None:
-    """Raise when a classic member may not join.
+    """Raise an error if a classic member may not join.
 
     Raises:
-        TidelogError: GROUP_MAX_SIZE_REACHED; INCONSISTENT_GROUP_PROTOCOL, the member is no consumer or names no
-            protocol that all classic members of the group can use.
+        TidelogError: GROUP_MAX_SIZE_REACHED, or INCONSISTENT_GROUP_PROTOCOL if the member is not a consumer or names no
+            protocol that all classic members of the group support.
     """
     if len(state.members) >= max_size and request.member_id not in state.members:
         text = f"group {state.group_id} has {len(state.members)} members, the most it may"
@@ -55,21 +55,21 @@ def _classic_parts(state: GroupState) -> Iterable[ClassicMemberMetadata]:
 
 
 def must_ask_for_id(request: pb.JoinGroupRequest) -> bool:
-    """Return whether a member has to join again with the id that it is given (KIP-394)."""
+    """Return whether a member must join again with an assigned id (KIP-394)."""
     return not request.member_id and not request.HasField("group_instance_id") and not request.joins_at_once
 
 
 def member_id_required(member_id: str) -> pb.JoinGroupResponse:
-    """Return the response that gives a member its id."""
+    """Return the response that assigns an id to a member."""
     error = refusal(ErrorCode.MEMBER_ID_REQUIRED)
     return pb.JoinGroupResponse(error=error, generation_id=NO_GENERATION, member_id=member_id)
 
 
 def subscription_of(request: pb.JoinGroupRequest) -> Subscription:
-    """Return the subscription of a joining member, which all its protocols have in common.
+    """Return the subscription of a joining member, which all its protocols share.
 
     Raises:
-        TidelogError: INVALID_REQUEST: it cannot be read.
+        TidelogError: INVALID_REQUEST: the subscription cannot be read.
     """
     name, metadata = request.protocols[0].name, request.protocols[0].metadata
     try:
@@ -82,7 +82,7 @@ def subscription_of(request: pb.JoinGroupRequest) -> Subscription:
 def joined_metadata(
     member: ConsumerGroupMember, request: pb.JoinGroupRequest, subscription: Subscription, client: ClientIdentity
 ) -> ConsumerGroupMemberMetadataValue:
-    """Return what a classic member says of itself when it joins."""
+    """Return a classic member's metadata when it joins."""
     timeout_ms = request.rebalance_timeout_ms if request.rebalance_timeout_ms > 0 else request.session_timeout_ms
     protocols = {protocol.name: protocol.metadata for protocol in request.protocols}
     return ConsumerGroupMemberMetadataValue(
@@ -99,18 +99,18 @@ def joined_metadata(
 
 
 def with_ids(partitions: Iterable[NamedPartition], topics: Mapping[str, TopicInfo]) -> Assignment:
-    """Return partitions by the ids of their topics, without those of topics that do not exist."""
+    """Return partitions by topic id, without those of topics that do not exist."""
     return frozenset((topics[name].topic_id, index) for name, index in partitions if name in topics)
 
 
 def with_names(partitions: Assignment, topics: Mapping[str, TopicInfo]) -> set[NamedPartition]:
-    """Return partitions by the names of their topics, without those of topics that do not exist."""
+    """Return partitions by topic name, without those of topics that do not exist."""
     names = {topic.topic_id: topic.name for topic in topics.values()}
     return {(names[topic_id], index) for topic_id, index in partitions if topic_id in names}
 
 
 def join_response(member: ConsumerGroupMember) -> pb.JoinGroupResponse:
-    """Return the response of JoinGroup; without a leader no member assigns."""
+    """Return the JoinGroup response. It names no leader, so no member assigns."""
     return pb.JoinGroupResponse(
         generation_id=member.member_epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
@@ -120,7 +120,7 @@ def join_response(member: ConsumerGroupMember) -> pb.JoinGroupResponse:
 
 
 def sync_response(member: ConsumerGroupMember, topics: Mapping[str, TopicInfo]) -> pb.SyncGroupResponse:
-    """Return the response of SyncGroup: what the member owns, in the version of its subscription."""
+    """Return the SyncGroup response with the member's assignment, in the version of its subscription."""
     name, metadata = _protocol(member)
     version = read_subscription(metadata).version
     return pb.SyncGroupResponse(
@@ -136,7 +136,7 @@ def _protocol(member: ConsumerGroupMember) -> tuple[str, bytes]:
 
 
 def classic_member(state: GroupState, request: pb.SyncGroupRequest | pb.HeartbeatRequest) -> ConsumerGroupMember:
-    """Return the classic member that a request is of.
+    """Return the classic member that a request belongs to.
 
     Raises:
         TidelogError: UNKNOWN_MEMBER_ID, also for a member of the consumer protocol; FENCED_INSTANCE_ID,
@@ -152,7 +152,7 @@ def classic_member(state: GroupState, request: pb.SyncGroupRequest | pb.Heartbea
 
 
 def check_protocol(member: ConsumerGroupMember, request: pb.SyncGroupRequest) -> None:
-    """Raise when SyncGroup names another protocol than the answer of JoinGroup.
+    """Raise an error if SyncGroup names a different protocol than the answer to JoinGroup.
 
     Raises:
         TidelogError: INCONSISTENT_GROUP_PROTOCOL.
@@ -167,7 +167,7 @@ def check_protocol(member: ConsumerGroupMember, request: pb.SyncGroupRequest) ->
 
 
 def must_rejoin(state: GroupState, member: ConsumerGroupMember) -> bool:
-    """Return whether Heartbeat tells a member to join again."""
+    """Return whether Heartbeat must tell a member to join again."""
     if member.member_epoch < state.group_epoch:
         return True
     match member.state:
@@ -186,7 +186,7 @@ def rebalance_in_progress(state: GroupState) -> TidelogError:
 
 
 def illegal_generation(state: GroupState, member: ConsumerGroupMember, generation: int) -> TidelogError:
-    """Return the error of a generation that is not the member's epoch."""
+    """Return the error for a generation that is not the member's epoch."""
     return error_for(
         ErrorCode.ILLEGAL_GENERATION,
         f"member {member.member_id} of group {state.group_id} has generation {member.member_epoch}, not {generation}",
@@ -194,7 +194,7 @@ def illegal_generation(state: GroupState, member: ConsumerGroupMember, generatio
 
 
 def leaving_member(state: GroupState, leaving: pb.LeavingMember) -> ConsumerGroupMember:
-    """Return the member that LeaveGroup removes; an administrator names it by its instance id alone (KIP-345).
+    """Return the member that LeaveGroup removes. An administrator names it by its instance id alone (KIP-345).
 
     Raises:
         TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.

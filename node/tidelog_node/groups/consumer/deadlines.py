@@ -1,4 +1,4 @@
-"""Deadlines by key, the next of which is found without looking at all."""
+"""Deadlines by key, with the next one available without a scan."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import heapq
 
 
 class Deadlines:
-    """One deadline per key, in ms. It is not persistent: who loads a group begins them anew."""
+    """One deadline per key, in ms. Deadlines are not persistent; they restart when a group is loaded."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, int] = {}
-        # For each key at least one entry that is not after its deadline, and maybe some that hold no more.
+        # Contains, for each key, at least one entry not after its deadline, and possibly obsolete entries.
         self._heap: list[tuple[int, str]] = []
 
     def __contains__(self, key: str) -> bool:
         return key in self._by_key
 
     def set(self, key: str, deadline_ms: int) -> None:
-        """Begin or move a deadline."""
+        """Set or move a deadline."""
         before = self._by_key.get(key)
         self._by_key[key] = deadline_ms
         if before is None or deadline_ms < before:
             heapq.heappush(self._heap, (deadline_ms, key))
 
     def cancel(self, key: str) -> None:
-        """End a deadline, if there is one."""
+        """Remove a deadline if it exists."""
         self._by_key.pop(key, None)
 
     def next_ms(self) -> int | None:
-        """Return the earliest deadline, None without any."""
+        """Return the earliest deadline, or None if there is none."""
         while self._heap:
             entry_ms, key = self._heap[0]
             deadline_ms = self._by_key.get(key)
@@ -40,7 +40,7 @@ class Deadlines:
         return None
 
     def due(self, now_ms: int) -> list[str]:
-        """Return the keys whose deadline is not after now, the earliest first; they stay."""
+        """Return the keys whose deadline is not after ``now_ms``, earliest first, without removing them."""
         next_ms = self.next_ms()
         if next_ms is None or next_ms > now_ms:
             return []

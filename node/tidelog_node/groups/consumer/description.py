@@ -1,4 +1,4 @@
-"""Consumer groups and assignments as responses have them."""
+"""Consumer groups and assignments in the form that responses use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog_node.groups.events import TopicInfo
 
 
 def member_topics(partitions: Assignment) -> pb.MemberTopics:
-    """Return an assignment as a heartbeat's response has it: without names."""
+    """Return an assignment in the form of a heartbeat's response, without topic names."""
     return pb.MemberTopics(
         topics=[
             pb.MemberTopicPartitions(topic_id=topic.topic_id, partitions=topic.partitions)
@@ -24,7 +24,7 @@ def member_topics(partitions: Assignment) -> pb.MemberTopics:
 def describe_group(
     state: GroupState, state_name: str, assignor: str, topics: Mapping[str, TopicInfo]
 ) -> pb.DescribedConsumerGroup:
-    """Return a group with its members, by their ids; topics that do not exist are left out."""
+    """Return a group with its members in order of their ids. Topics that do not exist are omitted."""
     names = {topic.topic_id: topic.name for topic in topics.values()}
     return pb.DescribedConsumerGroup(
         group_id=state.group_id,

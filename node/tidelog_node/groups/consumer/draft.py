@@ -1,4 +1,4 @@
-"""The records of one request while they are made, and the state that will be when they are replayed."""
+"""The records of one request during its processing, and the state that results from their replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog_node.groups.records import (
 
 
 class Draft:
-    """Changes over a :class:`GroupState`, which stays as it is; used for one request. ``wall_ms`` goes into records."""
+    """Changes over a :class:`GroupState`, which is not modified; used for one request. Records contain ``wall_ms``."""
 
     def __init__(self, state: GroupState, wall_ms: int) -> None:
         self.wall_ms = wall_ms
@@ -38,21 +38,21 @@ class Draft:
         self.regular_expressions: Mapping[str, ConsumerGroupRegularExpressionValue] = state.regular_expressions
 
     def members(self) -> dict[str, ConsumerGroupMember]:
-        """Return the members as they will be."""
+        """Return the members after the changes."""
         changed = {**self._state.members, **self._changed}
         return {member_id: member for member_id, member in changed.items() if member is not None}
 
     def member(self, member_id: str) -> ConsumerGroupMember | None:
-        """Return a member as it will be."""
+        """Return a member after the changes."""
         return self._changed[member_id] if member_id in self._changed else self._state.members.get(member_id)
 
     def target_of(self, member_id: str) -> Assignment:
-        """Return what a member is to own."""
+        """Return a member's target assignment."""
         target = self._targets.get(member_id)
         return self._state.targets.get(member_id, frozenset()) if target is None else target
 
     def owner_of(self, partition: TopicPartition) -> str | None:
-        """Return the member that will own a partition, or has to give it up; None when it will be free."""
+        """Return the member that owns a partition or must revoke it after the changes, or None if it is free."""
         owner = self._state.owner_of(partition)
         member = None if owner is None else self.member(owner)
         if member is None or partition not in member.assigned | member.pending_revocation:
@@ -60,36 +60,36 @@ class Draft:
         return owner
 
     def remove(self, member_id: str) -> None:
-        """Delete a member with all that it owns."""
+        """Delete a member with all its partitions."""
         self.records.extend(member_tombstones(self._group_id, member_id))
         self._changed[member_id] = None
         self._targets[member_id] = frozenset()
 
     def put_metadata(self, member: ConsumerGroupMember) -> None:
-        """Write what a member says of itself."""
+        """Add the record of a member's metadata."""
         self.records.append((ConsumerGroupMemberMetadataKey(self._group_id, member.member_id), member.metadata))
         self._changed[member.member_id] = member
 
     def put_current(self, member: ConsumerGroupMember) -> None:
-        """Write what a member owns, and its epoch."""
+        """Add the record of a member's current assignment and epoch."""
         key = ConsumerGroupCurrentMemberAssignmentKey(self._group_id, member.member_id)
         self.records.append((key, member.current_assignment()))
         self._changed[member.member_id] = member
 
     def put_target(self, member_id: str, target: Assignment) -> None:
-        """Write what a member is to own."""
+        """Add the record of a member's target assignment."""
         key = ConsumerGroupTargetAssignmentMemberKey(self._group_id, member_id)
         self.records.append((key, ConsumerGroupTargetAssignmentMemberValue(by_topic(target))))
         self._targets[member_id] = target
 
     def put_target_epoch(self) -> None:
-        """Write that the target assignment is that of the group's epoch."""
+        """Add the record that sets the epoch of the target assignment to the group's epoch."""
         self.assignment_epoch = self.metadata.epoch
         value = ConsumerGroupTargetAssignmentMetadataValue(self.assignment_epoch, self.wall_ms)
         self.records.append((ConsumerGroupTargetAssignmentMetadataKey(self._group_id), value))
 
     def put_regular_expressions(self, resolved: Mapping[str, ConsumerGroupRegularExpressionValue]) -> None:
-        """Write what the regular expressions of all members resolve to, as far as it has changed."""
+        """Add the records of the regular expressions whose resolved topics have changed."""
         for pattern, value in resolved.items():
             if self.regular_expressions.get(pattern) != value:
                 self.records.append((ConsumerGroupRegularExpressionKey(self._group_id, pattern), value))

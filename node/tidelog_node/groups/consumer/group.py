@@ -1,9 +1,9 @@
-"""A consumer group of KIP-848's protocol: Kafka's GroupMetadataManager, as far as it is about one such group.
+"""A consumer group of KIP-848's protocol: the part of Kafka's GroupMetadataManager that concerns one such group.
 
-A member's heartbeat says what it subscribes to and owns; the answer says what it is to own. A change of the members,
-their subscriptions or the topics begins a group epoch; the first heartbeat after it makes the target assignment of
-that epoch; then each member comes to its part of it in its own time (see :mod:`.reconciliation`). Members of the
-classic protocol do all this by JoinGroup, SyncGroup and Heartbeat (see :mod:`.classic_members`).
+A member's heartbeat contains its subscription and its partitions; the answer contains its assignment. A change of the
+members, their subscriptions or the topics begins a group epoch. The first heartbeat after it computes the target
+assignment of that epoch. Then each member moves to its part of it at its own pace (see :mod:`.reconciliation`). Members
+of the classic protocol do the same by JoinGroup, SyncGroup and Heartbeat (see :mod:`.classic_members`).
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from tidelog_node.groups.settings import GroupSettings
 
 
 class ConsumerGroup:
-    """One group, on the node that coordinates it.
+    """One group on the node that coordinates it.
 
-    Requests give records and a response and leave the state as it is; who has written the records hands them to
-    :meth:`replay`, before the next request. Timeouts are not persistent: a group that is loaded begins them anew.
+    Requests return records and a response and do not modify the state. After writing the records the caller passes them
+    to :meth:`replay`, before the next request. Timeouts are not persistent and restart when a group is loaded.
     """
 
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
@@ -61,7 +61,7 @@ class ConsumerGroup:
         self._state = GroupState(group_id)
         self._timeouts = Timeouts(self._timings.session_timeout_ms)
         self._topics: Mapping[str, TopicInfo] | None = None
-        # The topics that the group's epoch accounts for, and when they were looked at.
+        # The topics that the group's epoch accounts for, and the time of the last check.
         self._accounted: Mapping[str, TopicInfo] | None = None
         self._accounted_ms = 0
 
@@ -72,22 +72,22 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
-        """What the records say."""
+        """The persistent state, as the records describe it."""
         return self._state
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members."""
+        """True if the group has no members."""
         return not self._state.members
 
     @property
     def is_deleted(self) -> bool:
-        """Whether there is no record of the group."""
+        """True if the group has no record."""
         return self._state.metadata is None and self.is_empty
 
     @property
     def state_name(self) -> str:
-        """Empty, Assigning, Reconciling, Stable; Dead when there is no record of the group (ConsumerGroupState)."""
+        """Empty, Assigning, Reconciling, Stable, or Dead if the group has no record (ConsumerGroupState)."""
         state = self._state
         if self.is_deleted:
             return "Dead"
@@ -100,13 +100,13 @@ class ConsumerGroup:
         return "Reconciling"
 
     def change_settings(self, settings: GroupSettings) -> None:
-        """Go by other settings from now on; a session that has begun ends when it was to end."""
+        """Use other settings from now on. Sessions that have begun keep their deadlines."""
         self._settings = settings
         self._timings = settings.timings_of(self.group_id)
         self._timeouts.session_timeout_ms = self._timings.session_timeout_ms
 
     def replay(self, key: Key, value: Value | None) -> None:
-        """Take over a record that has been written; nothing else changes the persistent state."""
+        """Apply a record that has been written. Nothing else changes the persistent state."""
         self._state.replay(key, value)
         if not isinstance(key, ConsumerGroupMemberMetadataKey | ConsumerGroupCurrentMemberAssignmentKey):
             return
@@ -123,9 +123,9 @@ class ConsumerGroup:
         now_ms: int,
         wall_ms: int | None = None,
     ) -> Result[pb.ConsumerGroupHeartbeatResponse]:
-        """Handle a heartbeat: a member joins, lives, changes its subscription, gives up partitions or leaves.
+        """Handle a heartbeat: a member joins, stays alive, changes its subscription, revokes partitions or leaves.
 
-        Records have the time of day, ``wall_ms``; None: the same as ``now_ms``, which deadlines go by.
+        Records contain the time of day, ``wall_ms``, by default ``now_ms``. Deadlines use ``now_ms``.
 
         Raises:
             TidelogError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION, UNKNOWN_MEMBER_ID,
@@ -153,9 +153,9 @@ class ConsumerGroup:
         now_ms: int,
         wall_ms: int | None = None,
     ) -> Result[pb.JoinGroupResponse]:
-        """Handle JoinGroup of a classic member: it joins, or takes its next step towards its target assignment.
+        """Handle JoinGroup of a classic member: it joins, or takes its next step to its target assignment.
 
-        ``new_member_id`` is for a member that has none; ``wall_ms`` is as for :meth:`heartbeat`.
+        A member without an id gets ``new_member_id``. :meth:`heartbeat` explains ``wall_ms``.
 
         Raises:
             TidelogError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, INVALID_REQUEST, UNKNOWN_MEMBER_ID,
@@ -178,12 +178,12 @@ class ConsumerGroup:
         """Handle SyncGroup of a classic member: return its assignment.
 
         Raises:
-            TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL;
-                REBALANCE_IN_PROGRESS, a new epoch has begun and the member is to join again.
+            TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, or
+                REBALANCE_IN_PROGRESS if a new epoch has begun and the member must join again.
         """
         member = classic_members.classic_member(self._state, request)
         classic_members.check_protocol(member, request)
-        # A member that has to give partitions up has joined in this epoch already, and learns of them here.
+        # A member that must revoke partitions has already joined in this epoch and learns here which ones to revoke.
         if self._state.group_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timeouts.await_join(member, now_ms)
             raise classic_members.rebalance_in_progress(self._state)
@@ -195,8 +195,8 @@ class ConsumerGroup:
         """Handle Heartbeat of a classic member.
 
         Raises:
-            TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS, which keeps
-                the member alive too, when it is to join again.
+            TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or REBALANCE_IN_PROGRESS if the
+                member must join again, which also keeps it alive.
         """
         member = classic_members.classic_member(self._state, request)
         self._timeouts.begin(member, member, now_ms)
@@ -212,7 +212,7 @@ class ConsumerGroup:
         owned: Assignment | None,
         now_ms: int,
     ) -> ConsumerGroupMember:
-        """Take over what a member says, and return it after its next step towards its target assignment."""
+        """Update a member's metadata, and return the member after its next step to its target assignment."""
         assert self._topics is not None
         updated = self._update(draft, member, described, self._topics, now_ms)
         if draft.metadata.epoch > draft.assignment_epoch:
@@ -232,7 +232,7 @@ class ConsumerGroup:
         topics: Mapping[str, TopicInfo],
         now_ms: int,
     ) -> ConsumerGroupMember:
-        """Take over what a member says of itself; begin a group epoch when that, or the topics, are not as before."""
+        """Update a member's metadata, and begin a group epoch if its subscription or the topics have changed."""
         before = member.metadata
         updated = replace(member, metadata=now)
         if updated != member or draft.member(member.member_id) is None:
@@ -246,7 +246,7 @@ class ConsumerGroup:
         has_changed = resubscribes or self._state.group_epoch == 0
         if has_changed or not is_accounted:
             epoch_began = refresh(draft, topics, has_changed=has_changed, resolve_again=not is_accounted)
-            # An epoch that begins accounts for the topics once it is written; the next heartbeat sees.
+            # A new epoch accounts for the topics once it is written. The next heartbeat checks that.
             if not epoch_began:
                 self._accounted, self._accounted_ms = topics, now_ms
         return updated
@@ -263,7 +263,7 @@ class ConsumerGroup:
         return Result(tuple(draft.records), response)
 
     def _remove(self, draft: Draft, member_ids: Collection[str]) -> None:
-        """Remove members and begin a group epoch, the assignment's too when nobody is left (KAFKA-20442)."""
+        """Remove members and begin a group epoch, and an assignment epoch if no member is left (KAFKA-20442)."""
         for member_id in member_ids:
             draft.remove(member_id)
         if self._topics is None:
@@ -282,7 +282,7 @@ class ConsumerGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to ask for :meth:`expired` members; None while there is nothing to wait for."""
+        """The time of the next check for :meth:`expired` members, or None if there is no deadline."""
         return self._timeouts.next_ms()
 
     def expired(self, now_ms: int) -> list[str]:
@@ -290,7 +290,7 @@ class ConsumerGroup:
         return self._timeouts.expired(self._state, now_ms)
 
     def remove(self, member_ids: Collection[str], wall_ms: int) -> Result[None]:
-        """Remove members and begin a group epoch; records have the time of day, ``wall_ms``."""
+        """Remove members and begin a group epoch. Records contain the time of day, ``wall_ms``."""
         draft = Draft(self._state, wall_ms)
         if member_ids:
             self._remove(draft, member_ids)
@@ -303,13 +303,14 @@ class ConsumerGroup:
     def check_commit(
         self, member_id: str, member_epoch: int, instance_id: str | None = None, *, knows_epochs: bool = True
     ) -> None:
-        """Raise when offsets may not be committed; ``knows_epochs`` says whether the client's version does.
+        """Raise an error if offsets may not be committed.
 
-        No member may do so, with a negative epoch, while the group is empty.
+        ``knows_epochs`` is whether the client's version knows member epochs. While the group is empty, commits from
+        non-members with a negative epoch are accepted.
 
         Raises:
-            TidelogError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, FENCED_INSTANCE_ID; STALE_MEMBER_EPOCH, for a classic
-                member ILLEGAL_GENERATION.
+            TidelogError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH, or
+                ILLEGAL_GENERATION for a classic member.
         """
         if member_epoch < 0 and self.is_empty:
             return
@@ -322,10 +323,11 @@ class ConsumerGroup:
         self._check_epoch(member, member_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raise when committed offsets may not be asked for; without a member id and with a negative epoch all may.
+        """Raise an error if committed offsets may not be fetched. Without a member id and with a negative epoch they
+        may.
 
         Raises:
-            TidelogError: UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, ILLEGAL_GENERATION as in :meth:`check_commit`.
+            TidelogError: UNKNOWN_MEMBER_ID, or STALE_MEMBER_EPOCH and ILLEGAL_GENERATION as in :meth:`check_commit`.
         """
         if member_id is not None or member_epoch >= 0:
             self._check_epoch(self._known(member_id or ""), member_epoch)
@@ -344,7 +346,7 @@ class ConsumerGroup:
         raise error_for(ErrorCode.STALE_MEMBER_EPOCH, text)
 
     def check_delete(self) -> None:
-        """Raise when the group may not be deleted.
+        """Raise an error if the group may not be deleted.
 
         Raises:
             TidelogError: NON_EMPTY_GROUP.
@@ -358,16 +360,16 @@ class ConsumerGroup:
         return tuple(self._state.tombstones())
 
     def describe(self, topics: Mapping[str, TopicInfo] | None = None) -> pb.DescribedConsumerGroup:
-        """Return the group as people see it; topics that are not in ``topics`` are left out, as in Kafka.
+        """Return the group's description. Topics that are not in ``topics`` are omitted, as in Kafka.
 
-        Without ``topics`` they are those of the last heartbeat.
+        By default ``topics`` are those of the last heartbeat.
         """
         assignor = preferred_assignor(self._state.members.values(), self._settings.consumer_assignors)
         known = self._topics or {} if topics is None else topics
         return describe_group(self._state, self.state_name, assignor, known)
 
     def check_invariants(self) -> None:
-        """Assert what must hold between two requests."""
+        """Assert the invariants that hold between two requests."""
         self._state.check_invariants()
         for member_id in self._state.members:
             assert member_id in self._timeouts, member_id

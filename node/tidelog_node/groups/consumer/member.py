@@ -1,4 +1,4 @@
-"""A member of a consumer group: what it says of itself, its epoch, and the partitions that it owns."""
+"""A member of a consumer group: its metadata, its epoch and the partitions that it owns."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _NO_METADATA = ConsumerGroupMemberMetadataValue(None, None, "", "", (), None, -1
 
 
 class MemberState(enum.IntEnum):
-    """How far a member is on its way to the target assignment, by the numbers that records have (MemberState)."""
+    """A member's progress towards its target assignment, with the numbers that records use (Kafka's MemberState)."""
 
     STABLE = 0
-    """It owns what it is to own, as of its epoch."""
+    """It owns its target assignment at its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give partitions up before it comes to the next epoch."""
+    """It must revoke partitions before it reaches the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is at the epoch, and waits for partitions that others have not given up yet."""
+    """It has reached the epoch and waits for partitions that other members have not revoked yet."""
     UNKNOWN = 127
-    """From a later version: any other number."""
+    """Any other number, from a later version."""
 
     @classmethod
     def _missing_(cls, value: object) -> MemberState:
@@ -40,9 +40,9 @@ class MemberState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember:
-    """A member; nothing changes it, there come new ones.
+    """A member. It is immutable; a change creates a new object.
 
-    ``assigned`` and ``pending_revocation`` have no partition in common; the member owns both.
+    ``assigned`` and ``pending_revocation`` are disjoint; the member owns both.
     """
 
     member_id: str
@@ -55,15 +55,15 @@ class ConsumerGroupMember:
 
     @property
     def uses_classic(self) -> bool:
-        """Whether the member is served by JoinGroup, SyncGroup and Heartbeat."""
+        """True if the member uses JoinGroup, SyncGroup and Heartbeat."""
         return self.metadata.classic is not None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Return whether the member owns all that it is to own as of an epoch."""
+        """Return whether the member owns its target assignment at the epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def at(self, member_epoch: int, state: MemberState, assigned: Assignment) -> ConsumerGroupMember:
-        """Return the member in an epoch, with nothing to give up."""
+        """Return the member at an epoch, with nothing to revoke."""
         return replace(
             self,
             member_epoch=member_epoch,
@@ -74,7 +74,10 @@ class ConsumerGroupMember:
         )
 
     def owning(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> ConsumerGroupMember:
-        """Return the member with what a record says that it owns; nothing, out of the group, where it is deleted."""
+        """Return the member with the assignment of a record.
+
+        A deleted record leaves it with nothing and outside the group.
+        """
         if value is None:
             return ConsumerGroupMember(self.member_id, self.metadata, LEAVE_GROUP_EPOCH, LEAVE_GROUP_EPOCH)
         return replace(
@@ -87,7 +90,7 @@ class ConsumerGroupMember:
         )
 
     def current_assignment(self) -> ConsumerGroupCurrentMemberAssignmentValue:
-        """Return the record of what the member owns."""
+        """Return the record of the member's current assignment."""
         return ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_member_epoch,
@@ -98,7 +101,7 @@ class ConsumerGroupMember:
 
 
 def by_topic(partitions: Assignment) -> tuple[TopicPartitions, ...]:
-    """Return partitions as records have them, ascending."""
+    """Return partitions in ascending order, in the form that records use."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(partitions):
         topics.setdefault(topic_id, []).append(partition)

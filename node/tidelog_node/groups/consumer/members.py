@@ -1,4 +1,4 @@
-"""Which member a heartbeat is of: joins, epochs, and static members that come back (KIP-848, KIP-345)."""
+"""The member that a heartbeat belongs to: joins, epochs and returning static members (KIP-848, KIP-345)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _WithInstance: TypeAlias = (
 def heartbeating_member(
     state: GroupState, draft: Draft, request: pb.ConsumerGroupHeartbeatRequest, max_size: int
 ) -> ConsumerGroupMember:
-    """Return the member that a heartbeat is of, a new one when it joins.
+    """Return the member that a heartbeat belongs to, a new one if it joins.
 
-    When a static member comes back the records that put it in the place of its former self are in the draft.
+    If a static member comes back, the draft contains the records that replace its previous member id.
 
     Raises:
-        TidelogError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID; UNRELEASED_INSTANCE_ID, another
+        TidelogError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID; UNRELEASED_INSTANCE_ID if another
             member has the instance id and has not left; GROUP_MAX_SIZE_REACHED.
     """
     if request.member_epoch == JOINING_EPOCH:
@@ -43,24 +43,24 @@ def heartbeating_member(
 
 
 def known_member(state: GroupState, request: pb.ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
-    """Return the member that a request is of, by its instance id where it gives one.
+    """Return the member that a request belongs to, checked by its instance id if the request has one.
 
     Raises:
-        TidelogError: as :func:`member_of`.
+        TidelogError: For the same reasons as :func:`member_of`.
     """
     return member_of(state, request.member_id, instance_of(request))
 
 
 def instance_of(request: _WithInstance) -> str | None:
-    """Return the instance id of a request, None where it has none."""
+    """Return the instance id of a request, or None if it has none."""
     return request.group_instance_id if request.HasField("group_instance_id") else None
 
 
 def member_of(state: GroupState, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
-    """Return a member by its id, and by its instance id where there is one.
+    """Return a member by its id, checked by its instance id if there is one.
 
     Raises:
-        TidelogError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, the instance id is another member's.
+        TidelogError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id belongs to another member.
     """
     if instance_id is not None:
         check_instance(state, instance_id, member_id)
@@ -72,7 +72,7 @@ def member_of(state: GroupState, member_id: str, instance_id: str | None) -> Con
 
 
 def check_instance(state: GroupState, instance_id: str, member_id: str) -> None:
-    """Raise when an instance id is another member's.
+    """Raise an error if an instance id belongs to another member.
 
     Raises:
         TidelogError: FENCED_INSTANCE_ID.
@@ -86,7 +86,7 @@ def check_instance(state: GroupState, instance_id: str, member_id: str) -> None:
 
 
 def unknown_member(state: GroupState, member_id: str) -> TidelogError:
-    """Return the error of a member id that the group does not have."""
+    """Return the error for a member id that the group does not have."""
     return error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is no member of group {state.group_id}")
 
 
@@ -105,7 +105,7 @@ def _joining_member(
             )
         return _replace(state, draft, former, member_id)
     if known is not None:
-        # It joins again, under the id that it keeps for its life, and has given up all that it owned (KAFKA-19233).
+        # The member joins again under the id that it keeps for life, and has revoked all its partitions (KAFKA-19233).
         was_away = known.member_epoch == LEAVE_GROUP_STATIC_EPOCH
         return _begin_anew(known, member_id) if was_away else known
     if len(state.members) >= max_size:
@@ -119,10 +119,10 @@ def _joining_member(
 def joining_classic_member(
     state: GroupState, draft: Draft, request: pb.JoinGroupRequest, member_id: str
 ) -> ConsumerGroupMember:
-    """Return the member that JoinGroup is of, a new one where there is none; a static one takes the place of a former.
+    """Return the member that JoinGroup belongs to, a new one if unknown. A static member replaces its predecessor.
 
-    ``member_id`` is the request's, or a new one where it has none. Unlike a member of the consumer protocol a static
-    one need not have left: JoinGroup without a member id fences who has the instance id (KIP-345).
+    ``member_id`` is the request's, or a new one if it has none. Unlike with the consumer protocol, the predecessor need
+    not have left: JoinGroup without a member id fences the owner of the instance id (KIP-345).
 
     Raises:
         TidelogError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -143,7 +143,7 @@ def _former(state: GroupState, member_id: str, instance_id: str | None) -> Consu
 
 
 def _replace(state: GroupState, draft: Draft, former: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
-    """Put a static member that has come back in the place of its former self, with all that this owned."""
+    """Replace a static member's previous id and keep everything that it owned."""
     if member_id in state.members:
         raise error_for(
             ErrorCode.INVALID_REQUEST,
@@ -163,7 +163,7 @@ def _begin_anew(former: ConsumerGroupMember, member_id: str) -> ConsumerGroupMem
 
 
 def _check_epoch(member: ConsumerGroupMember, received: int, owned: Assignment | None) -> None:
-    """Raise when the epoch is neither the member's nor, when its last answer may have been lost, the one before."""
+    """Raise an error unless the epoch is the member's, or the previous one after a possibly lost answer."""
     if received == member.member_epoch:
         return
     has_missed_answer = received < member.member_epoch and received == member.previous_member_epoch
@@ -178,7 +178,7 @@ def _check_epoch(member: ConsumerGroupMember, received: int, owned: Assignment |
 def described_metadata(
     member: ConsumerGroupMember, request: pb.ConsumerGroupHeartbeatRequest, client: ClientIdentity
 ) -> ConsumerGroupMemberMetadataValue:
-    """Return what a member says of itself after a heartbeat: what this does not say is as it was."""
+    """Return a member's metadata after a heartbeat. Fields that the heartbeat omits stay unchanged."""
     before = member.metadata
     names, pattern = before.subscribed_topic_names, before.subscribed_topic_regex
     if request.HasField("subscribed_topic_names"):

@@ -1,4 +1,4 @@
-"""From a change to a new target assignment: group epochs, subscriptions, and the assignor's turn."""
+"""Group epochs and target assignments: detection of changed subscriptions and topics, and the call of the assignor."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tidelog_node.groups.events import TopicInfo
 
 
 def refresh(draft: Draft, topics: Mapping[str, TopicInfo], *, has_changed: bool, resolve_again: bool) -> bool:
-    """Begin a group epoch when subscriptions or their topics are not what they were; return whether one began.
+    """Begin a group epoch if subscriptions or their topics have changed, and return whether one began.
 
-    ``has_changed`` begins one in any case. ``resolve_again`` looks for new topics of regular expressions.
+    ``has_changed`` begins one in any case. ``resolve_again`` searches for new topics of regular expressions.
 
     Raises:
         TidelogError: INVALID_REGULAR_EXPRESSION.
@@ -35,7 +35,7 @@ def refresh(draft: Draft, topics: Mapping[str, TopicInfo], *, has_changed: bool,
 
 
 def update_target(draft: Draft, topics: Mapping[str, TopicInfo], assignors: Sequence[str]) -> None:
-    """Make the target assignment of the group's epoch (Kafka's TargetAssignmentBuilder)."""
+    """Compute the target assignment of the group's epoch (Kafka's TargetAssignmentBuilder)."""
     members = draft.members()
     specs = {
         member_id: MemberSpec(
@@ -57,6 +57,6 @@ def update_target(draft: Draft, topics: Mapping[str, TopicInfo], assignors: Sequ
 
 
 def preferred_assignor(members: Iterable[ConsumerGroupMember], assignors: Sequence[str]) -> str:
-    """Return the assignor that most members ask for; the first of ``assignors`` that has as many as any."""
+    """Return the assignor that most members request. The earliest in ``assignors`` wins a tie."""
     votes = Counter(member.metadata.server_assignor for member in members)
     return max(assignors, key=votes.__getitem__)

@@ -1,7 +1,7 @@
-"""How a member comes to its target assignment: Kafka's CurrentAssignmentBuilder.
+"""The steps of a member to its target assignment, after Kafka's CurrentAssignmentBuilder.
 
-A member first gives up what it is to lose, in its old epoch; then it comes to the new one and gets what others have
-given up by then; the rest it gets as it becomes free. So no partition ever has two owners.
+A member first revokes the partitions that it loses, in its old epoch. Then it enters the new epoch and receives the
+partitions that others have revoked by then; it receives the rest as they become free. No partition ever has two owners.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog_node.groups.consumer.assignors import Assignment, TopicPartition
 from tidelog_node.groups.consumer.member import ConsumerGroupMember, MemberState
 
 OwnerOf = Callable[[TopicPartition], str | None]
-"""The id of the member that owns a partition, or has to give it up and has not yet; None when it is free."""
+"""Returns the id of the member that owns a partition or has yet to revoke it, or None if it is free."""
 
 
 def reconcile(
@@ -24,12 +24,12 @@ def reconcile(
     owner_of: OwnerOf,
     owned: Assignment | None,
 ) -> ConsumerGroupMember:
-    """Return the member after the next step towards its target; itself when none can be made.
+    """Return the member after the next step to its target, or the member itself if no step is possible.
 
-    ``owned`` is what the member says that it owns; None when it does not say.
+    ``owned`` contains the partitions that the member reports as owned, or is None if it reports none.
 
     Raises:
-        TidelogError: FENCED_MEMBER_EPOCH, the member's state is from a later version and it still owns partitions.
+        TidelogError: FENCED_MEMBER_EPOCH: the member's state is from a later version and it still owns partitions.
     """
     match member.state:
         case MemberState.STABLE:
@@ -74,5 +74,5 @@ def _next(
 
 
 def _same(member: ConsumerGroupMember, next_member: ConsumerGroupMember) -> bool:
-    """Return whether nothing but the previous epoch would change: a member that still waits needs no record."""
+    """Return whether only the previous epoch would change. A member that still waits needs no record."""
     return replace(next_member, previous_member_epoch=member.previous_member_epoch) == member

@@ -1,9 +1,9 @@
-"""RE2's syntax of regular expressions, as far as Python's ``re`` shares it, over the characters of topic names.
+"""The part of RE2's regular expression syntax that Python's ``re`` shares, over the characters of topic names.
 
-There are alternatives, groups (also named and with flags), the repetitions ``* + ? {n} {n,} {n,m}`` (lazy ones too:
-where the whole name must match it is the same), classes with ranges, ``\\d \\w \\s`` and POSIX names, ``\\Q...\\E``,
-``\\x41``, and the empty matches ``^ $ \\A \\z \\b \\B``. Not there are RE2's Unicode classes ``\\p{...}`` and octal
-escapes; and what RE2 has not either: back-references and look-around.
+It supports alternatives, groups (also named and with flags), the repetitions ``* + ? {n} {n,} {n,m}`` (also lazy ones,
+which are equivalent when the whole name must match), classes with ranges, ``\\d \\w \\s`` and POSIX names,
+``\\Q...\\E``, ``\\x41``, and the empty matches ``^ $ \\A \\z \\b \\B``. It does not support RE2's Unicode classes
+``\\p{...}`` and octal escapes, nor back-references and look-around, which RE2 does not support either.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ _POSIX = {
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character out of some."""
+    """One character of a set."""
 
     chars: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """An empty match: ``A`` at the start, ``z`` at the end, ``b`` where a word begins or ends, ``B`` elsewhere."""
+    """An empty match: ``A`` at the start, ``z`` at the end, ``b`` at a word boundary, ``B`` elsewhere."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other."""
+    """Nodes that follow one another."""
 
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some."""
+    """One of several nodes."""
 
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """At least and at most so many times; ``most`` None is without end."""
+    """A node repeated from ``least`` to ``most`` times, without an upper limit if ``most`` is None."""
 
     node: Node
     least: int
@@ -86,16 +86,16 @@ Node: TypeAlias = Chars | Look | Sequence | Choice | Repeat
 
 
 def invalid(pattern: str, why: str) -> TidelogError:
-    """Return the error of a pattern."""
+    """Return the error for an invalid pattern."""
     shown = pattern if len(pattern) <= 100 else pattern[:100] + "..."
     return error_for(ErrorCode.INVALID_REGULAR_EXPRESSION, f"the regular expression {shown!r} is invalid: {why}")
 
 
 def parse(pattern: str) -> Node:
-    """Return what a pattern says.
+    """Return the syntax tree of a pattern.
 
     Raises:
-        TidelogError: INVALID_REGULAR_EXPRESSION, with what is wrong and where.
+        TidelogError: INVALID_REGULAR_EXPRESSION, with the problem and its position.
     """
     if len(pattern) > MAX_LENGTH:
         raise invalid(pattern, f"it has {len(pattern)} characters, and the limit is {MAX_LENGTH}")
@@ -122,7 +122,7 @@ class _Parser:
         return self._pattern.startswith(text, self._at)
 
     def _takes(self, text: str) -> bool:
-        """Step over a text that comes next; return whether it does."""
+        """Consume a text if it comes next, and return whether it did."""
         if not self._sees(text):
             return False
         self._at += len(text)
@@ -165,7 +165,7 @@ class _Parser:
         return Repeat(node, *times)
 
     def _times(self) -> tuple[int, int | None] | None:
-        """Step over a repetition; None without one."""
+        """Consume a repetition and return its limits, or None without one."""
         for sign, times in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._takes(sign):
                 return times
@@ -174,7 +174,7 @@ class _Parser:
             return None
         least, comma, most = self._pattern[self._at + 1 : end].partition(",")
         if not _is_number(least) or not (most == "" or _is_number(most)):
-            # As in RE2 a brace that says no numbers is a character.
+            # As in RE2, a brace without numbers is a literal character.
             return None
         self._at = end + 1
         least_times = int(least)
@@ -214,7 +214,7 @@ class _Parser:
             raise self._error(f"more than {MAX_NESTING} groups in each other")
         outer_case = self._ignores_case
         if self._takes("?") and not self._begin_special():
-            # The flags hold to the end of the group around, which is not over.
+            # The flags apply to the end of the enclosing group.
             self._nesting -= 1
             return Sequence(())
         node = self._choice()
@@ -225,7 +225,7 @@ class _Parser:
         return node
 
     def _begin_special(self) -> bool:
-        """Step over what follows ``(?``; return whether a group follows, and not only flags."""
+        """Consume the text after ``(?``. Return True if a group follows and False if it only set flags."""
         if self._takes("P<") or (
             self._sees("<") and not self._sees("<=") and not self._sees("<!") and self._takes("<")
         ):
@@ -239,7 +239,7 @@ class _Parser:
                 case "i":
                     self._ignores_case = sets
                 case "m" | "s" | "U":
-                    # Of lines and of greed, which do not matter: a name is one line and matches as a whole.
+                    # Flags for lines and greediness have no effect, since a name is one line and matches as a whole.
                     pass
                 case "-" if sets:
                     sets = False
@@ -262,7 +262,7 @@ class _Parser:
         return Chars(_both_cases(chars) if self._ignores_case else chars)
 
     def _escaped(self) -> frozenset[str]:
-        """Return the characters of an escape, in a class or outside."""
+        """Return the characters of an escape, inside or outside a class."""
         char = self._next("an escape")
         if char.lower() in _CLASSES:
             chars = _CLASSES[char.lower()]

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must be like, whatever the group it is for.
+"""Validation of ConsumerGroupHeartbeat requests, independent of the group.
 
 The rules are those of Kafka's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
 """
@@ -16,10 +16,10 @@ _MAX_NAME_LENGTH = 249
 
 
 def check_request(request: pb.ConsumerGroupHeartbeatRequest, assignors: Sequence[str]) -> None:
-    """Raise what is wrong with a request by itself.
+    """Raise an error if a request is invalid by itself.
 
     Raises:
-        TidelogError: INVALID_REQUEST; UNSUPPORTED_ASSIGNOR, the assignor is none of ``assignors``.
+        TidelogError: INVALID_REQUEST, or UNSUPPORTED_ASSIGNOR if the assignor is not among ``assignors``.
     """
     _check_name("member_id", request.member_id)
     if not request.group_id.strip():
@@ -63,7 +63,7 @@ def _invalid(message: str) -> TidelogError:
 
 
 def owned_partitions(request: pb.ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """Return what a member says that it owns; None when it does not say."""
+    """Return the partitions that a member reports as owned, or None if it reports none."""
     if not request.HasField("topic_partitions"):
         return None
     topics = request.topic_partitions.topics
@@ -71,7 +71,7 @@ def owned_partitions(request: pb.ConsumerGroupHeartbeatRequest) -> Assignment | 
 
 
 def is_full(request: pb.ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether a member says all of itself, as it does when it joins and when it has missed an answer."""
+    """Return whether a request has all fields, as it does when a member joins or has missed an answer."""
     if request.member_epoch == JOINING_EPOCH:
         return True
     subscribes = request.HasField("subscribed_topic_names") or request.HasField("subscribed_topic_regex")

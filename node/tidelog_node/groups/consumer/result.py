@@ -1,4 +1,4 @@
-"""What handling a request of a consumer group gives."""
+"""The result of a request to a consumer group."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidelog_node.groups.records import Key, Value
 
 R = TypeVar("R", covariant=True)
 Record: TypeAlias = tuple[Key, Value | None]
-"""A key with its value; None deletes the key."""
+"""A key with its value. None deletes the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
-    """``records`` are written as one batch and then replayed; ``response`` may be sent once they are committed."""
+    """``records`` are written as one batch and then replayed. ``response`` may be sent once they are committed."""
 
     records: tuple[Record, ...]
     response: R

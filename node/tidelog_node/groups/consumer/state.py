@@ -1,4 +1,4 @@
-"""What the records of a consumer group say: the state that survives its coordinator."""
+"""The persistent state of a consumer group, as its records describe it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ NO_TARGET = ConsumerGroupTargetAssignmentMetadataValue(0)
 
 
 class GroupState:
-    """The state of one group. Only :meth:`replay` changes it; the records may come in any order of their keys.
+    """The state of one group. Only :meth:`replay` changes it. Records of different keys may arrive in any order.
 
-    ``metadata`` is None before the group's first record and after its last. The group's epoch is not below that of
-    its target assignment.
+    ``metadata`` is None before the group's first record and after its last. The group's epoch is not below that of its
+    target assignment.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -49,16 +49,16 @@ class GroupState:
 
     @property
     def group_epoch(self) -> int:
-        """Grows by one with each change that needs a new assignment."""
+        """The epoch of the group, which grows by one with each change that needs a new assignment."""
         return (self.metadata or NO_METADATA).epoch
 
     @property
     def assignment_epoch(self) -> int:
-        """The group epoch that the target assignment is of."""
+        """The group epoch of the target assignment."""
         return self.target_metadata.assignment_epoch
 
     def owner_of(self, partition: TopicPartition) -> str | None:
-        """Return the id of the member that owns a partition, or has to give it up and has not yet."""
+        """Return the id of the member that owns a partition, including one that has yet to revoke it."""
         return self._owners.get(partition)
 
     def subscribed_topics(self) -> frozenset[str]:
@@ -68,7 +68,7 @@ class GroupState:
         return self._subscribed
 
     def replay(self, key: Key, value: Value | None) -> None:
-        """Take over one record; the types of others than KIP-848's are passed over."""
+        """Apply one record. Records of types outside KIP-848 are ignored."""
         match key:
             case ConsumerGroupMetadataKey():
                 assert value is None or isinstance(value, ConsumerGroupMetadataValue)
@@ -131,7 +131,7 @@ class GroupState:
             self.regular_expressions[pattern] = value
 
     def tombstones(self) -> Iterator[Record]:
-        """Yield the records that delete the group, in the order in which none refers to what is gone."""
+        """Yield the records that delete the group, ordered so that none refers to a deleted one."""
         for member_id in self.members:
             yield from member_tombstones(self.group_id, member_id)
         for pattern in self.regular_expressions:
@@ -140,7 +140,7 @@ class GroupState:
         yield ConsumerGroupMetadataKey(self.group_id), None
 
     def check_invariants(self) -> None:
-        """Assert what must hold between two requests."""
+        """Assert the invariants that hold between two requests."""
         owned = [(p, m.member_id) for m in self.members.values() for p in m.assigned | m.pending_revocation]
         assert len(owned) == len(self._owners), "a partition has two owners"
         assert dict(owned) == self._owners
@@ -166,7 +166,7 @@ def subscribed_topics(
     members: Mapping[str, ConsumerGroupMember],
     regular_expressions: Mapping[str, ConsumerGroupRegularExpressionValue],
 ) -> frozenset[str]:
-    """Return the names of the topics that any of the members subscribes to; not all need exist."""
+    """Return the names of the topics that any of the members subscribes to. Not all of them need exist."""
     patterns = {member.metadata.subscribed_topic_regex for member in members.values()}
     names = {name for member in members.values() for name in member.metadata.subscribed_topic_names}
     resolved = [value for pattern, value in regular_expressions.items() if pattern in patterns]

@@ -1,4 +1,4 @@
-"""Which topics a group subscribes to: names and regular expressions against the topics that there are."""
+"""The topics that a group subscribes to: names and regular expressions resolved against the existing topics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NO_VERSION = 0
 
 
 def metadata_hash(names: Iterable[str], topics: Mapping[str, TopicInfo], *, with_racks: bool = False) -> int:
-    """Return a number, int64, that changes when what assignments depend on changes of these topics (KIP-1101).
+    """Return an int64 that changes when the properties of these topics that assignments depend on change (KIP-1101).
 
-    It is of the topics that exist; 0 when none does. ``with_racks`` says that a member has a rack: the racks of
-    replicas count for no other group, so that a reassignment does not make it rebalance.
+    It covers the topics that exist and is 0 if none does. ``with_racks`` includes the racks of replicas. It is set only
+    if a member has a rack, so that a reassignment does not cause a rebalance in other groups.
     """
     digest = hashlib.blake2b(digest_size=8)
     found = False
@@ -41,7 +41,8 @@ def resolve(
 ) -> dict[str, ConsumerGroupRegularExpressionValue]:
     """Return the topics of each regular expression that a member has.
 
-    With ``again`` those that were resolved ``before`` are, too; the value stays as it is when the topics are the same.
+    With ``again``, expressions that were resolved ``before`` are resolved once more. A value stays the same object if
+    its topics are unchanged.
     """
     patterns = {member.metadata.subscribed_topic_regex for member in members}
     resolved: dict[str, ConsumerGroupRegularExpressionValue] = {}
@@ -63,7 +64,7 @@ def topic_ids_of(
     regular_expressions: Mapping[str, ConsumerGroupRegularExpressionValue],
     topics: Mapping[str, TopicInfo],
 ) -> frozenset[bytes]:
-    """Return the ids of the topics that a member subscribes to and that exist."""
+    """Return the ids of the existing topics that a member subscribes to."""
     names = set(member.metadata.subscribed_topic_names)
     if (resolved := regular_expressions.get(member.metadata.subscribed_topic_regex or "")) is not None:
         names.update(resolved.topics)

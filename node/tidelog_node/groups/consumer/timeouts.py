@@ -1,8 +1,8 @@
 """The deadlines of a consumer group's members: sessions, revocations, and the phases of classic members.
 
-They are not persistent: a group that is loaded begins them anew. A member of the classic protocol has its own session
-timeout. It is to send JoinGroup within its rebalance timeout of being told that the group rebalances, and SyncGroup
-within the same time of the answer.
+They are not persistent and restart when a group is loaded. A member of the classic protocol has its own session
+timeout. It must send JoinGroup within its rebalance timeout after it learns of a rebalance, and SyncGroup within the
+same time after the answer.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from tidelog_node.groups.consumer.state import GroupState
 
 
 class Timeouts:
-    """The deadlines of one group, in ms of its shard's clock; lives as long as the group is in memory."""
+    """The deadlines of one group, in ms of its shard's clock. They live as long as the group is in memory."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
-        """Of members of the consumer protocol, from their next heartbeat on."""
+        """The session timeout of members of the consumer protocol, from their next heartbeat on."""
         self._sessions = Deadlines()
         self._rebalances = Deadlines()
         self._rebalance_epochs: dict[str, int] = {}
         self._joins = Deadlines()
         self._syncs = Deadlines()
-        # Members that have come by records and have no session yet.
+        # Members that were loaded from records and have no session yet.
         self._without_session: set[str] = set()
 
     def __contains__(self, member_id: str) -> bool:
         return member_id in self._sessions or member_id in self._without_session
 
     def next_ms(self) -> int | None:
-        """Return when :meth:`expired` is to be called; None while there is nothing to wait for."""
+        """Return the time of the next call of :meth:`expired`, or None if there is no deadline."""
         if self._without_session:
             return 0
         kinds = self._sessions, self._rebalances, self._joins, self._syncs
         return min((ms for ms in (kind.next_ms() for kind in kinds) if ms is not None), default=None)
 
     def note_member(self, member_id: str) -> None:
-        """Note a member that records have brought; its session begins with the next call of :meth:`expired`."""
+        """Note a member loaded from records. Its session begins with the next call of :meth:`expired`."""
         if member_id not in self._sessions:
             self._without_session.add(member_id)
 
     def begin(self, before: ConsumerGroupMember, member: ConsumerGroupMember, now_ms: int) -> None:
-        """Begin the session anew, and the rebalance timeout when the member has partitions to give up now."""
+        """Restart the session, and start the rebalance timeout if the member must now revoke partitions."""
         member_id = member.member_id
         self._without_session.discard(member_id)
         self._sessions.set(member_id, now_ms + self._session_timeout_ms(member))
@@ -56,28 +56,28 @@ class Timeouts:
             self._rebalance_epochs[member_id] = member.member_epoch
 
     def await_join(self, member: ConsumerGroupMember, now_ms: int) -> None:
-        """Begin the time within which a classic member must join again, unless it runs already."""
+        """Start the time limit for a classic member to join again, unless it is already running."""
         if member.member_id not in self._joins:
             self._joins.set(member.member_id, now_ms + member.metadata.rebalance_timeout_ms)
 
     def await_sync(self, member: ConsumerGroupMember, now_ms: int) -> None:
-        """Begin the time within which a classic member that has joined must ask for its assignment."""
+        """Start the time limit for a joined classic member to request its assignment."""
         self._joins.cancel(member.member_id)
         self._syncs.set(member.member_id, now_ms + member.metadata.rebalance_timeout_ms)
 
     def end_sync(self, member_id: str) -> None:
-        """Note that a classic member has asked for its assignment."""
+        """Note that a classic member has requested its assignment."""
         self._syncs.cancel(member_id)
 
     def end(self, member_id: str) -> None:
-        """Forget a member that has gone."""
+        """Forget a member that has left."""
         self._without_session.discard(member_id)
         for kind in (self._sessions, self._rebalances, self._joins, self._syncs):
             kind.cancel(member_id)
         self._rebalance_epochs.pop(member_id, None)
 
     def expired(self, state: GroupState, now_ms: int) -> list[str]:
-        """Return the members that have to go; their sessions begin anew, in case that this cannot be written."""
+        """Return the members to remove. Their sessions restart in case the removal cannot be written."""
         for member in [state.members[member_id] for member_id in self._without_session]:
             self.begin(member, member, now_ms)
         late = {member_id for member_id in self._rebalances.due(now_ms) if self._is_late(state, member_id)}
@@ -96,7 +96,10 @@ class Timeouts:
         return self.session_timeout_ms if classic is None else classic.session_timeout_ms
 
     def _is_late(self, state: GroupState, member_id: str) -> bool:
-        """Return whether a member still is where its rebalance timeout began; else the timeout ends."""
+        """Return whether a member has not progressed since its rebalance timeout began.
+
+        Otherwise cancel the timeout.
+        """
         member = state.members.get(member_id)
         is_late = (
             member is not None

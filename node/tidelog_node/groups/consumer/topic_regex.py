@@ -1,8 +1,8 @@
-"""Regular expressions over topic names, matched in time that grows with the name's length and nothing worse.
+"""Regular expressions over topic names, matched in time linear in the length of the name.
 
-A subscription comes from any client, and one coordinator serves many: a backtracking matcher, as Python's ``re`` is,
-could be stopped by a pattern such as ``(a+)+b``. This is RE2's way: the sets of the states that an automaton without
-backtracking is in, each set kept with what follows it.
+A subscription comes from any client, and one coordinator serves many. A pattern such as ``(a+)+b`` could stop a
+backtracking matcher such as Python's ``re``. Like RE2, this module simulates an automaton on sets of states without
+backtracking and caches the transitions of each set.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _MAX_CACHED = 10_000
 
 _End = str | None
 _Place = tuple[frozenset[int], _End]
-"""States, before what they see without a character; and the character before, None at the start."""
+"""The states before their empty matches are followed, and the previous character, None at the start."""
 
 
 class TopicRegex:
-    """A pattern, ready to match whole names.
+    """A compiled pattern that matches whole names.
 
     Raises:
-        TidelogError: INVALID_REGULAR_EXPRESSION, see :func:`.regex_syntax.parse`; or it needs more states than 1000.
+        TidelogError: INVALID_REGULAR_EXPRESSION, see :func:`.regex_syntax.parse`, or if it needs more than 1000 states.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -31,7 +31,7 @@ class TopicRegex:
         self._followers: dict[tuple[frozenset[int], _End, str], frozenset[int]] = {}
 
     def matching(self, names: Iterable[str]) -> list[str]:
-        """Return the names that match, in their order."""
+        """Return the names that match, in order."""
         return [name for name in names if self.matches(name)]
 
     def matches(self, name: str) -> bool:
@@ -52,12 +52,15 @@ class TopicRegex:
 
 
 def _kind(char: _End) -> _End:
-    """Return one character for all that are the same to the empty matches."""
+    """Return one representative for all characters that empty matches treat alike."""
     return None if char is None else "w" if char in WORD else "."
 
 
 class _Program:
-    """The states: each has characters and what follows, or an empty match, or neither, and then all that follow."""
+    """The states of the automaton.
+
+    Each has characters and one successor, an empty match, or neither and any successors.
+    """
 
     def __init__(self, pattern: str, node: Node) -> None:
         self._pattern = pattern
@@ -76,7 +79,7 @@ class _Program:
         return len(self._next) - 1
 
     def _compile(self, node: Node, then: int) -> int:
-        """Add the states of a node; return the first. After it comes ``then``."""
+        """Add the states of a node, followed by the state ``then``, and return the first."""
         match node:
             case Chars(chars):
                 return self._add(then, chars=chars)
@@ -101,7 +104,7 @@ class _Program:
         for _ in range(least):
             first = self._compile(node, then)
             if first == then:
-                # The node is empty: once more is nothing more.
+                # The node is empty, so another repetition adds nothing.
                 break
             then = first
         return then
@@ -115,11 +118,14 @@ class _Program:
         )
 
     def accepts(self, states: frozenset[int], before: _End) -> bool:
-        """Return whether the end may come in these states."""
+        """Return whether the name may end in these states."""
         return self._accepting in self._closure(states, before, None)
 
     def _closure(self, states: frozenset[int], before: _End, after: _End) -> set[int]:
-        """Return the states that are reached without a character, between two; None are the start and the end."""
+        """Return the states reachable without a character between two characters.
+
+        None stands for the start or the end.
+        """
         reached = set(states)
         pending = list(states)
         while pending:

@@ -1,6 +1,6 @@
-"""The offsets of one group: those that are committed, which are all that anybody is shown, and those under way.
+"""The offsets of one group: committed ones, the only visible ones, and those with a write in progress.
 
-What a commit has written becomes visible when it is committed, so that an offset that was seen never goes back.
+A commit becomes visible only when its records are committed, so that a visible offset never goes back.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class TopicPartition(NamedTuple):
 
 
 OffsetChange: TypeAlias = tuple[TopicPartition, OffsetCommitValue | None]
-"""A partition with its new offset; None deletes it."""
+"""A partition with its new offset. None deletes it."""
 
 
 class CommittedOffsets:
-    """Begins with what the store has. When a write's outcome is not known, it is the store that is asked from then on.
+    """The offsets of a group, initially those of the store. After a write with an unknown outcome the store is reread.
 
-    ``pending`` counts the writes under way by partition, those that delete included.
+    ``pending`` counts the writes in progress by partition, including deletions.
     """
 
     def __init__(self, group_id: str, store: GroupStore, records: Iterable[GroupRecord]) -> None:
         self._group_id = group_id
         self._store = store
-        # Those of a group that is only listed are never looked at.
+        # The records of a group that is only listed are never decoded.
         self._unread: list[GroupRecord] = [record for record in records if is_offset_key(record.key)]
         self._committed: dict[TopicPartition, OffsetCommitValue] = {}
         self._unsure: set[TopicPartition] = set()
@@ -53,20 +53,20 @@ class CommittedOffsets:
 
     @property
     def has_any(self) -> bool:
-        """Whether a partition has a committed offset."""
+        """True if a partition has a committed offset."""
         return bool(self._unread or self.committed)
 
     @property
     def known(self) -> set[TopicPartition]:
-        """All partitions that have an offset, or may come to have one."""
+        """All partitions that have an offset or may receive one."""
         return self.committed.keys() | self.pending.keys() | self._unsure
 
     def write(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that a write of these is under way."""
+        """Note the start of a write to these partitions."""
         self.pending.update(partitions)
 
     def end_write(self, partitions: Iterable[TopicPartition], *, unsure: bool = False) -> None:
-        """Note that a write has ended; ``unsure`` says that it may be committed later without a word."""
+        """Note the end of a write. ``unsure`` means that it may be committed later without notice."""
         for partition in partitions:
             self.pending[partition] -= 1
             if not self.pending[partition]:
@@ -75,7 +75,7 @@ class CommittedOffsets:
                 self._unsure.add(partition)
 
     def apply(self, changes: Collection[OffsetChange]) -> None:
-        """Take over what has been committed."""
+        """Apply committed changes."""
         committed = self.committed if changes else {}
         for partition, value in changes:
             if value is None:
@@ -89,7 +89,7 @@ def _offsets_in(records: Iterable[GroupRecord]) -> Iterator[tuple[TopicPartition
 
 
 def offset_changes_in(records: Iterable[GroupRecord]) -> Iterator[OffsetChange]:
-    """Yield what these records say of offsets."""
+    """Yield the offset changes in these records."""
     for record in records:
         decoded = decode(record)
         if decoded is None:

@@ -1,4 +1,4 @@
-"""The records of many offsets of one group, as :func:`tidelog_node.groups.records.encode` makes each of them."""
+"""Fast encoding of many offsets of one group, equal to :func:`tidelog_node.groups.records.encode` for each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidelog_node.groups.records import OffsetCommitKey, encode_key
 
 _PARTITION = struct.Struct(">i")
 _PART_BYTES = 128 * 1024
-"""Of the keys of one part; a batch of them is well below any ``max.message.bytes`` that makes sense."""
+"""The size limit of the keys of one part. A batch of them is well below any sensible ``max.message.bytes``."""
 
 
 def encode_offsets(group_id: str, changes: Iterable[OffsetChange]) -> list[GroupRecord]:
-    """Return the records of these offsets, in their order.
+    """Return the records of these offsets in order.
 
     Raises:
-        ValueError: a name is longer than 32767 bytes.
+        ValueError: A name exceeds 32767 bytes.
     """
     records: list[GroupRecord] = []
     known, prefix = None, b""
@@ -31,7 +31,7 @@ def encode_offsets(group_id: str, changes: Iterable[OffsetChange]) -> list[Group
 
 
 def in_parts(group_id: str, changes: Sequence[OffsetChange]) -> Iterator[list[OffsetChange]]:
-    """Yield deletions of offsets in parts that a log takes as one batch each; one part, of nothing, for none."""
+    """Yield deletions of offsets in parts that fit into one batch each, or one empty part if there are none."""
     part: list[OffsetChange] = []
     size, of_group = 0, len(group_id.encode())
     for change in changes:

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete (Kafka's OffsetMetadataManager); who may is asked before."""
+"""OffsetCommit, OffsetFetch and OffsetDelete (Kafka's OffsetMetadataManager). Callers check permissions first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidelog_node.groups.turn import Turn
 from tidelog_node.groups.value_formats import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _LAST_TIMESTAMP = 2**63 - 1
-"""An offset that is to be kept for longer than there are timestamps is kept as long as there are."""
+"""The latest timestamp, which limits the expiry of offsets with very long retention times."""
 
 
 def commit(request: pb.OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChange], pb.OffsetCommitResponse]:
-    """Return what a commit changes and its response; each partition that cannot be committed has its error there."""
+    """Return the changes of a commit and its response. Partitions that cannot be committed have an error in it."""
     changes: list[OffsetChange] = []
     response = pb.OffsetCommitResponse()
     chosen = request.HasField("retention_time_ms")
@@ -38,7 +38,7 @@ def commit(request: pb.OffsetCommitRequest, turn: Turn) -> tuple[list[OffsetChan
 
 
 def fetch(request: pb.OffsetFetchGroup, offsets: CommittedOffsets | None) -> pb.OffsetFetchGroupResult | AllOffsets:
-    """Return committed offsets; those of all partitions that have one, or of the named ones, -1 where there is none."""
+    """Return the committed offsets of all partitions, or of the named ones with -1 where there is none."""
     committed = {} if offsets is None else offsets.committed
     if request.all_topics:
         return AllOffsets(request.group_id, list(committed.items()))
@@ -51,7 +51,7 @@ def fetch(request: pb.OffsetFetchGroup, offsets: CommittedOffsets | None) -> pb.
 
 
 def fill_in_steps(response: pb.OffsetFetchGroupResult, found: AllOffsets) -> Generator[None, None, None]:
-    """Write all offsets of a group into its response, in order, one partition a step."""
+    """Write all offsets of a group into its response in order, one partition per step."""
     response.group_id = found.group_id
     if found.error is not None:
         response.error.CopyFrom(error_message(found.error))
@@ -69,7 +69,7 @@ def fill_in_steps(response: pb.OffsetFetchGroupResult, found: AllOffsets) -> Gen
 def delete(
     request: pb.OffsetDeleteRequest, offsets: CommittedOffsets, is_subscribed_to: Callable[[str], bool]
 ) -> tuple[list[OffsetChange], pb.OffsetDeleteResponse]:
-    """Return which offsets are deleted, and the response; a topic that is read keeps its offsets (KIP-496)."""
+    """Return the deleted offsets and the response. A topic with subscribers keeps its offsets (KIP-496)."""
     changes: list[OffsetChange] = []
     response = pb.OffsetDeleteResponse()
     known = offsets.known
@@ -85,13 +85,13 @@ def delete(
 
 
 def deletions(partitions: Iterable[TopicPartition]) -> list[OffsetChange]:
-    """Return that these have no offsets any more, in their order."""
+    """Return the changes that delete the offsets of these partitions, in order."""
     return [(partition, None) for partition in sorted(partitions)]
 
 
 def _refused(topic: str, partition: pb.OffsetCommitPartition, turn: Turn) -> Error | None:
     limit = turn.settings.offset_metadata_max_bytes
-    # As Kafka does, in characters.
+    # Kafka counts characters too.
     if len(partition.committed_metadata) > limit:
         said = f"metadata of {len(partition.committed_metadata)} characters, offset.metadata.max.bytes is {limit}"
         return refusal(ErrorCode.OFFSET_METADATA_TOO_LARGE, said)

@@ -1,4 +1,4 @@
-"""Which offsets have expired (KIP-211; Kafka's OffsetExpirationCondition)."""
+"""The expiry of committed offsets (KIP-211; Kafka's OffsetExpirationCondition)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog_node.groups.value_formats import NO_TIMESTAMP
 def expired(
     group: ClassicGroup | ConsumerGroup, offsets: CommittedOffsets, wall_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """Return the partitions whose offsets are to go; one with a write under way stays."""
+    """Return the partitions whose offsets have expired. A partition with a write in progress is kept."""
 
     def is_over(partition: TopicPartition, value: OffsetCommitValue) -> bool:
         since_ms = _retained_since_ms(group, value)
@@ -26,11 +26,11 @@ def expired(
 
 
 def _retained_since_ms(group: ClassicGroup | ConsumerGroup, value: OffsetCommitValue) -> int | None:
-    """Return when an offset's retention began; None while it does not."""
+    """Return the time at which an offset's retention began, or None if it has not begun."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return value.commit_timestamp
     if group.is_empty:
-        # Since it has no members; in a record of old that is not said.
+        # Retention began when the group became empty. Old records do not contain that time.
         return value.commit_timestamp if group.state_timestamp_ms is None else group.state_timestamp_ms
     knows_topics = group.uses_consumer_protocol and group.subscribed_topics is not None
     return value.commit_timestamp if knows_topics and group.state is ClassicState.STABLE else None

@@ -71,7 +71,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent, as far as is known."""
+        """True if requests can be sent, as far as is known."""
         return self._transport is not None and not self._transport.is_closing()
 
     async def open(self, host: str, port: int, timeout_s: float) -> None:

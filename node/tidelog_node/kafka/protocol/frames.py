@@ -45,7 +45,7 @@ class FrameReceiver:
 
     @property
     def is_partial(self) -> bool:
-        """Whether bytes are there that are no frame yet, or were not asked for."""
+        """True if bytes are there that are no frame yet, or were not asked for."""
         return self._own is not None or self._position < self._end
 
     @property

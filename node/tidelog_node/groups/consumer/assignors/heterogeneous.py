@@ -1,10 +1,10 @@
-"""``uniform`` for members that subscribe to different topics.
+"""The assignor ``uniform`` for members that subscribe to different topics.
 
-First everyone keeps what it may keep. Then what is free goes to the subscriber that has least, the topics with the
-fewest subscribers first. Last, partitions move along chains of members, from one that has many to one that has at
-least two fewer: a member passes one on of a topic that the next subscribes to. When there is no such chain left, no
-assignment is more balanced (Harvey et al., "Semi-matchings for bipartite graphs and load balancing"). Kafka's
-UniformHeterogeneousAssignmentBuilder only moves partitions directly.
+First every member keeps the partitions that it may keep. Then each free partition goes to the subscriber with the
+fewest partitions; topics with the fewest subscribers come first. Last, partitions move along chains of members, from a
+member with many partitions to one that has at least two fewer: each member passes on a partition of a topic that the
+next one subscribes to. When no such chain is left, no assignment is more balanced (Harvey et al., "Semi-matchings for
+bipartite graphs and load balancing"). Kafka's UniformHeterogeneousAssignmentBuilder only moves partitions directly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Step = tuple[str, bytes]
 
 
 class HeterogeneousAssignment:
-    """An assignment while it is made; used once."""
+    """The construction of one assignment; used once."""
 
     def __init__(self, members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]) -> None:
         self._counts = partition_counts
@@ -61,7 +61,7 @@ class HeterogeneousAssignment:
                     heapq.heapreplace(by_size, (size + 1, member_id))
 
     def _balance(self) -> bool:
-        """Move partitions once from each member that has too many; return whether any moved."""
+        """Move partitions once from each member that has too many, and return whether any moved."""
         moved = False
         for member_id in sorted(self._sizes, key=lambda member: (-self._sizes[member], member)):
             while chain := self._chain_from(member_id):
@@ -71,7 +71,10 @@ class HeterogeneousAssignment:
         return moved
 
     def _chain_from(self, member_id: str) -> list[_Step]:
-        """Return the shortest chain to a member that has at least two fewer, each step with the topic that it gives."""
+        """Return the shortest chain to a member with at least two partitions fewer.
+
+        Each step has the topic that it gives.
+        """
         limit = self._sizes[member_id] - 2
         came_from: dict[str, _Step] = {}
         reached, topics = {member_id}, set[bytes]()
@@ -96,7 +99,7 @@ class HeterogeneousAssignment:
         return iter(sorted(members, key=lambda member: (self._sizes[member], member)))
 
     def _move(self, topic_id: bytes, giver: str, taker: str) -> None:
-        """Move the partition of a topic that is best moved: back to where it was, or one that has moved already."""
+        """Move a partition of a topic, preferably back to its previous owner, else one that has moved already."""
         index = min(
             self._owned[giver][topic_id],
             key=lambda index: (

@@ -1,9 +1,9 @@
-"""The assignor ``range``: each topic by itself in equal shares, the same partitions of like topics at one member.
+"""The assignor ``range``: each topic in equal shares, with the same partitions of similar topics at one member.
 
-After Kafka's RangeAssignor of KIP-848. Topics that have equally many partitions and the same subscribers are
-co-partitioned: who gets partition 3 of one gets partition 3 of all, so that it can join them. Members keep what they
-have as far as the shares allow; the rest is given in ranges. The first members, by instance id and then member id, get
-one partition more where they do not come out even.
+It follows Kafka's RangeAssignor of KIP-848. Topics with the same number of partitions and the same subscribers are
+co-partitioned: the member that gets partition 3 of one gets partition 3 of all, so that it can join them. Members keep
+their partitions as far as the shares allow; the rest is assigned in ranges. If the shares are uneven, the first
+members, by instance id and then member id, get one partition more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CoPartitioned = tuple[int, tuple[str, ...]]
 def assign_range(
     members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int], racks: Racks = NO_RACKS
 ) -> dict[str, Assignment]:
-    """Return equal shares of each topic, wherever its replicas are (see :class:`.spec.Assignor`)."""
+    """Return equal shares of each topic, regardless of its replicas' racks (see :class:`.spec.Assignor`)."""
     owned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
     for (count, subscribers), topic_ids in _co_partitioned(members, partition_counts).items():
         for index, member_id in enumerate(_shares(count, subscribers, topic_ids, members)):
@@ -29,7 +29,7 @@ def assign_range(
 def _co_partitioned(
     members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]
 ) -> dict[_CoPartitioned, list[bytes]]:
-    """Return the topics, ascending, by the number of their partitions and who subscribes to them."""
+    """Return the topics in ascending order, grouped by partition count and subscribers."""
     ordered = sorted(members, key=lambda member_id: (members[member_id].instance_id or "", member_id))
     subscribers: dict[bytes, list[str]] = {}
     for member_id in ordered:
@@ -44,10 +44,10 @@ def _co_partitioned(
 def _shares(
     count: int, subscribers: Sequence[str], topic_ids: Sequence[bytes], members: Mapping[str, MemberSpec]
 ) -> list[str]:
-    """Return who gets which partition of co-partitioned topics."""
+    """Return the owner of each partition of co-partitioned topics."""
     had = _had(count, subscribers, topic_ids, members)
     quota, extras = divmod(count, len(subscribers))
-    # Who has more than its share keeps one of these; what is left of the extra ones goes to the first.
+    # Members with more than their share keep an extra partition. The remaining extras go to the first members.
     more_first = sorted(subscribers, key=lambda member_id: len(had[member_id]) <= quota)
     limits = {member_id: quota + (rank < extras) for rank, member_id in enumerate(more_first)}
     owners: dict[int, str] = {}

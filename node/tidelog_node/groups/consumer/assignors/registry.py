@@ -1,4 +1,4 @@
-"""The assignors by the names that members and ``group.consumer.assignors`` have for them."""
+"""The assignors by the names that members and ``group.consumer.assignors`` use."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from tidelog_node.groups.consumer.assignors.spec import Assignor
 from tidelog_node.groups.consumer.assignors.uniform import assign_uniform
 
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": assign_uniform, "range": assign_range})
-"""All that there are."""
+"""All available assignors."""

@@ -1,6 +1,6 @@
-"""What an assignor is given and what it gives: Kafka's GroupSpec and GroupAssignment as plain values.
+"""The input and output of an assignor: Kafka's GroupSpec and GroupAssignment as plain values.
 
-An assignor is a pure function. What it answers depends on its arguments alone, not on the order of their keys.
+An assignor is a pure function. Its result depends on its arguments alone and not on the order of their keys.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 TopicPartition = tuple[bytes, int]
-"""A topic's id and one of its partitions."""
+"""A topic id and a partition index."""
 
 Assignment = frozenset[TopicPartition]
 """The partitions of one member."""
@@ -19,7 +19,7 @@ Assignment = frozenset[TopicPartition]
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member as an assignor sees it; ``partitions`` are those of the target assignment before.
+    """A member as an assignor sees it. ``partitions`` is its previous target assignment.
 
     Each partition is in the ``partitions`` of at most one member.
     """
@@ -31,29 +31,29 @@ class MemberSpec:
 
 
 Racks = Mapping[bytes, Sequence[frozenset[str]]]
-"""By topic, the racks of each partition's replicas; without those of topics of which they are not known."""
+"""The racks of each partition's replicas, by topic. Topics with unknown racks are omitted."""
 
 
 NO_RACKS: Racks = MappingProxyType({})
 
 
 class Assignor(Protocol):
-    """Divides the partitions of topics among the members of a group."""
+    """A function that divides the partitions of topics among the members of a group."""
 
     def __call__(
         self, members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int], racks: Racks = NO_RACKS
     ) -> dict[str, Assignment]:
-        """Return what each member is to own: every partition of a subscribed topic, once, at a subscriber of it.
+        """Return each member's assignment: every partition of a subscribed topic once, at one of its subscribers.
 
-        ``partition_counts`` has every topic that a member subscribes to; the answer has every member.
+        ``partition_counts`` has every topic that a member subscribes to; the result has every member.
         """
         ...
 
 
 def kept_partitions(member: MemberSpec, partition_counts: Mapping[bytes, int]) -> list[TopicPartition]:
-    """Return what a member has and may keep, as far as subscriptions and topics go.
+    """Return the partitions of a member that its subscription and the existing topics allow it to keep.
 
-    One partition of each topic comes after the other, so that who keeps the first of them keeps some of each.
+    The topics alternate, so that a prefix contains partitions of each topic.
     """
     kept = [
         (partition, topic_id)

@@ -1,9 +1,9 @@
-"""The assignor ``uniform``: members own as equally many partitions as they can, and keep what they have.
+"""The assignor ``uniform``: members own equally many partitions as far as possible and keep their partitions.
 
-Balance comes before stickiness, as in Kafka's UniformAssignor. Where all members subscribe to the same topics their
-numbers of partitions differ by at most one, and no assignment with that property moves fewer partitions; unless racks
-make a difference. Then as many partitions as those numbers allow go to a member in the rack of a replica, which comes
-before stickiness (KIP-881 for the clients' assignors; Kafka's of KIP-848 do not look at racks).
+Balance takes precedence over stickiness, as in Kafka's UniformAssignor. If all members subscribe to the same topics,
+their numbers of partitions differ by at most one, and no assignment with that property moves fewer partitions. If racks
+matter, as many partitions as those numbers allow go to a member in the rack of a replica, which takes precedence over
+stickiness (KIP-881 for the clients' assignors; Kafka's assignors of KIP-848 ignore racks).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog_node.groups.consumer.assignors.spec import (
 def assign_uniform(
     members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int], racks: Racks = NO_RACKS
 ) -> dict[str, Assignment]:
-    """Return a balanced assignment that keeps as much as it can (see :class:`.spec.Assignor`)."""
+    """Return a balanced assignment that keeps as much as possible (see :class:`.spec.Assignor`)."""
     if len({member.subscribed_topic_ids for member in members.values()}) > 1:
         owned = HeterogeneousAssignment(members, partition_counts).build()
     else:
@@ -43,7 +43,7 @@ def _assign_homogeneous(
     free = {(topic_id, index) for topic_id in topic_ids for index in range(partition_counts[topic_id])}
     quota, extras = divmod(len(free), len(members))
     kept = {member_id: kept_partitions(members[member_id], partition_counts) for member_id in sorted(members)}
-    # The members that have most may have one partition more than the others: so the fewest move.
+    # The members with the most partitions get the extra ones, so that the fewest partitions move.
     by_size = sorted(kept, key=lambda member_id: -len(kept[member_id]))
     limits = {member_id: quota + (rank < extras) for rank, member_id in enumerate(by_size)}
     racks_of = {partition: _racks_of(partition, racks) for partition in sorted(free)}
@@ -63,7 +63,7 @@ def _racks_of(partition: TopicPartition, racks: Racks) -> frozenset[str]:
 
 
 def _deal(free: list[TopicPartition], owned: dict[str, list[TopicPartition]], limits: Mapping[str, int]) -> None:
-    """Give one partition after the other to one member after the other, until each has its number."""
+    """Deal one partition at a time to one member after the other, until each has its number."""
     unfilled = deque(member_id for member_id in owned if len(owned[member_id]) < limits[member_id])
     for partition in free:
         member_id = unfilled.popleft()

@@ -97,7 +97,7 @@ class DeleteGroupsRequest(Message):
 
 @dataclass(slots=True)
 class DeletableGroupResult(Structure):
-    """Whether a group is gone."""
+    """True if a group is gone."""
 
     group_id: str = string()
     error_code: int = int16()

@@ -108,7 +108,7 @@ class HeartbeatRequest(Message):
 
 @dataclass(slots=True)
 class HeartbeatResponse(Message):
-    """Whether the member is to join again."""
+    """True if the member is to join again."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.HEARTBEAT, (0, 4), 4
 

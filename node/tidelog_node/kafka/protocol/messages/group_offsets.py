@@ -55,7 +55,7 @@ class OffsetCommitRequest(Message):
 
 @dataclass(slots=True)
 class OffsetCommitResponsePartition(Structure):
-    """Whether a partition's offset is committed."""
+    """True if a partition's offset is committed."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -179,7 +179,7 @@ class OffsetDeleteRequest(Message):
 
 @dataclass(slots=True)
 class OffsetDeleteResponsePartition(Structure):
-    """Whether a partition's offset is gone."""
+    """True if a partition's offset is gone."""
 
     partition_index: int = int32()
     error_code: int = int16()

@@ -92,7 +92,7 @@ class AlterReplicaLogDirsRequest(Message):
 
 @dataclass(slots=True)
 class AlterReplicaLogDirPartitionResult(Structure):
-    """Whether a move began."""
+    """True if a move began."""
 
     partition_index: int = int32()
     error_code: int = int16()

@@ -116,7 +116,7 @@ class UnregisterBrokerRequest(Message):
 
 @dataclass(slots=True)
 class UnregisterBrokerResponse(Message):
-    """Whether it did."""
+    """True if it did."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UNREGISTER_BROKER, (0, 0), 0
 
@@ -140,7 +140,7 @@ class AddRaftVoterRequest(Message):
 
 @dataclass(slots=True)
 class AddRaftVoterResponse(Message):
-    """Whether it has it."""
+    """True if it has it."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.ADD_RAFT_VOTER, (0, 0), 0
 
@@ -162,7 +162,7 @@ class RemoveRaftVoterRequest(Message):
 
 @dataclass(slots=True)
 class RemoveRaftVoterResponse(Message):
-    """Whether it has lost it."""
+    """True if it has lost it."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.REMOVE_RAFT_VOTER, (0, 0), 0
 
@@ -205,7 +205,7 @@ class CurrentLeader(Structure):
 
 @dataclass(slots=True)
 class UpdateRaftVoterResponse(Message):
-    """Whether the address is changed."""
+    """True if the address is changed."""
 
     API_KEY, VERSIONS, FLEXIBLE = ApiKey.UPDATE_RAFT_VOTER, (0, 0), 0
 

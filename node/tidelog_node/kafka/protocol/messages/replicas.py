@@ -84,7 +84,7 @@ class AlterPartitionReassignmentsRequest(Message):
 
 @dataclass(slots=True)
 class ReassignablePartitionResponse(Structure):
-    """Whether a reassignment began or was cancelled."""
+    """True if a reassignment began or was cancelled."""
 
     partition_index: int = int32()
     error_code: int = int16()
