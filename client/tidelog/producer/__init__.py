@@ -1,4 +1,4 @@
-"""The producer, with confluent-kafka's API."""
+"""The producer with confluent-kafka's API."""
 
 from tidelog.producer.config import ProducerConfig
 from tidelog.producer.hooks import ProducerInterceptor, ProducerRecord

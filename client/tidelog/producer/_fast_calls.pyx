@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled twin of :mod:`tidelog.producer._pure_calls`: the ordinary record goes into its batch without a call of Python."""
+"""The compiled twin of :mod:`tidelog.producer._pure_calls`: an ordinary record enters its batch
+without a Python call.
+"""
 
 from cpython.bytes cimport PyBytes_CheckExact
 from cpython.unicode cimport PyUnicode_CheckExact
@@ -41,7 +43,7 @@ cdef class ProduceCalls:
         self.is_plain = False
 
     def _attach(self, intake, lock, lifetime, on_delivery, is_plain):
-        """Get ready; ``is_plain`` says that nobody has to see a record before it is taken."""
+        """Initialize the calls; ``is_plain`` means that no interceptor sees records."""
         self.intake = intake if isinstance(intake, Intake) else None
         self.acquire, self.release = lock.acquire, lock.release
         self.lifetime = lifetime
@@ -58,7 +60,7 @@ cdef class ProduceCalls:
         cdef long place = PyLong_AsLongAndOverflow(partition, &overflow) if type(partition) is int else -2
         if on_delivery is None:
             on_delivery = callback
-        # The end is asked for here as well, since in a child of fork() the lock may be held by a thread that is not there.
+        # Check for the end here too: in a child of fork(), a thread that no longer exists may hold the lock.
         if (
             self.is_plain
             and headers is None
@@ -76,7 +78,7 @@ cdef class ProduceCalls:
             produced_ms = 0.0 if report is None else _monotonic_ms()
             PyObject_CallNoArgs(self.acquire)
             try:
-                # Asked under the lock: close() gives up what is queued, and nothing may be queued after that.
+                # Check under the lock: close() discards queued records, and nothing may be queued after that.
                 taken = self.lifetime.ended is None and self.intake.put(
                     topic, place, name, content, _now_ms(), report, produced_ms
                 )

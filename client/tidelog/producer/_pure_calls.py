@@ -1,7 +1,7 @@
 """``produce()`` as the application calls it, and the definition of its compiled twin.
 
-The twin takes the ordinary record by itself: text or bytes, no headers, an open batch with room. It gives all others to
-:meth:`ProduceCalls._take`, which is the one way that a record takes here.
+The twin handles ordinary records: text or bytes, no headers, an open batch with room. It passes all others to
+:meth:`ProduceCalls._take`, which handles every record here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ProduceCalls:
     def _attach(
         self, intake: Intake, lock: Any, lifetime: Lifetime, on_delivery: DeliveryCallback | None, is_plain: bool
     ) -> None:
-        """Get ready; ``is_plain`` says that nobody has to see a record before it is taken."""
+        """Initialize the calls; ``is_plain`` means that no interceptor sees records."""
 
     def produce(
         self,
@@ -35,18 +35,20 @@ class ProduceCalls:
         *,
         callback: DeliveryCallback | None = None,
     ) -> None:
-        """Take one record for sending. Text is encoded as UTF-8.
+        """Queue one record for sending. Text is encoded as UTF-8.
 
-        ``partition`` -1 lets the partitioner decide; ``timestamp`` is in ms since the epoch, 0 for now;
-        ``on_delivery(err, msg)`` (alias ``callback``) is called once the record's fate is known.
+        With ``partition`` -1 the partitioner chooses; ``timestamp`` is in ms since the epoch, 0 for now. The producer
+        calls
+        ``on_delivery(err, msg)`` (alias ``callback``) when the record's outcome is known.
 
         Raises:
             BufferError: the queue is full, also after ``max.block.ms``: ``poll()`` and try again.
-            KafkaException: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION; INVALID_TIMESTAMP; _INVALID_ARG for a topic without a
-                name; _APPLICATION when the application's partitioner failed; _DESTROY when closed; _FATAL after an
-                error whose ``fatal()`` is true: make another producer; _STATE in a child of the process that made the
+            KafkaException: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION; INVALID_TIMESTAMP; _INVALID_ARG for an empty topic
+                name;
+                _APPLICATION if the application's partitioner failed; _DESTROY if closed; _FATAL after an error whose
+                ``fatal()`` is true: create another producer; _STATE in a child of the process that created the
                 producer.
-            TypeError: an argument is of the wrong type, as a key that is neither text, bytes nor None.
+            TypeError: an argument is of the wrong type, for example a key that is neither text, bytes nor None.
         """
         report = callback if on_delivery is None else on_delivery
         self._take(topic, value, key, partition, report, timestamp, headers)

@@ -1,4 +1,6 @@
-"""``produce_batch()``: rows of columns into batches, and those to the accumulator as it has room for them."""
+"""The core of ``produce_batch()``: it encodes columns into batches, and gives them to the
+accumulator as room allows.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tidelog_foundation.records.sources import ContentSource, content_at
 
 @dataclass(slots=True)
 class _Group:
-    """The rows of one partition, -1 for sticky ones; without ``rows`` all of the piece from ``next`` to ``end``."""
+    """The rows of one partition, -1 for sticky rows. Without ``rows``, all rows of the piece from
+    ``next`` to ``end``.
+    """
 
     partition: int
     rows: array[int] | None
@@ -45,10 +49,11 @@ class BatchFeed:
         check: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
-        """Get ready.
+        """Create a feed.
 
-        ``wait_for(condition, timeout_s)`` asks under the lock until the condition holds; ``check()`` raises when the
-        producer is over; ``wake()`` lets it look at the accumulator.
+        ``wait_for(condition, timeout_s)`` evaluates the condition under the lock until it holds. ``check()`` raises if
+        the
+        producer is closed. ``wake()`` makes the producer look at the accumulator.
         """
         check_topic(topic)
         self._topic = topic
@@ -58,12 +63,12 @@ class BatchFeed:
         self._wait_for = wait_for
         self._check = check
         self._wake = wake
-        # No more than half of the queue, so that one batch can be made while another is sent.
+        # At most half of the queue, so that one batch can be built while another is sent.
         self._most_rows = max(limits.max_messages // 2, 1)
         self._most_bytes = min(limits.batch_size, limits.max_bytes // 2)
 
     def run(self, pieces: list[Columns]) -> WrittenRows:
-        """Send all rows and wait for what becomes of them; raises as ``Producer.produce_batch``."""
+        """Send all rows and wait for their outcomes. Raise as ``Producer.produce_batch``."""
         for piece in pieces:
             self._check_sizes(piece)
         sink = RowsSink(sum(piece.rows for piece in pieces))
@@ -87,7 +92,7 @@ class BatchFeed:
             raise error_for(ErrorCode.MESSAGE_TOO_LARGE, text)
 
     def _partitioner(self) -> TopicPartitioner:
-        """Return what picks partitions, once the topic is known."""
+        """Return the topic's partitioner, after waiting for the topic's metadata."""
         accumulator, topic = self._accumulator, self._topic
         with self._lock:
             self._check()
@@ -112,7 +117,7 @@ class BatchFeed:
         return partitioner
 
     def _chosen(self, piece: Columns, partitioner: TopicPartitioner) -> int | array[int]:
-        """Return the partition of all rows, or of each; -1 for sticky ones."""
+        """Return the partition of all rows, or of each; -1 for sticky rows."""
         partitions = piece.partitions
         highest = partitions if isinstance(partitions, int) else max(partitions, default=ANY_PARTITION)
         if highest >= partitioner.count:
@@ -148,7 +153,7 @@ class BatchFeed:
         sink: RowsSink,
         base_row: int,
     ) -> None:
-        """Give the accumulator a batch of each partition in turn, so that all leaders have work."""
+        """Give the accumulator a batch of each partition in turn, to keep all leaders busy."""
         groups = list(_groups(partitions, piece.rows, partitioner.count))
         if not isinstance(partitions, int):
             sink.partitions[base_row : base_row + piece.rows] = partitions

@@ -1,4 +1,4 @@
-"""Chooses ``produce()``: compiled where that was built, in Python otherwise; see ``tidelog.producer.core.engine``."""
+"""Choice of ``produce()``: the compiled one if it exists, else Python; see ``tidelog.producer.core.engine``."""
 
 from __future__ import annotations
 

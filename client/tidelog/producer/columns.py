@@ -1,6 +1,6 @@
-"""What ``produce_batch()`` may be given, brought into columns: frames and series, lists of bytes or text.
+"""Conversion of the arguments of ``produce_batch()`` to columns: frames, series, lists of bytes or text.
 
-pyarrow is imported only where something of Arrow's was given, or is made Arrow's (:mod:`tidelog.producer.frames`).
+pyarrow is imported only for data that is, or becomes, Arrow's (:mod:`tidelog.producer.frames`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANY_PARTITION = -1
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Some rows: contents, one timestamp for all or one for each, one partition for all or one for each."""
+    """Rows: their contents, and one timestamp and one partition for all rows or for each."""
 
     values: ContentSource
     keys: ContentSource | None
@@ -35,16 +35,16 @@ class Columns:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return rows_of(self.values)
 
 
 def read_columns(data: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> list[Columns]:
-    """Return the rows of ``data``, in several pieces where a table has several.
+    """Return the rows of ``data``, one piece per batch of an Arrow table.
 
     Raises:
-        TypeError: something that is none of these; a table's column of another name or type; a column twice.
-        ValueError: columns of different lengths.
+        TypeError: an unsupported type; a table column with another name or type; a duplicate column.
+        ValueError: the columns differ in length.
         TidelogError: INVALID_TIMESTAMP, _UNKNOWN_PARTITION.
     """
     data = to_arrow(data)
@@ -59,7 +59,7 @@ def read_columns(data: Any, key: Any, partition: Any, timestamp: Any, headers: A
 
 
 def slice_rows(contents: ContentSource, start: int, end: int) -> ContentSource:
-    """Return the contents of the rows from ``start`` to ``end``, without a copy of the bytes."""
+    """Return the rows from ``start`` to ``end`` without copying their bytes."""
     if not isinstance(contents, BinaryColumn):
         return contents[start:end]
     count, first_bit = end - start, contents.first_bit + start
@@ -113,7 +113,7 @@ def _contents(column: Any, name: str) -> ContentSource:
         return source
     if isinstance(next((content for content in source if content is not None), None), str):
         return tuple(_encoded(content, row, name) for row, content in enumerate(source))
-    # Callbacks run while rows wait for room: what they do to the application's list changes nothing here.
+    # Callbacks run while rows wait for room; a copy protects the rows from changes to the application's list.
     return tuple(source) if source is column and isinstance(source, list) else source
 
 
@@ -136,7 +136,7 @@ def _plain(column: Any) -> Any:
         if str(column.type).startswith("fixed_size_binary"):
             return column
         if str(column.type).startswith("dictionary"):
-            # Not cast: Arrow cannot where the dictionary has views, as polars' has.
+            # Not a cast: Arrow cannot cast dictionaries of views, which polars uses.
             return column.dictionary.cast("large_binary").take(column.indices)
         if str(column.type) in ("binary_view", "string_view", "null"):
             return column.cast("large_binary")

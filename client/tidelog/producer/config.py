@@ -12,13 +12,13 @@ from tidelog_foundation.errors import ConfigError
 from tidelog_foundation.records.compression import check_level
 
 MAX_IDEMPOTENT_IN_FLIGHT = 5
-"""Leaders remember so many batches of a producer."""
+"""The number of batches of a producer that leaders remember."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(TrackingConfig):
-    """How records are gathered, sent and given up."""
+    """The settings for batching, sending and giving up records."""
 
     acks: str = setting(
         "all",
@@ -120,10 +120,10 @@ class ProducerConfig(TrackingConfig):
     )
 
     def resolve_idempotence(self, is_asked_for: bool) -> ProducerConfig:
-        """Return the settings with ``enable_idempotence`` as the others allow it (KIP-679).
+        """Return the settings with ``enable_idempotence`` adapted to the others (KIP-679).
 
         Raises:
-            ConfigError: it ``is_asked_for`` by its own key, and another setting rules it out.
+            ConfigError: the application set it explicitly (``is_asked_for``), and another setting contradicts it.
         """
         conflict = self._conflict() if self.enable_idempotence else None
         if conflict is None:
@@ -145,7 +145,7 @@ class ProducerConfig(TrackingConfig):
 
     @property
     def buffer_bytes(self) -> int:
-        """The most bytes of keys, values and headers that wait."""
+        """The limit for the bytes of waiting keys, values and headers."""
         return self.queue_buffering_max_kbytes * 1024 if self.buffer_memory is None else self.buffer_memory
 
     @property
@@ -155,10 +155,10 @@ class ProducerConfig(TrackingConfig):
 
 
 def read_config(settings: Mapping[str, object]) -> ProducerConfig:
-    """Return the settings of a producer, with what one of them means for another.
+    """Return a producer's settings, adapted to one another.
 
     Raises:
-        ConfigError: a setting is unknown, missing or out of its limits, or two of them rule each other out.
+        ConfigError: a setting is unknown, missing or out of range, or two settings contradict each other.
     """
     config = parse_config(ProducerConfig, settings)
     if "buffer.memory" in settings and "queue.buffering.max.kbytes" in settings:

@@ -1,6 +1,6 @@
-"""Frames and series of pandas, polars and others as Arrow's tables and arrays.
+"""Conversion of frames and series of pandas, polars and other libraries to Arrow tables and arrays.
 
-No library is imported that is not loaded, but for pyarrow where something has to become Arrow's.
+It imports only libraries that are already loaded, apart from pyarrow for a conversion.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ import sys
 from typing import Any
 
 _IS_ARROWS = ("column_names", "chunks", "buffers")
-"""What a table or batch, a chunked array and an array of pyarrow's have."""
+"""The attributes of pyarrow's tables and batches, chunked arrays, and arrays."""
 
 
 def to_arrow(data: Any) -> Any:
-    """Return a frame as an Arrow table and a series as an Arrow array; anything else as it is.
+    """Return a frame as an Arrow table and a series as an Arrow array; return anything else unchanged.
 
-    Frames and series are those of pandas, without their index, and all with Arrow's PyCapsule interface, as polars'.
+    Frames and series may be those of pandas, without their index, and all with Arrow's PyCapsule interface, such as
+    polars'.
 
     Raises:
-        TypeError: a column holds what Arrow has no type for; or a frame that is not computed yet.
+        TypeError: a column has values without an Arrow type, or a frame is lazy.
         ModuleNotFoundError: pyarrow is not installed.
     """
     if any(hasattr(data, name) for name in _IS_ARROWS):

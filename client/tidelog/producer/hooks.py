@@ -1,4 +1,4 @@
-"""What an application hands to a producer that is no plain value: callbacks, a partitioner, interceptors, a logger."""
+"""The application's objects for a producer: callbacks, a partitioner, interceptors, a logger."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidelog_foundation.errors import ConfigError, KafkaError
 
 CALLBACKS = ("on_delivery", "error_cb", "stats_cb", "throttle_cb")
 OBJECTS = (*CALLBACKS, "interceptors")
-"""Settings that are no plain values, beside a callable ``partitioner``."""
+"""Settings that are not plain values, apart from a callable ``partitioner``."""
 
 logger = logging.getLogger("tidelog.producer")
 
 
 class ProducerRecord(NamedTuple):
-    """A record as ``produce()`` was given it (Kafka's ProducerRecord); ``timestamp`` 0 stands for now."""
+    """The arguments of ``produce()`` (Kafka's ProducerRecord); ``timestamp`` 0 means now."""
 
     topic: str
     value: bytes | None
@@ -32,20 +32,20 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerInterceptor(Protocol):
-    """Sees every record (KIP-42). What it raises is logged and changes nothing; either method may be left out."""
+    """An observer of every record (KIP-42). Its exceptions are logged and have no effect. Both methods are optional."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
-        """Return the record that is to be sent instead; None leaves it as it is. On the thread of ``produce()``."""
+        """Return the record to send instead, or None to keep it. Runs on the thread of ``produce()``."""
         ...
 
     def on_acknowledgement(self, metadata: Message, error: KafkaError | None) -> object:
-        """Learn what became of a record, before its callback is called; on the network thread: be quick."""
+        """Learn a record's outcome before its callback does. Runs on the network thread and must be quick."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """All of them; those that were not given are None."""
+    """All objects; None for those not given."""
 
     on_delivery: DeliveryCallback | None = None
     error_cb: Callable[[KafkaError], object] | None = None
@@ -56,11 +56,11 @@ class Hooks:
 
 
 def take_hooks(settings: dict[str, Any]) -> Hooks:
-    """Take them out of the settings.
+    """Remove the objects from the settings and return them.
 
     Raises:
-        TypeError: one of :data:`CALLBACKS` cannot be called.
-        ConfigError: ``interceptors`` are none.
+        TypeError: one of :data:`CALLBACKS` is not callable.
+        ConfigError: ``interceptors`` is invalid.
     """
     callbacks = {key: _callback(key, settings.pop(key, None)) for key in CALLBACKS}
     callbacks.pop("throttle_cb")
@@ -78,7 +78,7 @@ def take_hooks(settings: dict[str, Any]) -> Hooks:
 
 
 def before_send(interceptors: Sequence[Any], record: ProducerRecord, log: logging.Logger) -> ProducerRecord:
-    """Return the record as the interceptors, one after the other, want it to be sent."""
+    """Return the record after all interceptors in turn."""
     for interceptor in interceptors:
         on_send = getattr(interceptor, "on_send", None)
         if on_send is None:
@@ -94,7 +94,7 @@ def before_send(interceptors: Sequence[Any], record: ProducerRecord, log: loggin
 def after_acknowledgement(
     interceptors: Sequence[Any], metadata: Message, error: KafkaError | None, log: logging.Logger
 ) -> None:
-    """Tell the interceptors what became of a record."""
+    """Report a record's outcome to the interceptors."""
     for interceptor in interceptors:
         on_acknowledgement = getattr(interceptor, "on_acknowledgement", None)
         if on_acknowledgement is None:

@@ -1,4 +1,6 @@
-"""The partition of a key by each hash, with confluent-kafka's names: as the producer's ``partitioner`` picks it."""
+"""The partition of a key by each hash, with confluent-kafka's names; the ``partitioner`` setting
+uses the same hashes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from tidelog.producer.core.hashes import KeyHash
 
 
 def murmur2(key: bytes, partition_count: int) -> int:
-    """Return the partition that Kafka's Java client picks.
+    """Return the partition that Kafka's Java client chooses.
 
     Raises:
         TypeError: the key is not bytes.
@@ -16,12 +18,12 @@ def murmur2(key: bytes, partition_count: int) -> int:
 
 
 def consistent(key: bytes, partition_count: int) -> int:
-    """Return the partition that librdkafka picks by CRC-32; raises as :func:`murmur2`."""
+    """Return the partition that librdkafka chooses by CRC-32. Raise as :func:`murmur2`."""
     return _partition(KeyHash.CRC32, key, partition_count)
 
 
 def fnv1a(key: bytes, partition_count: int) -> int:
-    """Return the partition that Sarama picks; raises as :func:`murmur2`."""
+    """Return the partition that Sarama chooses. Raise as :func:`murmur2`."""
     return _partition(KeyHash.FNV1A, key, partition_count)
 
 

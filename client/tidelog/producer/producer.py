@@ -150,12 +150,12 @@ class Producer(ProduceCalls):
         report: DeliveryCallback | None,
     ) -> None:
         deadline: float | None = None
-        # Asked before, too: in a child of fork() the lock may be held by a thread that is not there.
+        # Check before locking too: in a child of fork(), a thread that no longer exists may hold the lock.
         self._lifetime.check()
         while True:
             try:
                 with self._lock:
-                    # Asked under the lock: close() gives up what is queued, and nothing may be queued after that.
+                    # Check under the lock: close() discards queued records, and nothing may be queued after that.
                     self._lifetime.check()
                     now_ms = time.monotonic() * 1000
                     try:
@@ -251,7 +251,7 @@ class Producer(ProduceCalls):
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's nodes and topics. Raise KafkaException if no node answers in ``timeout`` seconds."""
-        # Only here, so that a program that produces need not load all that administers.
+        # The import is local so that a producer does not load the admin client.
         from tidelog.admin.metadata import list_topics
 
         self._lifetime.check()
@@ -280,7 +280,7 @@ class Producer(ProduceCalls):
 
     @contextlib.contextmanager
     def _flushing(self) -> Iterator[None]:
-        # Within, nothing lingers.
+        # No batch lingers inside this context.
         with self._lock:
             self._accumulator.flushing += 1
         try:
@@ -291,7 +291,7 @@ class Producer(ProduceCalls):
                 self._accumulator.flushing -= 1
 
     def _end(self) -> None:
-        # Takes nothing more, and gives up what is left; its reports are still to be served.
+        # Accept no more records and discard the rest; their reports remain to be served.
         with self._lock:
             self._lifetime.end()
         self._purge(in_queue=True, in_flight=True)

@@ -1,4 +1,4 @@
-"""Delivery reports, errors and statistics on their way from the network thread to the application's callbacks."""
+"""Delivery reports, errors and statistics between the network thread and the application's callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog_foundation.errors import ErrorCode, KafkaError
 
 
 class Intercepted:
-    """The callback of a record that interceptors have seen; they want to know its fate, and perhaps nobody else."""
+    """The callback of a record with interceptors, which get its outcome even if the application has no callback."""
 
     __slots__ = ("on_delivery",)
 
@@ -32,7 +32,7 @@ class Intercepted:
 
 
 class _Served(threading.local):
-    """The reports that the asking thread took to serve them, of which ``counted`` are no longer among the unserved."""
+    """The reports that the current thread took, of which ``counted`` are no longer unserved."""
 
     def __init__(self) -> None:
         self.numbers = iter(range(sys.maxsize))
@@ -40,14 +40,14 @@ class _Served(threading.local):
 
     @property
     def taken(self) -> int:
-        """How many it took."""
+        """The number of reports taken."""
         return sys.maxsize - operator.length_hint(self.numbers)
 
 
 class DeliveryReports:
-    """Settled records whose callbacks wait for ``poll()`` or ``flush()``, in the order they were settled.
+    """Settled records whose callbacks wait for ``poll()`` or ``flush()``, in the order of settlement.
 
-    Beside them other calls wait to be made on the application's thread: of ``error_cb`` and ``stats_cb``.
+    Calls of ``error_cb`` and ``stats_cb`` wait here too for the application's thread.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class DeliveryReports:
 
     @property
     def left(self) -> int:
-        """How many records are not settled or not served; without those that this thread is serving just now."""
+        """The number of unsettled or unserved records, without those that this thread is serving."""
         return max(self.total - self._mine, 0)
 
     @property
     def total(self) -> int:
-        """How many records are not settled or not served."""
+        """The number of unsettled or unserved records."""
         return self._accumulator.count + self._accumulator.unserved
 
     def add(self, settle: Settle) -> None:
-        """Take what was settled, and let those waiting know. On the network thread."""
+        """Add settled records and notify waiting threads. Runs on the network thread."""
         now_ms = time.monotonic() * 1000
         if settle.rows is not None:
             settle.rows.sink(settle, settle.rows.first)
@@ -91,25 +91,25 @@ class DeliveryReports:
             self._changed.notify_all()
 
     def call(self, callback: Callable[[], object]) -> None:
-        """Let ``poll()`` make a call, too."""
+        """Queue a call for ``poll()``."""
         with self._lock:
             self._calls.append(callback)
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Let those who wait for the accumulator look again."""
+        """Make waiting threads check the accumulator again."""
         with self._lock:
             self._changed.notify_all()
 
     def serve(self, most: int | None = None) -> int:
-        """Call the callbacks that wait, about ``most`` of them, on the calling thread; returns how many.
+        """Run about ``most`` pending callbacks on the calling thread, and return their number.
 
-        What a callback raises comes out of here; the other reports stay for the next call.
+        A callback's exception propagates; the other reports remain for the next call.
         """
         return self._serve_calls() + self._serve_reports(most)
 
     def serve_all(self) -> None:
-        """Call all callbacks that wait, though some raise: the first error comes out of here, when all are called."""
+        """Run all pending callbacks even if some raise, then raise the first error."""
         first: Exception | None = None
         while self._has_calls:
             try:
@@ -120,26 +120,26 @@ class DeliveryReports:
             raise first
 
     def close(self) -> None:
-        """Nothing more will come: wake those who wait."""
+        """Note that no more calls will come, and wake waiting threads."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until there is something to serve; returns whether there is."""
+        """Wait for something to serve; return False on timeout."""
         with self._lock:
             self._changed.wait_for(lambda: self._has_calls or self._closed, timeout_s)
             return self._has_calls
 
     def wait_for_progress(self, timeout_s: float | None) -> bool:
-        """Wait until there is something to serve or nothing is left; returns False when the time is over."""
+        """Wait until there is something to serve or nothing is left; return False on timeout."""
         with self._lock:
             return self._changed.wait_for(lambda: self._has_calls or not self.left, timeout_s)
 
     def wait_for(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Serve callbacks until a condition of the accumulator holds, which is asked under the lock.
+        """Serve callbacks until a condition of the accumulator holds; evaluate it under the lock.
 
-        Returns whether it holds; False when the time is over.
+        Return False on timeout.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -153,14 +153,14 @@ class DeliveryReports:
                     return False
 
     def wait_unserved(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait as :meth:`wait_for` while another thread serves the callbacks."""
+        """Wait as :meth:`wait_for` does, while another thread serves the callbacks."""
         with self._lock:
             self._changed.wait_for(lambda: self._closed or condition(), timeout_s)
             return condition()
 
     @property
     def waiting(self) -> int:
-        """How many calls wait to be made."""
+        """The number of pending calls."""
         return len(self._waiting) + len(self._calls)
 
     @property
@@ -183,7 +183,8 @@ class DeliveryReports:
         return served
 
     def _serve_reports(self, most: int | None) -> int:
-        # Taken and counted in one step that Ctrl-C cannot divide: what nobody counts as served would be waited for.
+        # One step that Ctrl-C cannot interrupt takes and counts a report; flush() would wait for an uncounted one
+        # forever.
         pop = itertools.starmap(self._waiting.popleft, itertools.repeat(()))
         taken = zip(pop, self._served.numbers, strict=False)
         served = 0
@@ -205,7 +206,8 @@ class DeliveryReports:
         with self._lock:
             taken = mine.taken
             more = taken - mine.counted
-            # No call between the two, for Ctrl-C comes with calls: where it comes before, the next one counts them.
+            # No call in between, because Ctrl-C arrives at calls; if it comes earlier, the next call counts these
+            # reports.
             intake.unserved -= more
             mine.counted = taken
             if more:

@@ -1,4 +1,4 @@
-"""Turns batches into produce requests, and answers into what the accumulator is told."""
+"""Conversion of batches to produce requests, and of answers to the accumulator's events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LearnLeader = Callable[[str, int, LeaderIdAndEpoch], bool]
 
 
 async def encode_batches(send: Send, *, in_thread: bool) -> list[bytes]:
-    """Return the batches as bytes; ``in_thread`` keeps the compression of large ones off the event loop."""
+    """Return the encoded batches; ``in_thread`` keeps compression off the event loop."""
     if in_thread and not all(batch.is_encoded for batch in send.batches):
         return await asyncio.to_thread(_encode, send)
     return _encode(send)
@@ -27,8 +27,7 @@ def produce_request(
 ) -> pb.ProduceStreamRequest:
     """Return one request for batches of distinct partitions, without its correlation id.
 
-    It is made in place, from the outside to the inside: a message that is put into another one is copied whole, with
-    all its records.
+    It is built in place from the outside in, because adding a message to another one copies all its records.
     """
     message = pb.ProduceStreamRequest()
     request = message.request
@@ -46,9 +45,9 @@ def produce_request(
 def outcomes(
     send: Send, response: pb.ProduceResponse, learn_leader: LearnLeader, *, is_first: bool = True
 ) -> list[BatchAcknowledged | BatchFailed]:
-    """Return what the answer says of each batch; one that it leaves out has failed.
+    """Return the outcome of each batch; a batch missing from the answer has failed.
 
-    ``is_first`` is false when the request was sent before, with an outcome that is not known.
+    ``is_first`` is false if the request was sent before with an unknown outcome.
     """
     results = {(t.name, p.index): p for t in response.topics for p in t.partitions}
     return [
@@ -58,12 +57,12 @@ def outcomes(
 
 
 def unconfirmed(send: Send) -> list[BatchAcknowledged | BatchFailed]:
-    """Return that all batches of a request were sent, and nothing more is known (acks=0)."""
+    """Return the outcome of a sent request without an answer (acks=0)."""
     return [BatchAcknowledged(b.batch_id, a, -1) for b, a in zip(send.batches, send.attempts, strict=True)]
 
 
 def failures(send: Send, error: TidelogError) -> list[BatchAcknowledged | BatchFailed]:
-    """Return that all batches of a request have failed with it."""
+    """Return the failure of all batches of a request."""
     return [BatchFailed(b.batch_id, a, error) for b, a in zip(send.batches, send.attempts, strict=True)]
 
 

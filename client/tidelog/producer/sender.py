@@ -1,4 +1,4 @@
-"""The task that carries out what the accumulator asks for: sends batches, asks for metadata, reports outcomes."""
+"""The task that executes the accumulator's commands: it sends batches, requests metadata and reports outcomes."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from tidelog_foundation.transport.pacing import monotonic_ms, step_when_due
 from tidelog_foundation.waiting import Outage, watch_waits
 
 _NODE_SHARE = 0.8
-"""A node may take this share of request.timeout.ms, so that its answer comes before the client gives up on it."""
+"""The node's share of request.timeout.ms, so that its answer arrives before the client's timeout."""
 _CUT_OFF = frozenset((ErrorCode.REQUEST_TIMED_OUT, ErrorCode._TRANSPORT))
-"""What is heard of, or from, a leader that cannot reach the others, nor hear that it leads no more."""
+"""The errors of a leader that is cut off and may not know that another node leads."""
 _ID_ATTEMPT_MS = 5_000
-"""One node may take so long over a producer id before the next is asked."""
+"""The longest wait for one node's producer id before the client asks the next."""
 
 
 class Sender:
-    """Runs on the network thread from :meth:`start` to :meth:`stop`; shares the accumulator under ``lock``."""
+    """The sender. It runs on the network thread from :meth:`start` to :meth:`stop`; ``lock`` guards the accumulator."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class Sender:
 
     @property
     def is_running(self) -> bool:
-        """Whether the sender's task has not ended."""
+        """True until the sender's task ends."""
         return self._main is not None and not self._main.done()
 
     def start(self) -> None:
-        """Start the sender's tasks. On the network thread."""
+        """Start the sender's tasks. Runs on the network thread."""
         self._main = asyncio.create_task(self._run(), name="producer-sender")
         self._ager = asyncio.create_task(self._refresh_old(), name="producer-metadata-age")
         self._watch = asyncio.create_task(watch_waits("acknowledgements", self._hindrances), name="producer-waits")
@@ -94,9 +94,9 @@ class Sender:
             self._statistician = asyncio.create_task(self._tell_statistics(), name="producer-statistics")
 
     async def stop(self) -> None:
-        """End all tasks and streams; what is not settled stays in the accumulator.
+        """End all tasks and streams; unsettled records stay in the accumulator.
 
-        A record that still waits here was abandoned: its producer was forgotten, or the process ends without a flush.
+        Such records are abandoned: their producer was garbage-collected, or the process ends without a flush.
         """
         if self._accumulator.count:
             self._log.warning(
@@ -112,11 +112,11 @@ class Sender:
         self._streams.clear()
 
     def wake(self) -> None:
-        """Look at the accumulator soon. On the network thread."""
+        """Check the accumulator soon. Runs on the network thread."""
         self._awake.set()
 
     def carry_out(self, commands: Iterable[Command]) -> None:
-        """Do what the accumulator asked for outside of the sender's task; from any thread, reports only."""
+        """Execute commands outside the sender's task, reports only. Thread-safe."""
         for command in commands:
             assert isinstance(command, Settle)
             self._report(command)
@@ -186,7 +186,7 @@ class Sender:
         timeout_ms = self._config.request_timeout_ms
         timeout_s = timeout_ms / 1000
         waits = self._acks != pb.ACKS_NONE
-        # Begun at once, so that batches of several requests are compressed at the same time.
+        # Start at once, so that batches of several requests are compressed concurrently.
         encoding = asyncio.ensure_future(self._request(send, int(timeout_ms * _NODE_SHARE)))
         is_first = True
         try:
@@ -246,7 +246,7 @@ class Sender:
             await asyncio.sleep(self._cluster.backoff.wait_ms(attempt) / 1000)
 
     def _tell_outage(self, what: str, error: TidelogError) -> None:
-        """Log an outage and tell the application, once for as long as it lasts and has the same reason."""
+        """Log and report an outage, once for its duration and reason."""
         if self._outage.is_news(error):
             self._log.warning("%s: %s", what, error)
             self._tell_error(error)

@@ -1,4 +1,4 @@
-"""confluent-kafka's SerializingProducer: a Producer that makes the bytes of keys and values itself."""
+"""confluent-kafka's SerializingProducer: a Producer that serializes keys and values."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from tidelog.serialization.builders import CLUSTER_ID_TIMEOUT_S, build_serdes
 
 
 class SerializingProducer(Producer):
-    """A :class:`Producer` with more settings: ``key.serializer``, ``value.serializer``, and builders in their place.
+    """A :class:`Producer` with the settings ``key.serializer`` and ``value.serializer``, or builders in their place.
 
-    Each serializer is a callable ``(obj, SerializationContext) -> bytes | None``, as those of
-    :mod:`tidelog.serialization`. Without one, what is given is sent as it is. ``key.serializer.builder`` and
-    ``value.serializer.builder`` are objects with ``build(settings, is_key)`` (SerializerBuilder); what they build is
-    closed with the producer. ``produce_batch()`` takes bytes and calls no serializer.
+    Each serializer is a callable ``(obj, SerializationContext) -> bytes | None``, such as those in
+    :mod:`tidelog.serialization`. Without one, the argument is sent unchanged. ``key.serializer.builder`` and
+    ``value.serializer.builder`` are objects with ``build(settings, is_key)`` (SerializerBuilder); the producer closes
+    the
+    serializers that they build. ``produce_batch()`` takes bytes and calls no serializer.
     """
 
     __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Read the settings.
+        """Create a producer from settings.
 
         Raises:
-            KafkaException: INVALID_CONFIG, also for a serializer that cannot be called.
+            KafkaException: INVALID_CONFIG, also for a serializer that is not callable.
         """
         self._serdes, settings = build_serdes(dict(config or {}), "serializer")
         try:
@@ -47,7 +48,7 @@ class SerializingProducer(Producer):
         self._serdes.resolve_cluster_id(functools.partial(self.cluster_id, CLUSTER_ID_TIMEOUT_S))
 
     def close(self, timeout: float = -1) -> int:
-        """Close as :meth:`Producer.close` does, then the serializers that were built."""
+        """Close the producer as :meth:`Producer.close` does, then the serializers that were built."""
         left = super().close(timeout)
         self._serdes.close()
         return left
@@ -64,14 +65,14 @@ class SerializingProducer(Producer):
         *,
         callback: DeliveryCallback | None = None,
     ) -> None:
-        """Serialize key and value, then take the record as :meth:`Producer.produce` does, which has the value first.
+        """Serialize key and value, then queue the record as :meth:`Producer.produce` does, which takes the value first.
 
-        Serializers may have effects, so a producer that is closed refuses the record before it calls them.
+        Serializers may have side effects, so a closed producer raises before it calls them.
 
         Raises:
-            KeySerializationError: the key's serializer raised; its exception is ``exception``.
-            ValueSerializationError: the value's did.
-            TypeError: the topic is not text; and all that :meth:`Producer.produce` raises.
+            KeySerializationError: the key's serializer raised ``exception``.
+            ValueSerializationError: the value's serializer raised ``exception``.
+            TypeError: the topic is not text; also all errors of :meth:`Producer.produce`.
         """
         self._lifetime.check()
         if not isinstance(topic, str):

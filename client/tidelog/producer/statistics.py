@@ -1,6 +1,6 @@
-"""What ``stats_cb`` gets: librdkafka's statistics (STATISTICS.md), those fields of them that a producer here has.
+"""The statistics for ``stats_cb``: the fields of librdkafka's STATISTICS.md that apply to this producer.
 
-``Tally`` counts on the network thread; the text is made there too, every ``statistics.interval.ms``.
+``Tally`` counts on the network thread, which also creates the text every ``statistics.interval.ms``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.producer.core.partition_queue import PartitionQueue
 
 
 class Tally:
-    """Counts what a producer sends. On the network thread."""
+    """Counters of a producer's requests. They live on the network thread."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -27,7 +27,7 @@ class Tally:
         self.sent: defaultdict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
 
     def begin(self, node_id: int, batches: Iterable[Batch], encoded: Iterable[bytes]) -> None:
-        """Note a request that leaves now."""
+        """Note the start of a request."""
         node = self.nodes[node_id]
         node.begin(sum(map(len, encoded)))
         node.tx_retries += any(batch.attempts for batch in batches)
@@ -35,7 +35,7 @@ class Tally:
     def end(
         self, node_id: int, began_s: float, batches: Iterable[Batch], events: Iterable[BatchAcknowledged | BatchFailed]
     ) -> None:
-        """Note its answer."""
+        """Note a request's answer."""
         failed = False
         for batch, event in zip(batches, events, strict=True):
             if isinstance(event, BatchAcknowledged):

@@ -1,4 +1,4 @@
-"""One ProduceStream to one node: requests are pipelined, answers are matched by correlation id."""
+"""One ProduceStream to one node: it pipelines requests and matches answers by correlation id."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _FINISH_TIMEOUT_S = 1.0
 
 
 class StreamRefusedError(Exception):
-    """The node ended the stream with an error that a retry does not heal; which request it meant is not known."""
+    """The node ended the stream with an error that is not retriable; the affected request is unknown."""
 
 
 class NodeStream:
-    """Lives from its first request to its first failure, which fails every request that waits. On the network thread.
+    """A stream from its first request to its first failure, which fails all pending requests. On the network thread.
 
     The owner calls :meth:`close`, also after a failure.
     """
@@ -39,20 +39,21 @@ class NodeStream:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it has failed: a new one must be opened."""
+        """True after a failure; the owner must open a new stream."""
         return self._failure is not None
 
     async def send(
         self, request: Awaitable[pb.ProduceStreamRequest], timeout_s: float, *, wait: bool = True
     ) -> pb.ProduceResponse:
-        """Send a request and wait for its answer; with ``wait`` false the answer is empty and not waited for.
+        """Send a request and wait for its answer; if ``wait`` is false, return an empty answer at once.
 
-        Requests leave in the order of the calls, also when an earlier one is ready later; each gets its correlation id.
+        Requests leave in the order of the calls, even if an earlier one is ready later. Each gets its correlation id.
 
         Raises:
-            TidelogError: the transport's error. No answer within ``timeout_s`` breaks the stream: the node may be
-                paused, and what was sent after waits behind.
-            StreamRefusedError: see there.
+            TidelogError: the transport's error. A timeout after ``timeout_s`` breaks the stream, because the node may
+                be paused
+                and later requests wait behind this one.
+            StreamRefusedError: the node refused the stream.
         """
         if self._failure is not None:
             raise self._failure
@@ -70,9 +71,9 @@ class NodeStream:
             self._answers.pop(correlation_id, None)
 
     async def finish(self) -> None:
-        """Let the node take all that was sent, for a moment, then close.
+        """Give the node a moment to accept all sent requests, then close.
 
-        Without it the requests that nobody waits for (acks=0) would be dropped with the stream.
+        Otherwise requests without an answer (acks=0) would be lost with the stream.
         """
         if self._failure is None and not self._answers:
             try:
@@ -80,7 +81,7 @@ class NodeStream:
                     await self._call.done_writing()
                     await asyncio.wait((self._reader,))
             except asyncio.CancelledError:
-                # Also what gRPC raises here when a request was given up while it was written.
+                # gRPC also raises this here when a request was cancelled during its write.
                 if _is_cancelled():
                     raise
             except Exception as error:  # noqa: BLE001  # gRPC's for a connection that has just ended is not public
@@ -112,7 +113,7 @@ class NodeStream:
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
                 self._fail(_broken(self.address, error))
             except asyncio.CancelledError:
-                # Also what gRPC raises here when the stream was given up for another request.
+                # gRPC also raises this here when the stream failed for another request.
                 if not self.is_broken or _is_cancelled():
                     raise
         if self._failure is not None:

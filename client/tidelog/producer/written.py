@@ -1,4 +1,4 @@
-"""What ``produce_batch()`` returns: where each row was written."""
+"""The result of ``produce_batch()``: the place of each row in the log."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ NOT_WRITTEN = -1
 
 
 class WrittenRows(Sequence[int]):
-    """The offset of each row, in the order of the rows, and beside it the partition.
+    """The offset of each row, in row order, and its partition.
 
-    ``offsets`` (int64) and ``partitions`` (int32) are buffers: ``numpy.asarray(rows.offsets)`` copies nothing. An
-    offset is -1 where the cluster named none: with ``acks=0``, and of rows that failed.
+    ``offsets`` (int64) and ``partitions`` (int32) are buffers: ``numpy.asarray(rows.offsets)`` does not copy. An offset
+    is
+    -1 if the cluster did not return one: with ``acks=0``, and for failed rows.
     """
 
     __slots__ = ("_offsets", "_partitions")
@@ -34,7 +35,7 @@ class WrittenRows(Sequence[int]):
 
     @property
     def partitions(self) -> memoryview:
-        """The partition of each row; -1 where it was not decided before the row failed."""
+        """The partition of each row; -1 if the row failed before it was chosen."""
         return memoryview(self._partitions).toreadonly()
 
     def to_arrow(self) -> Any:
@@ -75,9 +76,9 @@ class WrittenRows(Sequence[int]):
 
 
 class BatchDeliveryError(TidelogError):
-    """Some rows of ``produce_batch()`` were not delivered; ``rows`` says which: their offsets are -1.
+    """The error of ``produce_batch()`` if some rows were not delivered: their offsets in ``rows`` are -1.
 
-    The code is that of the first failure. ``failed`` counts the rows; where the text says so they may be stored.
+    The code is that of the first failure. ``failed`` is the number of rows; the text tells if they may be stored.
     """
 
     def __init__(self, error: KafkaError, rows: WrittenRows, failed: int) -> None:
@@ -90,7 +91,7 @@ class BatchDeliveryError(TidelogError):
 
 
 class RowsSink:
-    """Collects what becomes of the rows of one call. Told on the network thread, asked on the application's."""
+    """Collects the outcomes of one call's rows, from the network thread for the application's thread."""
 
     def __init__(self, rows: int) -> None:
         self.offsets = array("q", [NOT_WRITTEN]) * rows
@@ -103,11 +104,11 @@ class RowsSink:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that was fed has its outcome."""
+        """True if all submitted rows have an outcome."""
         return self._settled >= self.fed
 
     def settle(self, settle: Settle, rows: array[int] | None, base_row: int, first: int) -> None:
-        """Take what became of ``settle.count`` rows: those that ``rows`` names from ``first`` on, from ``base_row``."""
+        """Store the outcome of ``settle.count`` rows: those in ``rows`` from ``first`` on, relative to ``base_row``."""
         with self._lock:
             if settle.error is not None:
                 self._failed += settle.count
@@ -118,10 +119,10 @@ class RowsSink:
             self._settled += settle.count
 
     def result(self) -> WrittenRows:
-        """Return where the rows were written.
+        """Return the place of each row.
 
         Raises:
-            BatchDeliveryError: some were not.
+            BatchDeliveryError: some rows were not delivered.
         """
         written = WrittenRows(self.offsets, self.partitions)
         if self.failure is not None:

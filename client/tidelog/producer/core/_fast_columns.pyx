@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled twin of :mod:`tidelog.producer.core._pure_columns`: the same functions, without a Python object per row."""
+"""The compiled twin of :mod:`tidelog.producer.core._pure_columns`: the same functions without a
+Python object per row.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -15,7 +17,7 @@ from tidelog_foundation.records.columns import BinaryColumn
 
 
 def largest(values, keys):
-    """Return the bytes of the largest record's key and value, and its row: see the twin."""
+    """Return the size of the largest record's key and value, and its row; see the twin."""
     cdef Source value_source = Source(values, "value")
     cdef Source key_source = None if keys is None else Source(keys, "key")
     cdef const char* content = NULL
@@ -38,7 +40,7 @@ def largest(values, keys):
 
 
 def choose_partitions(keys, int key_hash, int64_t keyless_hash, bint empty_sticks, Py_ssize_t count, int32_t[::1] chosen):
-    """Put the partition of each key into ``chosen`` where that is -1: see the twin."""
+    """Put the partition of each key into ``chosen`` where it is -1; see the twin."""
     cdef Source source = Source(keys, "key")
     cdef const char* content = NULL
     cdef Py_ssize_t row, size
@@ -58,7 +60,7 @@ def choose_partitions(keys, int key_hash, int64_t keyless_hash, bint empty_stick
 
 
 def group(const int32_t[::1] chosen, Py_ssize_t count):
-    """Return the rows sorted by partition, and where each group begins: see the twin."""
+    """Return the rows sorted by partition, and the start of each group; see the twin."""
     cdef Py_ssize_t row, total = chosen.shape[0], group_index, place = 0
     cdef object sorted_rows = array("q", bytes(8 * total))
     cdef object next_places = array("q", bytes(8 * (count + 2)))
@@ -79,7 +81,7 @@ def group(const int32_t[::1] chosen, Py_ssize_t count):
 
 
 def gather(contents, const int64_t[::1] rows, Py_ssize_t start, Py_ssize_t end, Py_ssize_t max_bytes, str name):
-    """Return the contents of ``rows[start:end]`` as one column: see the twin."""
+    """Return the contents of ``rows[start:end]`` as one column; see the twin."""
     cdef Source source = Source(contents, name)
     cdef const char* content = NULL
     cdef Py_ssize_t index, size, total = 0, count = end - start
@@ -116,7 +118,7 @@ def gather(contents, const int64_t[::1] rows, Py_ssize_t start, Py_ssize_t end, 
 
 
 def fill(int64_t[::1] offsets, rows, Py_ssize_t first, Py_ssize_t count, int64_t base):
-    """Put base, base + 1 ... at the rows: see the twin."""
+    """Put base, base + 1 ... at the rows; see the twin."""
     cdef const int64_t[::1] picked
     cdef Py_ssize_t index, row
     if rows is None:
@@ -136,7 +138,7 @@ def fill(int64_t[::1] offsets, rows, Py_ssize_t first, Py_ssize_t count, int64_t
 
 
 def pick(const int64_t[::1] numbers, const int64_t[::1] rows, Py_ssize_t start, Py_ssize_t end):
-    """Return the numbers at ``rows[start:end]``: see the twin."""
+    """Return the numbers at ``rows[start:end]``; see the twin."""
     cdef object store = array("q", bytes(8 * (end - start)))
     cdef int64_t[::1] picked = store
     cdef Py_ssize_t index
@@ -150,7 +152,7 @@ def pick(const int64_t[::1] numbers, const int64_t[::1] rows, Py_ssize_t start, 
 
 
 def stamp(int32_t[::1] chosen, rows, Py_ssize_t first, Py_ssize_t count, int32_t partition):
-    """Put the partition at the rows: see the twin."""
+    """Put the partition at the rows; see the twin."""
     cdef const int64_t[::1] picked
     cdef Py_ssize_t index, row, end = chosen.shape[0]
     if rows is not None:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The compiled twin of :mod:`tidelog.producer.core._pure_intake`: the same classes, and the same records in the same batches.
+"""The compiled twin of :mod:`tidelog.producer.core._pure_intake`: the same classes, records and batches.
 
-It takes fewer records than its twin: only text as topic, only bytes and None as contents, only batches that the compiled
-encoder encodes. All others go the accumulator's long way.
+It accepts fewer records: a text topic, contents of bytes or None, and batches of the compiled encoder. All others go
+through the accumulator's slow path.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -29,10 +29,11 @@ cdef tuple _NO_HEADERS = ()
 @cython.freelist(256)
 @cython.no_gc
 cdef class Delivery:
-    """What a delivery report needs of one record; kept only for records that have a callback.
+    """The data for one record's delivery report; exists only for records with a callback.
 
-    The collector of cycles does not look into them, of which there are many: whoever holds them, the producer's sender,
-    is alive until they are settled and gone.
+    The garbage collector skips these objects, of which there are many. Their owner, the producer's sender, lives until
+    they
+    are settled and freed.
     """
 
     def __init__(self, on_delivery, relative_offset, key, value, headers, timestamp_ms, produced_ms):
@@ -61,7 +62,7 @@ cdef inline Delivery _delivery(
 
 @cython.final
 cdef class BatchContents:
-    """The records of a batch: the builder, what has to be reported, and the bytes of keys, values and headers."""
+    """The records of a batch: its builder, its delivery reports, and the bytes of keys, values and headers."""
 
     def __init__(self, builder):
         encoder = builder._encoder
@@ -72,7 +73,7 @@ cdef class BatchContents:
 
 
 cdef class TopicLanes:
-    """A topic's open batches by partition, and how its records choose one: see the twin."""
+    """A topic's open batches by partition, and its choice of partitions; see the twin."""
 
     def __init__(self, key_hash, keyless_hash, empty_sticks, is_plain):
         self.count = 0
@@ -84,12 +85,12 @@ cdef class TopicLanes:
         self.open = []
 
     def widen(self, count):
-        """Take a number of partitions; there are never less than before."""
+        """Set the number of partitions, which never shrinks."""
         self.open += [None] * (count - len(self.open))
         self.count = len(self.open)
 
     def partition_of(self, key):
-        """Return the partition of a key, or -1 where the partitioner must be asked."""
+        """Return the partition of a key, or -1 if the partitioner must choose."""
         return self.choose(key)
 
     cdef Py_ssize_t choose(self, object key) noexcept:
@@ -110,7 +111,7 @@ cdef class TopicLanes:
 
 @cython.final
 cdef class Intake:
-    """An accumulator's counters, and its topics' open batches: see the twin."""
+    """An accumulator's counters and its topics' open batches; see the twin."""
 
     def __init__(self, *, batch_size, batch_num_messages, max_messages, max_bytes, message_max_bytes):
         self.count = self.payload_bytes = self.unserved = 0
@@ -122,7 +123,9 @@ cdef class Intake:
         self.message_max_bytes = message_max_bytes
 
     def append(self, topic, partition, key, value, timestamp_ms, on_delivery, produced_ms):
-        """Put a record without headers into its partition's open batch; False, and no change, when it cannot."""
+        """Append a record without headers to its partition's open batch; return False, without a
+        change, if that fails.
+        """
         if type(partition) is not int or type(timestamp_ms) is not int:
             return False
         try:

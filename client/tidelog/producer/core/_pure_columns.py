@@ -1,7 +1,7 @@
-"""Rows of whole columns spread over partitions, and the definition of the compiled twin: see the functions.
+"""Distribution of the rows of columns over partitions, and the definition of the compiled twin.
 
-Contents are what ``records.sources.content_source`` returns; ``array`` stands for buffers of int32 (``i``)
-and int64 (``q``).
+Contents are results of ``records.sources.content_source``. ``array`` stands for buffers of int32 (``i``) and int64
+(``q``).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ STICKY = -1
 
 
 def largest(values: ContentSource, keys: ContentSource | None) -> tuple[int, int]:
-    """Return the bytes of the largest record's key and value, and its row; (0, -1) where there are no rows.
+    """Return the size of the largest record's key and value, and its row; (0, -1) without rows.
 
     Raises:
         TypeError: a content is neither bytes nor None.
-        ValueError: there are less keys than values.
+        ValueError: there are fewer keys than values.
     """
     if keys is not None and _count(keys) < _count(values):
         raise ValueError(f"{_count(keys)} keys for {_count(values)} values")
@@ -42,7 +42,7 @@ def largest(values: ContentSource, keys: ContentSource | None) -> tuple[int, int
 def choose_partitions(
     keys: ContentSource, key_hash: int, keyless_hash: int, empty_sticks: bool, count: int, chosen: Numbers
 ) -> None:
-    """Put the partition of each key into ``chosen`` where that is -1, which stays where the record is sticky.
+    """Put the partition of each key into ``chosen`` where it is -1; sticky records stay at -1.
 
     Raises:
         TypeError: a key is neither bytes nor None.
@@ -61,9 +61,9 @@ def choose_partitions(
 
 
 def group(chosen: array[int], count: int) -> tuple[array[int], list[int]]:
-    """Return the rows sorted by partition, sticky ones first, and where each of the groups -1 to count - 1 begins.
+    """Return the rows sorted by partition, sticky ones first, and the start of each group from -1 to count - 1.
 
-    Rows of one partition keep their order; the last number of the list is where all end.
+    Rows of one partition keep their order. The last number in the list is the end of all groups.
     """
     sizes = [0] * (count + 1)
     for partition in chosen:
@@ -78,7 +78,7 @@ def group(chosen: array[int], count: int) -> tuple[array[int], list[int]]:
 
 
 def gather(contents: ContentSource, rows: array[int], start: int, end: int, max_bytes: int, name: str) -> BinaryColumn:
-    """Return the contents of ``rows[start:end]`` as one column: at least the first, and no more than ``max_bytes``."""
+    """Return the contents of ``rows[start:end]`` as one column: at least one row, and at most ``max_bytes``."""
     parts: list[bytes] = []
     valid = bytearray((end - start + 7) // 8)
     places = array("q", [0])
@@ -95,7 +95,7 @@ def gather(contents: ContentSource, rows: array[int], start: int, end: int, max_
 
 
 def fill(offsets: Numbers, rows: array[int] | None, first: int, count: int, base: int) -> None:
-    """Put base, base + 1 ... at the rows ``rows[first:first + count]``; without ``rows`` at ``first`` and on."""
+    """Put base, base + 1 ... at the rows ``rows[first:first + count]``, or without ``rows`` from ``first`` on."""
     for index in range(count):
         offsets[first + index if rows is None else rows[first + index]] = base + index
 
@@ -110,6 +110,6 @@ def pick(numbers: memoryview, rows: array[int], start: int, end: int) -> memoryv
 
 
 def stamp(chosen: Numbers, rows: array[int] | None, first: int, count: int, partition: int) -> None:
-    """Put the partition at the rows ``rows[first:first + count]``; without ``rows`` at ``first`` and on."""
+    """Put the partition at the rows ``rows[first:first + count]``, or without ``rows`` from ``first`` on."""
     for index in range(first, first + count):
         chosen[index if rows is None else rows[index]] = partition

@@ -1,8 +1,8 @@
-"""The way that most records take, and the definition of its compiled twin: into the open batch of their partition.
+"""The fast path of most records into their partition's open batch, and the definition of its compiled twin.
 
-Whatever is not ordinary is refused without a change, and goes the accumulator's long way: a topic whose partitions are
-not known, a partition without an open batch, a batch or a queue that is full, headers. The long way gives the same
-result for all other records, so the twins need not agree on what they take.
+It refuses all other records without a change, and they take the accumulator's slow path: records with headers, of a
+topic with unknown partitions, of a partition without an open batch, or for a full batch or queue. The slow path has the
+same result for every record, so the twins may accept different ones.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tidelog.producer.core.hashes import KeyHash
 from tidelog_foundation.records import HEADER_SIZE, RecordBatchBuilder
 
 RECORD_OVERHEAD = 36
-"""No record adds more than this to its key, value and headers in a batch (five varints, two of 64 bits)."""
+"""The most bytes that a record adds to its key, value and headers in a batch (five varints, two of 64 bits)."""
 _NOWHERE = -1
 
 
 class Delivery:
-    """What a delivery report needs of one record; kept only for records that have a callback."""
+    """The data for one record's delivery report; exists only for records with a callback."""
 
     __slots__ = ("headers", "key", "on_delivery", "produced_ms", "relative_offset", "timestamp_ms", "value")
 
@@ -43,7 +43,7 @@ class Delivery:
 
 
 class BatchContents:
-    """The records of a batch: the builder, what has to be reported, and the bytes of keys, values and headers."""
+    """The records of a batch: its builder, its delivery reports, and the bytes of keys, values and headers."""
 
     __slots__ = ("builder", "deliveries", "payload_bytes")
 
@@ -54,10 +54,10 @@ class BatchContents:
 
 
 class TopicLanes:
-    """A topic's open batches by partition, and how its records choose one; ``sticky`` is -1 until it is learned.
+    """A topic's open batches by partition, and its choice of partitions; ``sticky`` is -1 until metadata arrives.
 
-    ``key_hash`` is a ``KeyHash``; ``keyless_hash`` is the hash of a missing key, -1 where such records are sticky;
-    ``empty_sticks`` says that those with an empty key are. What is not plain asks the partitioner.
+    ``key_hash`` is a ``KeyHash``. ``keyless_hash`` is the hash of a missing key, -1 if such records are sticky.
+    ``empty_sticks`` makes records with an empty key sticky. If ``is_plain`` is false, the partitioner chooses.
     """
 
     def __init__(self, key_hash: int, keyless_hash: int, empty_sticks: bool, is_plain: bool) -> None:
@@ -70,12 +70,12 @@ class TopicLanes:
         self.open: list[BatchContents | None] = []
 
     def widen(self, count: int) -> None:
-        """Take a number of partitions; there are never less than before."""
+        """Set the number of partitions, which never shrinks."""
         self.open += [None] * (count - len(self.open))
         self.count = len(self.open)
 
     def partition_of(self, key: bytes | None) -> int:
-        """Return the partition of a key, or -1 where the partitioner must be asked."""
+        """Return the partition of a key, or -1 if the partitioner must choose."""
         if not self.is_plain or not self.count:
             return _NOWHERE
         if not self.key_hash or (not key and key is not None and self.empty_sticks):
@@ -86,9 +86,9 @@ class TopicLanes:
 
 
 class Intake:
-    """An accumulator's counters, and its topics' open batches.
+    """An accumulator's counters and its topics' open batches.
 
-    ``count`` records with ``payload_bytes`` are not settled, the reports of ``unserved`` others are not served.
+    ``count`` unsettled records have ``payload_bytes``; ``unserved`` settled ones still await their reports.
     """
 
     def __init__(
@@ -114,7 +114,9 @@ class Intake:
         on_delivery: Callable[[Any, Any], object] | None,
         produced_ms: float,
     ) -> bool:
-        """Put a record without headers into its partition's open batch; False, and no change, when it cannot."""
+        """Append a record without headers to its partition's open batch; return False, without a
+        change, if that fails.
+        """
         lanes = self.topics.get(topic)
         size = (len(key) if key else 0) + (len(value) if value else 0)
         if lanes is None or not self._has_room(size):

@@ -1,30 +1,30 @@
-"""Gathers records into batches per partition and decides what is sent when, without I/O or a clock.
+"""The accumulation of records in batches per partition, and the decisions to send them, without I/O or a clock.
 
 Rules:
 
-1. Every record that :meth:`Accumulator.append` took is settled exactly once: acknowledged, refused, timed out or
+1. Every record accepted by :meth:`Accumulator.append` is settled exactly once: acknowledged, refused, timed out or
    purged. Nothing else removes it.
-2. The log has a partition's records in the order of produce(), whatever is retried, and they are settled in that order,
-   unless they are purged. How, also without a record being stored twice, :mod:`.partition_queue` says. Partitions do
-   not wait for each other.
-3. A batch is ready when it is full, when its first record is ``linger_ms`` old, when a flush is going on, or
-   when it failed and its back-off is over, or another node leads than the one that it was last sent to (KIP-951).
-4. An error that is retriable is retried until ``retries`` or the record's ``message_timeout_ms`` is used up,
-   whichever is first. The time runs from produce(), in flight or not; an answer that comes later is ignored.
-5. Records of a topic whose partitions are not known are held in order. When the cluster says for
-   ``propagation_max_ms`` that a topic does not exist, its records are given up as _UNKNOWN_TOPIC.
-6. A record counts against the queue limits until it is settled and its delivery report is served.
-7. An answer that takes longer than ``overdue_ms`` makes the metadata be asked for, again and again. When it names
-   another leader the batches in flight are sent there, as after a failure, and what the silent node answers to the
-   old attempts is ignored: a paused node holds up its partitions no longer than the cluster takes to replace it.
-8. An idempotent producer sends nothing before it has a producer id. When the cluster refuses one for good that is
-   fatal: all records are given up with that error, and nothing is taken any more.
+2. The log has a partition's records in the order of produce(), regardless of retries, and they are settled in that
+   order unless they are purged. :mod:`.partition_queue` describes this, and how no record is stored twice. Partitions
+   do not wait for each other.
+3. A batch is ready when it is full, when its first record is ``linger_ms`` old, during a flush, when the back-off after
+   its failure is over, or when another node leads than the one that got the last attempt (KIP-951).
+4. Retriable errors are retried until ``retries`` or the record's ``message_timeout_ms`` is used up, whichever comes
+   first. The time starts at produce() and includes time in flight; a later answer is ignored.
+5. Records of a topic with unknown partitions are kept in order. If the cluster denies for ``propagation_max_ms`` that
+   the topic exists, its records fail with _UNKNOWN_TOPIC.
+6. A record counts toward the queue limits until it is settled and its delivery report is served.
+7. An answer that takes longer than ``overdue_ms`` triggers metadata requests until it arrives. If the metadata names
+   another leader, the batches in flight go there, as after a failure, and the silent node's answers to the old attempts
+   are ignored. A paused node thus delays its partitions only until the cluster replaces it.
+8. An idempotent producer sends nothing without a producer id. If the cluster refuses one permanently, that is fatal:
+   all records fail with that error, and no more are accepted.
 
-What is promised of an idempotent producer's record, with acks=all, as long as a leader with all that is committed is
-elected: acknowledged, it is in the log exactly once, behind the acknowledged ones that were produced before. Given up
-and not ``may_be_stored``, it is in no log and never will be. Given up and ``may_be_stored``, it is or will be in the
-log at most once, and in its order; what is acknowledged later is never followed by it. (The order alone can suffer
-where 32,768 epochs of a partition are used up just then, since a new producer id fences nothing.)
+Guarantees for a record of an idempotent producer with acks=all, as long as every elected leader has all committed
+records. Acknowledged: the log contains it exactly once, after all acknowledged records that were produced earlier.
+Failed and not ``may_be_stored``: no log contains it or ever will. Failed and ``may_be_stored``: the log contains it at
+most once, now or later, in order and never after records that are acknowledged later. (Only the order can break, if
+32,768 epochs of a partition are used up at that moment, because a new producer id fences nothing.)
 """
 
 from __future__ import annotations
@@ -63,12 +63,14 @@ from tidelog_foundation.records import RecordBatchBuilder
 
 
 class Accumulator:
-    """All records that are not settled. The caller serialises: the shell holds one lock around each method."""
+    """All unsettled records. The caller serializes: the shell holds one lock around each method."""
 
     def __init__(
         self, limits: AccumulatorLimits, backoff_ms: Callable[[int], float], choose: Callable[[int], int]
     ) -> None:
-        """``backoff_ms(attempt)`` is the wait after a failure, ``choose(n)`` a random number below n."""
+        """Create an accumulator. ``backoff_ms(attempt)`` is the wait after a failure, ``choose(n)`` a random number
+        below n.
+        """
         self._limits = limits
         self._timing = Timing(limits)
         self._backoff_ms = backoff_ms
@@ -81,23 +83,23 @@ class Accumulator:
         self.intake = self._appender.intake
         self.flushing = 0
         self.awaited: dict[str, TidelogError | None] = {}
-        """Topics whose partitions somebody waits for, with the error that they are given up with."""
+        """Topics whose partitions a caller awaits, with the error that ended the wait."""
         self.fatal_error: TidelogError | None = None
-        """Why the producer cannot be used any more; its KafkaError is fatal."""
+        """The fatal error that ended the producer, if any."""
 
     @property
     def wants_producer_id(self) -> bool:
-        """Whether records wait for a producer id."""
+        """True if records wait for a producer id."""
         return self._identity.is_missing and self.fatal_error is None and self.count > 0
 
     @property
     def topics(self) -> set[str]:
-        """The topics that were produced to, whether they are known or not."""
+        """The topics produced to, known or not."""
         return {*self.intake.topics, *self._held.topics}
 
     @property
     def count(self) -> int:
-        """The records that are not settled."""
+        """The number of unsettled records."""
         return self.intake.count
 
     @property
@@ -107,7 +109,7 @@ class Accumulator:
 
     @property
     def unserved(self) -> int:
-        """The settled records whose delivery report is not served."""
+        """The number of settled records with a pending delivery report."""
         return self.intake.unserved
 
     @unserved.setter
@@ -115,7 +117,7 @@ class Accumulator:
         self.intake.unserved = count
 
     def __len__(self) -> int:
-        """Return the records that are not settled, and those whose report is not served."""
+        """Return the number of unsettled records plus that of pending reports."""
         return self.count + self.unserved
 
     def append(
@@ -129,15 +131,15 @@ class Accumulator:
         on_delivery: DeliveryCallback | None,
         now_ms: float,
     ) -> bool:
-        """Take a record; returns whether :meth:`poll` is due or has a new timer. ``partition`` -1: the key decides.
+        """Accept a record; return True if :meth:`poll` is due or has a new timer. ``partition`` -1 chooses by key.
 
-        The caller has checked the types, and that timestamp and header names can be encoded. Nothing changes when it
-        raises.
+        The caller has checked the types, and that timestamp and header names can be encoded. A call that raises changes
+        nothing.
 
         Raises:
             BufferError: the queue is full.
-            TidelogError: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION when the topic has no such partition; _INVALID_ARG for
-                a topic's name that cannot be sent; _FATAL after a fatal error.
+            TidelogError: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION if the topic has no such partition; _INVALID_ARG for an
+                invalid topic name; _FATAL after a fatal error.
             TypeError: the topic's name is not text.
         """
         if self.fatal_error is not None:
@@ -145,15 +147,15 @@ class Accumulator:
         return self._appender.append(topic, partition, key, value, headers, timestamp_ms, on_delivery, now_ms)
 
     def recount(self) -> None:
-        """Make everything agree again after Ctrl-C in the middle of :meth:`append`: the record is taken, or not."""
+        """Restore consistency after Ctrl-C inside :meth:`append`; the record is either accepted or not."""
         self._appender.recount()
 
     def append_batch(
         self, topic: str, partition: int, builder: RecordBatchBuilder, payload_bytes: int, rows: Rows, now_ms: float
     ) -> None:
-        """Take a whole batch, behind what was appended before it; :meth:`poll` is due afterwards.
+        """Accept a whole batch after all earlier records; :meth:`poll` is then due.
 
-        The caller has looked for room, and the topic has the partition.
+        The caller has checked that there is room and that the partition exists.
 
         Raises:
             TidelogError: _FATAL after a fatal error.
@@ -163,22 +165,22 @@ class Accumulator:
         self._appender.append_batch(topic, partition, builder, payload_bytes, rows, now_ms)
 
     def has_room(self, count: int, payload_bytes: int) -> bool:
-        """Say whether so many records may join the others; when nothing else waits they may in any case."""
+        """Return True if the records fit beside the others; an empty queue accepts any number."""
         return not len(self) or self._limits.has_room(count, payload_bytes, len(self), self.payload_bytes)
 
     def partitioner(self, topic: str) -> TopicPartitioner | None:
-        """Return what picks the partitions of a topic, None while they are not known."""
+        """Return a topic's partitioner, or None while its partitions are unknown."""
         lanes = self.intake.topics.get(topic)
         return lanes if isinstance(lanes, TopicPartitioner) else None
 
     def queue(self, topic: str, partition: int) -> PartitionQueue | None:
-        """Return a partition's batches, None while there are none."""
+        """Return a partition's batches, or None if there are none."""
         return self._queues.get((topic, partition))
 
     def poll(self, now_ms: float, leader_of: Callable[[str, int], int | None]) -> list[Command]:
-        """Return what is due: records to give up, batches to send, topics to ask for.
+        """Return the due commands: expired records, batches to send, and metadata requests.
 
-        ``leader_of(topic, partition)`` is the node to send to, or None when it is not known.
+        ``leader_of(topic, partition)`` is the leader's node id, or None if unknown.
         """
         commands: list[Command] = list(self._expire(now_ms))
         unknown = self._held.topics | {topic for topic, error in self.awaited.items() if error is None}
@@ -199,7 +201,7 @@ class Accumulator:
         return commands
 
     def handle(self, event: Event, now_ms: float) -> list[Command]:
-        """Take what happened and return what follows; the caller polls afterwards."""
+        """Apply an event and return its commands; the caller then polls."""
         match event:
             case BatchAcknowledged():
                 return self._acknowledge(event, now_ms)
@@ -218,12 +220,12 @@ class Accumulator:
                 assert_never(event)
 
     def hindrances(self, leader_of: Callable[[str, int], int | None]) -> Mapping[Hashable, str]:
-        """Return by some key what is in the way of each partition's records, where something is."""
+        """Return the obstacles that delay records, by a key per partition."""
         unknown = self._held.topics | {topic for topic, error in self.awaited.items() if error is None}
         return hindrances(self._queues.values(), unknown, leader_of)
 
     def purge(self, *, in_queue: bool, in_flight: bool) -> list[Command]:
-        """Give up what waits (_PURGE_QUEUE) or was sent (_PURGE_INFLIGHT; it may be stored all the same)."""
+        """Discard waiting records (_PURGE_QUEUE) or sent ones (_PURGE_INFLIGHT), which may still be stored."""
         commands: list[Command] = []
         if in_flight:
             for queue in list(self._queues.values()):
@@ -236,10 +238,11 @@ class Accumulator:
         return commands
 
     def next_timer_ms(self, now_ms: float) -> float | None:
-        """Return when :meth:`poll` is next due by the clock; None when only an event can change anything.
+        """Return the time of the next :meth:`poll`; None if only an event can change anything.
 
-        To be called after a poll at ``now_ms``: a batch that is still ready then has no known leader, and is due when
-        its topic is learned, or when it times out.
+        Call it after a poll at ``now_ms``. A batch that is still ready then has no known leader; it is due when its
+        topic's
+        metadata arrives, or at its timeout.
         """
         timeout_ms = self._limits.message_timeout_ms
         due = [produced_ms + timeout_ms for produced_ms in self._held.oldest_ms()]
@@ -248,7 +251,7 @@ class Accumulator:
         return min(due, default=None)
 
     def check_invariants(self) -> None:
-        """Assert that the counters agree with the queues and that each partition keeps its order."""
+        """Assert that the counters match the queues and that each partition keeps its order."""
         batches = [b for q in self._queues.values() for b in (*q.sent, *q.waiting)]
         self._appender.check_invariants()
         assert all(self._sent[b.batch_id] is q for q in self._queues.values() for b in q.sent)
@@ -261,7 +264,7 @@ class Accumulator:
             assert topic not in self._held.topics, f"records of {topic} are held though its partitions are known"
 
     def _is_still_silent(self, queue: PartitionQueue, leader: int, now_ms: float) -> bool:
-        """Say whether an answer is overdue from the node that leads; from another one it is waited for no longer."""
+        """Return True if the current leader's answer is overdue; recall attempts sent to another node."""
         batch = queue.longest_in_flight
         if batch is None or not self._timing.is_silent(queue, now_ms):
             return False
@@ -301,7 +304,7 @@ class Accumulator:
         queue, batch = found
         error = event.error
         if error.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and queue.numbering is not None:
-            # It is in the log, and where the leader does not remember.
+            # The log contains it, even if the leader no longer knows its offset.
             queue.acknowledge(batch, Outcome(None), now_ms)
             return self._drain(queue)
         if error.code is ErrorCode.MESSAGE_TOO_LARGE and event.is_refused and batch.may_be_split:
@@ -312,7 +315,7 @@ class Accumulator:
         if is_retried:
             waits = batch.failures > 0 and not event.leader_known and not batch.goes_alone
             batch.not_before_ms = now_ms + (self._backoff_ms(batch.failures) if waits else 0)
-        # A leader that the other replicas cannot reach may be the last to know of another one.
+        # A leader cut off from the other replicas may be the last to learn of a new leader.
         may_have_moved = error.code.refresh_metadata or error.code is ErrorCode.REQUEST_TIMED_OUT
         ask = is_retried and may_have_moved and not event.leader_known
         return [*self._drain(queue), *([AskMetadata(frozenset([batch.topic]))] if ask else [])]

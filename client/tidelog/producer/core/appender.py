@@ -1,4 +1,4 @@
-"""The accumulator's long way in: which batch a record joins, and when a new one begins."""
+"""The accumulator's slow path: it chooses a record's batch and creates new batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from tidelog_foundation.records import RecordBatchBuilder
 
 
 class Appender:
-    """Part of the accumulator, whose queues and held records it adds to.
+    """Part of the accumulator; it adds to the accumulator's queues and held records.
 
-    ``intake`` has the open batches once more, for the records that need no more than to join one: every open batch of a
-    queue is there, and no other.
+    ``intake`` also holds the open batches, for records that only need to join one. It contains exactly the open batches
+    of
+    the queues.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Appender:
         on_delivery: DeliveryCallback | None,
         now_ms: float,
     ) -> bool:
-        """Take a record as :meth:`Accumulator.append` does; returns whether a batch or a topic begins with it."""
+        """Accept a record as :meth:`Accumulator.append` does; return True if it begins a batch or a topic."""
         intake = self.intake
         if not headers and intake.append(topic, partition, key, value, timestamp_ms, on_delivery, now_ms):
             return False
@@ -74,7 +75,7 @@ class Appender:
         return is_first
 
     def put(self, topic: str, partitioner: TopicPartitioner, record: HeldRecord) -> bool:
-        """Put a record into a batch; returns whether that is a new one.
+        """Append a record to a batch; return True if the batch is new.
 
         Raises:
             TidelogError: the topic does not have the partition, or the application's partitioner failed.
@@ -91,7 +92,7 @@ class Appender:
         relative_offset = builder.append(record.key, record.value, record.headers, record.timestamp_ms)
         is_new = batch is None
         if batch is None:
-            # Only now, so that no empty batch stays when a record cannot be encoded.
+            # Only now, so that a record that cannot be encoded leaves no empty batch.
             batch = self._queued(topic, partition, BatchContents(builder), record.produced_ms)
             partitioner.open[partition] = batch.contents
         if record.on_delivery is not None:
@@ -102,7 +103,7 @@ class Appender:
     def append_batch(
         self, topic: str, partition: int, builder: RecordBatchBuilder, payload_bytes: int, rows: Rows, now_ms: float
     ) -> None:
-        """Take a whole batch behind all others of its partition."""
+        """Add a whole batch after all others of its partition."""
         contents = BatchContents(builder)
         contents.payload_bytes = payload_bytes
         batch = self._queued(topic, partition, contents, now_ms)
@@ -112,14 +113,14 @@ class Appender:
         self.intake.payload_bytes += payload_bytes
 
     def close(self, batch: Batch) -> None:
-        """Let nothing join a batch any more."""
+        """Close a batch to further records."""
         batch.closed = True
         lanes = self.intake.topics[batch.topic]
         if lanes.open[batch.partition] is batch.contents:
             lanes.open[batch.partition] = None
 
     def recount(self) -> None:
-        """Make the counters and the intake's open batches those of the queues."""
+        """Recompute the counters and the intake's open batches from the queues."""
         for place in [place for place, queue in self._queues.items() if queue.is_empty]:
             del self._queues[place]
         self.intake.count, self.intake.payload_bytes = self._totals()
@@ -130,7 +131,7 @@ class Appender:
                 self.intake.topics[topic].open[partition] = queue.open_batch.contents
 
     def check_invariants(self) -> None:
-        """Assert that the counters and the intake's open batches are those of the queues."""
+        """Assert that the counters and the intake's open batches match the queues."""
         assert (self.intake.count, self.intake.payload_bytes) == self._totals()
         for topic, lanes in self.intake.topics.items():
             for partition, contents in enumerate(lanes.open):
@@ -139,7 +140,7 @@ class Appender:
                 assert contents is (None if batch is None else batch.contents), f"{topic}-{partition}"
 
     def _totals(self) -> tuple[int, int]:
-        """Return how many records there are, and their bytes."""
+        """Return the number of records and their bytes."""
         batches = [b for queue in self._queues.values() for b in (*queue.sent, *queue.waiting)]
         held = list(self._held)
         size = sum(b.payload_bytes for b in batches) + sum(r.payload_bytes for r in held)

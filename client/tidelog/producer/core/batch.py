@@ -1,4 +1,4 @@
-"""A batch on its way: the records of one partition that are sent, retried and settled together."""
+"""A batch in transit: records of one partition that are sent, retried and settled together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DeliveryCallback = Callable[[Any, Any], object]
 
 
 BATCH_ID_SPAN = 2**32
-"""How far apart the ids of batches are: room for those that they may be split into."""
+"""The distance between the ids of batches, which leaves room for the ids of split batches."""
 
 
 class Outcome(NamedTuple):
-    """What became of a batch: where the leader has it, or the error it was given up with.
+    """A batch's outcome: its place in the log, or the error that ended it.
 
-    ``base_offset`` is -1 where the leader did not say.
+    ``base_offset`` is -1 if the leader did not tell it.
     """
 
     error: TidelogError | None
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The records of a batch that came by produce_batch(): ``sink`` is told what became of those from ``first`` on."""
+    """The records of a batch from produce_batch(); ``sink`` gets the outcome of the rows from ``first`` on."""
 
     sink: Callable[[Any, int], None]
     """``sink(settle, first)``."""
@@ -40,10 +40,10 @@ class Rows(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition. Open until full, drained or flushed; then sent, in one or more attempts, until settled.
+    """Records of one partition: open until full, drained or flushed, then sent in one or more attempts until settled.
 
-    ``attempts`` names the present or next attempt: an answer to another one counts for nothing. ``failures`` are those
-    that count against ``retries``.
+    ``attempts`` identifies the current or next attempt; answers to others are ignored. ``failures`` counts toward
+    ``retries``.
     """
 
     batch_id: int
@@ -53,7 +53,7 @@ class Batch:
     contents: BatchContents
     rows: Rows | None = None
     id_span: int = BATCH_ID_SPAN
-    """The batches that this one may be split into have the ids from its own on, below this many more."""
+    """The number of ids, from the batch's own on, for the batches into which it may be split."""
     attempts: int = 0
     failures: int = 0
     not_before_ms: float = 0.0
@@ -65,22 +65,22 @@ class Batch:
     sent_ms: float = 0.0
     number: ProducerNumber = NO_NUMBER
     may_be_stored: bool = False
-    """An attempt with the present number has ended, and nobody said that it was refused."""
+    """True if an attempt with the current number has ended without a refusal."""
     follows_gap: bool = False
-    """A batch before it in its epoch was given up that may be stored: whether its turn has come is not known."""
+    """True if an earlier batch of its epoch failed but may be stored; its sequence may then have a gap."""
     goes_alone: bool = False
-    """It was out of sequence: it is sent again when all before it have their outcome."""
+    """True if it was out of sequence; it is sent again after all earlier batches have an outcome."""
     outcome: Outcome | None = None
     _encoded: tuple[ProducerNumber, bytes] | None = None
 
     @property
     def builder(self) -> RecordBatchBuilder:
-        """What encodes its records."""
+        """The encoder of its records."""
         return self.contents.builder
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """What has to be reported."""
+        """The pending delivery reports."""
         return self.contents.deliveries
 
     @property
@@ -90,16 +90,18 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """The number of records."""
         return self.builder.count
 
     @property
     def may_be_split(self) -> bool:
-        """Whether other batches may take its place: no log has it, and there is more than one record."""
+        """True if other batches may replace it: no log contains it, and it has more than one record."""
         return self.count > 1 and not self.may_be_stored
 
     def encode(self, number: ProducerNumber | None = None) -> bytes:
-        """Return the RecordBatch with a number, its own by default; once it is closed, by one task at a time."""
+        """Return the RecordBatch with a number, by default its own. Call it on a closed batch, from
+        one task at a time.
+        """
         if number is None:
             number = self.number
         known = self._encoded
@@ -109,24 +111,24 @@ class Batch:
 
     @property
     def is_encoded(self) -> bool:
-        """Whether :meth:`encode` has nothing to compress."""
+        """True if :meth:`encode` has nothing left to compress."""
         return self._encoded is not None
 
     def end_attempt(self) -> None:
-        """Note that the attempt in flight, if there is one, was answered or given up."""
+        """Note that the attempt in flight, if any, was answered or given up."""
         if self.in_flight:
             self.in_flight = False
             self.attempts += 1
 
     def forget_number(self) -> None:
-        """Make it a batch that was never sent: one that is in no log, and comes into none with its old number."""
+        """Reset it to an unsent batch, which no log contains or will accept under its old number."""
         self.end_attempt()
         self.number = NO_NUMBER
         self.may_be_stored = self.follows_gap = self.goes_alone = False
 
 
 class HeldRecord(NamedTuple):
-    """A record of a topic whose partitions are not known yet."""
+    """A record of a topic with unknown partitions."""
 
     partition: int
     key: bytes | None
@@ -138,7 +140,7 @@ class HeldRecord(NamedTuple):
     produced_ms: float
 
     def delivery(self, relative_offset: int) -> Delivery:
-        """Return what its delivery report needs; only for a record with a callback."""
+        """Return the data for its delivery report; it must have a callback."""
         assert self.on_delivery is not None
         return Delivery(
             self.on_delivery,

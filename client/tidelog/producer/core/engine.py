@@ -1,7 +1,7 @@
-"""Chooses how records join batches and columns are spread over partitions: compiled where that was built.
+"""Choice of the engine that batches records and distributes columns: the compiled one if it exists.
 
-``TIDELOG_PURE_PYTHON=1`` in the environment asks for Python. Both have the interface of
-:mod:`tidelog.producer.core._pure_intake` and :mod:`tidelog.producer.core._pure_columns`, and give equal results.
+``TIDELOG_PURE_PYTHON=1`` in the environment selects Python. Both engines have the interface of
+:mod:`tidelog.producer.core._pure_intake` and :mod:`tidelog.producer.core._pure_columns`, with equal results.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ else:
         from tidelog.producer.core._pure_intake import BatchContents, Delivery, Intake, TopicLanes
 
 COMPILED: bool = Intake.__module__.endswith("._fast_intake")
-"""Whether the compiled one is in use."""
+"""True if the compiled engine is in use."""
 
 __all__ = ["COMPILED", "BatchContents", "Delivery", "Intake", "TopicLanes", "columns"]

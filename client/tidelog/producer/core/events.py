@@ -1,4 +1,4 @@
-"""What the accumulator is told, and what it asks the shell to do."""
+"""The events of the accumulator, and its commands to the shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog_foundation.errors import TidelogError
 
 @dataclass(frozen=True, slots=True)
 class BatchAcknowledged:
-    """The leader has the batch; -1 as ``base_offset`` when it was not asked (acks=0)."""
+    """The leader has the batch; ``base_offset`` is -1 if no answer was requested (acks=0)."""
 
     batch_id: int
     attempt: int
@@ -23,9 +23,9 @@ class BatchAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class BatchFailed:
-    """An attempt failed; ``leader_known`` says that the answer named a newer leader, to be tried at once.
+    """A failed attempt. ``leader_known`` tells that the answer named a newer leader, to be tried at once.
 
-    ``is_refused`` says that the leader has not stored the batch, and will not by this attempt.
+    ``is_refused`` tells that the leader has not stored the batch and will not do so by this attempt.
     """
 
     batch_id: int
@@ -37,7 +37,9 @@ class BatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class TopicLearned:
-    """A topic has ``count`` partitions, of which ``available`` have a leader; another id means that it is a new one."""
+    """The metadata of a topic: ``count`` partitions, of which ``available`` have a leader. A new id
+    means a new topic.
+    """
 
     topic: str
     count: int
@@ -47,7 +49,7 @@ class TopicLearned:
 
 @dataclass(frozen=True, slots=True)
 class TopicRefused:
-    """The cluster says that a topic does not exist or cannot be used."""
+    """The cluster's answer that a topic does not exist or cannot be used."""
 
     topic: str
     error: TidelogError
@@ -55,7 +57,7 @@ class TopicRefused:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdLearned:
-    """The cluster gave a producer id, which nobody else has."""
+    """A unique producer id from the cluster."""
 
     producer_id: int
     epoch: int
@@ -63,7 +65,7 @@ class ProducerIdLearned:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdRefused:
-    """The cluster gives this producer no id, now or later: it cannot be used."""
+    """The cluster's permanent refusal of a producer id; the producer cannot be used."""
 
     error: TidelogError
 
@@ -73,10 +75,10 @@ Event = BatchAcknowledged | BatchFailed | TopicLearned | TopicRefused | Producer
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send these batches, each of another partition, to the node that leads them, behind what it was sent before.
+    """Send these batches of distinct partitions to their leader, after all earlier ones.
 
-    The outcome of ``batches[i]`` must name ``attempts[i]``: the batch may have been sent elsewhere by then. It goes
-    with the number ``numbers[i]``, also when it has another one by then.
+    The outcome of ``batches[i]`` must name ``attempts[i]``, because the batch may have been sent elsewhere by then. It
+    carries ``numbers[i]``, even if the batch has another number by then.
     """
 
     node_id: int
@@ -87,9 +89,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """``count`` records of a partition are acknowledged (``error`` None) or given up, in the order they came.
+    """Report ``count`` records of a partition as acknowledged (``error`` None) or failed, in their order.
 
-    Those that are given up are in no log and come into none, unless they ``may_be_stored``.
+    No log contains failed records or ever will, unless they ``may_be_stored``.
     """
 
     topic: str
@@ -105,14 +107,14 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class AskMetadata:
-    """Ask for these topics' partitions and leaders."""
+    """Request the partitions and leaders of these topics."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class AskProducerId:
-    """Ask the cluster for a producer id, again until it gives or refuses one."""
+    """Request a producer id until the cluster grants or refuses one."""
 
 
 Command = Send | Settle | AskMetadata | AskProducerId

@@ -1,4 +1,4 @@
-"""The errors that the producer itself finds, with their sentences."""
+"""The errors that the producer itself detects, with their texts."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError, error
 
 
 def fatal_error(code: ErrorCode, message: str) -> TidelogError:
-    """Return an error that says that the producer cannot be used any more."""
+    """Return an error after which the producer cannot be used."""
     return TidelogError(KafkaError(code, message, fatal=True))
 
 
 def possibly_stored(error: TidelogError) -> TidelogError:
-    """Return the same error with a sentence that says so."""
+    """Return the same error with the addition that the batch may be stored."""
     text = f"{error.message}; the batch may be stored"
     return type(error)(KafkaError(error.code, text, error.error.fatal()))
 
 
 def check_topic(topic: str) -> None:
-    """Refuse what cannot be a topic's name.
+    """Reject an invalid topic name.
 
     Raises:
-        TypeError: it is not text.
+        TypeError: the name is not text.
         TidelogError: _INVALID_ARG.
     """
     if not isinstance(topic, str):
@@ -36,18 +36,18 @@ def check_topic(topic: str) -> None:
 
 
 def no_partition(topic: str, partition: int, count: int) -> TidelogError:
-    """Return the error of a record for a partition that its topic has not."""
+    """Return the error for a partition that the topic does not have."""
     return error_for(ErrorCode._UNKNOWN_PARTITION, f'topic "{topic}" has no partition {partition}, it has {count}')
 
 
 def timed_out(name: str, count: int, limits: AccumulatorLimits, batch: Batch | None) -> TidelogError:
-    """Return the error of ``count`` records whose time is over; ``batch`` is theirs, if they have one."""
+    """Return the timeout error of ``count`` records; ``batch`` is theirs, if they have one."""
     reason = f"; the last error was {batch.last_error}" if batch and batch.last_error else ""
     text = f"{name}: {count} records were not acknowledged within {limits.message_timeout_ms:g} ms{reason}"
     return error_for(ErrorCode._MSG_TIMED_OUT, text)
 
 
 def silent_node(batch: Batch, leader: int) -> TidelogError:
-    """Return the error of an attempt that nobody waits for any longer, since another node leads now."""
+    """Return the error of an attempt that is abandoned because another node leads now."""
     text = f"node {batch.sent_to} did not answer, and node {leader} leads the partition now"
     return error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{batch.topic}-{batch.partition}: {text}")

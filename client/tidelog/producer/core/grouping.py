@@ -1,4 +1,4 @@
-"""Divides the batches that are due for one node into produce requests."""
+"""Division of the batches for one node into produce requests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tidelog.producer.core.batch import Batch
 from tidelog.producer.core.events import Send
 
 REQUEST_BYTES = 1_048_576
-"""Batches for one node share a request up to this size (Kafka's max.request.size)."""
+"""The size up to which batches for one node share a request (Kafka's max.request.size)."""
 
 
 def requests_to(node_id: int, queues: Sequence[Sequence[Batch]]) -> Iterator[Send]:
-    """Return the requests for the batches of several partitions, in the order in which they are to be sent.
+    """Yield the requests for the batches of several partitions, in sending order.
 
-    A request has at most one batch of a partition.
+    A request has at most one batch per partition.
     """
     for wave in zip_longest(*queues):
         group: list[Batch] = []

@@ -15,10 +15,10 @@ _CACHED_KEY_BYTES = 64
 
 
 class KeyHash(enum.IntEnum):
-    """Which hash a partitioner takes of a key; the compiled modules know them by these numbers."""
+    """The hash that a partitioner applies to a key. The numbers are part of the interface to the compiled modules."""
 
     NONE = 0
-    """The key says nothing."""
+    """The key is ignored."""
     MURMUR2 = 1
     CRC32 = 2
     FNV1A = 3

@@ -1,4 +1,4 @@
-"""The records of topics whose partitions are not known yet."""
+"""The records of topics with unknown partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 
 class HeldRecords:
-    """By topic, the oldest first; and since when the cluster has refused a topic. Part of the accumulator."""
+    """Records by topic, oldest first, and the start of the cluster's refusal of a topic. Part of the accumulator."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, deque[HeldRecord]] = {}
@@ -26,7 +26,7 @@ class HeldRecords:
         return set(self._by_topic)
 
     def add(self, topic: str, record: HeldRecord) -> bool:
-        """Hold a record; returns whether it is the only one of its topic."""
+        """Add a record; return True if it is its topic's first."""
         records = self._by_topic.get(topic)
         if records is None:
             self._by_topic[topic] = deque((record,))
@@ -35,12 +35,12 @@ class HeldRecords:
         return False
 
     def take(self, topic: str) -> Iterable[HeldRecord]:
-        """Take out a topic's records: the cluster knows it, or it is given up."""
+        """Remove and return a topic's records, when the topic is known or given up."""
         self._refused_since_ms.pop(topic, None)
         return self._by_topic.pop(topic, ())
 
     def take_older(self, oldest_ms: float) -> Iterator[tuple[str, HeldRecord]]:
-        """Take out what was produced at that time or before."""
+        """Remove and return the records produced at or before that time."""
         for topic, records in list(self._by_topic.items()):
             while records and records[0].produced_ms <= oldest_ms:
                 yield topic, records.popleft()
@@ -48,9 +48,9 @@ class HeldRecords:
                 del self._by_topic[topic]
 
     def refuse(self, topic: str, error: TidelogError, now_ms: float, patience_ms: float) -> TidelogError | None:
-        """Note that the cluster refuses a topic; returns what to give its records up with, None to wait on.
+        """Note that the cluster refuses a topic; return the error for its records, or None to keep waiting.
 
-        An unknown topic may become known within ``patience_ms`` since it was last known or given up.
+        An unknown topic may appear within ``patience_ms`` after it was last known or given up.
         """
         refused_ms = now_ms - self._refused_since_ms.setdefault(topic, now_ms)
         if not error.code.retriable:
@@ -60,9 +60,9 @@ class HeldRecords:
         return error_for(ErrorCode._UNKNOWN_TOPIC, error.message)
 
     def oldest_ms(self) -> Iterator[float]:
-        """Return when the first record of each topic was produced."""
+        """Return the time at which each topic's first record was produced."""
         return (records[0].produced_ms for records in self._by_topic.values())
 
     def check_invariants(self) -> None:
-        """Assert that a topic without records is not there, and that each topic's are in order."""
+        """Assert that every topic has records."""
         assert all(self._by_topic.values())

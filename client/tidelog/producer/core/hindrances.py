@@ -1,4 +1,4 @@
-"""What keeps records from being acknowledged, for the log."""
+"""The obstacles that delay acknowledgements, for the log."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LeaderOf = Callable[[str, int], int | None]
 def hindrances(
     queues: Iterable[PartitionQueue], unknown_topics: Iterable[str], leader_of: LeaderOf
 ) -> Mapping[Hashable, str]:
-    """Return by its id why the oldest batch of each partition is not acknowledged; not those that wait their turn.
+    """Return the obstacle of each partition's oldest batch, by its id; batches that only wait their turn have none.
 
-    Records of topics that are not known yet are in no batch; their key is the topic's name.
+    Records of unknown topics are in no batch; their key is the topic's name.
     """
     oldest = (queue.oldest for queue in queues if not queue.is_empty)
     found: dict[Hashable, str] = {batch.batch_id: _hindrance(batch, leader_of) for batch in oldest}

@@ -1,4 +1,4 @@
-"""The producer id that the cluster gave, and what each partition's numbers begin with; part of the accumulator."""
+"""The cluster's producer id, and the numbering of each partition. Part of the accumulator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from tidelog.producer.core.partition_queue import PartitionQueue
 
 
 class Identity:
-    """One producer's, from its first record on. ``fresh`` is the id for partitions that need one; None: ask for it."""
+    """One producer's identity from its first record on. ``fresh`` is the id for partitions that need one, None if
+    missing.
+    """
 
     def __init__(self, max_in_flight: int, *, idempotent: bool) -> None:
         self._max_in_flight = max_in_flight
@@ -19,18 +21,18 @@ class Identity:
 
     @property
     def is_missing(self) -> bool:
-        """Whether a producer id is needed and not there."""
+        """True if a producer id is required but missing."""
         return self._idempotent and self.fresh is None
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
-        """Return a partition's queue; its numbers go on where they were."""
+        """Return a partition's queue; its numbering continues."""
         if not self._idempotent:
             return PartitionQueue(topic, partition)
         numbering = self._numberings.setdefault((topic, partition), Numbering())
         return PartitionQueue(topic, partition, numbering, self._max_in_flight)
 
     def suffices(self, queue: PartitionQueue, batch: Batch) -> bool:
-        """Say whether the upcoming batch has, or gets, its number; an id that was used up there is given up."""
+        """Return True if the upcoming batch has a number or can get one; drop an id already used up there."""
         if not queue.needs_id(batch):
             return True
         assert queue.numbering is not None
@@ -39,7 +41,7 @@ class Identity:
         return self.fresh is not None
 
     def learn_topic(self, topic: str, topic_id: bytes) -> None:
-        """Take a topic's id. With another one than before it is a new topic, whose leaders know no producer."""
+        """Note a topic's id. Another id than before means a new topic, whose leaders know no producer."""
         if self._topic_ids.setdefault(topic, topic_id) != topic_id:
             self._topic_ids[topic] = topic_id
             for (name, _), numbering in self._numberings.items():

@@ -1,4 +1,4 @@
-"""The limits that the accumulator decides by, and the refusal of what is beyond them."""
+"""The limits of the accumulator, and their enforcement."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidelog_foundation.errors import ErrorCode, error_for
 from tidelog_foundation.records import RecordBatchBuilder
 
 RECORD_OVERHEAD = 36
-"""No record adds more than this to its key, value and headers in a batch (five varints, two of 64 bits)."""
+"""The most bytes that a record adds to its key, value and headers in a batch (five varints, two of 64 bits)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccumulatorLimits:
-    """The settings that the accumulator decides by; names as in the producer's configuration."""
+    """The accumulator's settings, named as in the producer's configuration."""
 
     linger_ms: float
     batch_size: int
@@ -24,20 +24,20 @@ class AccumulatorLimits:
     message_max_bytes: int
     message_timeout_ms: float
     propagation_max_ms: float
-    """How long a topic may be unknown to the cluster before its records are given up."""
+    """The time for which a topic may be unknown to the cluster before its records fail."""
     retries: int
     idempotent: bool = False
     max_in_flight: int = 5
-    """The most batches of a partition in flight; not more than a leader remembers. One unless ``idempotent``."""
+    """The most batches of a partition in flight, at most as many as a leader remembers; one unless ``idempotent``."""
     overdue_ms: float = 1_000
     compression: str = "none"
     compression_level: int | None = None
     partitioner: str | CustomPartitioner = "murmur2_random"
 
     def check(self, topic: str, size: int, count: int, payload_bytes: int) -> None:
-        """Check that a record whose key, value and headers have ``size`` bytes may join ``count`` others.
+        """Check that a record with ``size`` bytes of key, value and headers fits beside ``count`` others.
 
-        ``payload_bytes`` is the size of all of those together.
+        ``payload_bytes`` is the total size of the others.
 
         Raises:
             TidelogError: MESSAGE_TOO_LARGE.
@@ -56,9 +56,9 @@ class AccumulatorLimits:
             )
 
     def has_room(self, more: int, size: int, count: int, payload_bytes: int) -> bool:
-        """Say whether ``more`` records of ``size`` bytes may join ``count`` others that have ``payload_bytes``."""
+        """Return True if ``more`` records of ``size`` bytes fit beside ``count`` others with ``payload_bytes``."""
         return count + more <= self.max_messages and payload_bytes + size <= self.max_bytes
 
     def is_full(self, builder: RecordBatchBuilder, more: int = 0) -> bool:
-        """Say whether a batch cannot take ``more`` bytes, or another record."""
+        """Return True if a batch cannot take ``more`` bytes or another record."""
         return builder.count >= self.batch_num_messages or builder.size_in_bytes + more > self.batch_size

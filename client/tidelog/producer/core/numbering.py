@@ -1,7 +1,7 @@
-"""The numbers that an idempotent producer gives to the batches of one partition (KIP-98, KIP-360).
+"""The numbers of an idempotent producer's batches in one partition (KIP-98, KIP-360).
 
-A leader takes a batch of a producer id and epoch only when its sequence follows the last one, and knows its last five
-again. Epochs are each partition's own: a leader compares only what one partition has.
+A leader accepts a batch of a producer id and epoch only if its sequence follows the last one, and recognizes the last
+five. Each partition has its own epochs, because a leader compares numbers only within a partition.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from tidelog_foundation.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQ
 
 MAX_EPOCH = 2**15 - 1
 SEQUENCES = 2**31
-"""Sequences go on at 0 behind 2^31 - 1."""
+"""The number of sequence values; 0 follows 2^31 - 1."""
 TRUST_MS = 60_000
-"""So long after its last answer a leader is thought to know the producer; far below producer.id.expiration.ms."""
+"""The time after its last answer for which a leader surely knows the producer; far below producer.id.expiration.ms."""
 NO_LEADER = -1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What InitProducerId gives."""
+    """The answer to InitProducerId."""
 
     producer_id: int
     epoch: int
 
 
 class ProducerNumber(NamedTuple):
-    """What a batch's header says of its producer."""
+    """The producer's fields in a batch header."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -37,10 +37,11 @@ NO_NUMBER = ProducerNumber()
 
 
 class Numbering:
-    """One partition's producer id, epoch and next sequence; outlives the partition's queue.
+    """One partition's producer id, epoch and next sequence; it outlives the partition's queue.
 
-    ``must_bump`` says that the log may not have all that was numbered: the next number begins another epoch, which
-    keeps out what is still on its way. ``spent_id`` is an id that may not be used here any more.
+    ``must_bump`` tells that the log may lack numbered batches: the next number begins another epoch, which fences
+    batches
+    still in flight. ``spent_id`` is an id that must not be used here again.
     """
 
     __slots__ = ("_leader", "_leader_ms", "epoch", "must_bump", "next_sequence", "producer_id", "spent_id")
@@ -56,15 +57,15 @@ class Numbering:
 
     @property
     def needs_id(self) -> bool:
-        """Whether :meth:`take` needs a new producer id."""
+        """True if :meth:`take` needs a new producer id."""
         return self.producer_id == NO_PRODUCER_ID or (self.must_bump and self.epoch == MAX_EPOCH)
 
     def accepts(self, fresh: ProducerIdAndEpoch | None) -> bool:
-        """Whether an id is there, and another one than was used here last."""
+        """Return True if ``fresh`` is an id other than the one last used here."""
         return fresh is not None and fresh.producer_id not in (self.producer_id, self.spent_id)
 
     def take(self, count: int, fresh: ProducerIdAndEpoch | None) -> ProducerNumber:
-        """Return the number of the next batch of ``count`` records; ``fresh`` is asked for by :attr:`needs_id`."""
+        """Return the number of the next batch of ``count`` records; ``fresh`` is required if :attr:`needs_id`."""
         if self.needs_id:
             assert fresh is not None
             assert self.accepts(fresh)
@@ -78,23 +79,23 @@ class Numbering:
         return number
 
     def give_up_id(self) -> None:
-        """Say that the producer id is of no use here any more."""
+        """Drop the producer id, which is of no more use here."""
         self.spent_id = self.producer_id
         self.producer_id = NO_PRODUCER_ID
         self.must_bump = True
 
     def confirm(self, leader: int, now_ms: float) -> None:
-        """Say that ``leader`` has a batch of the present epoch: it knows what the next one must be."""
+        """Note that ``leader`` has a batch of the current epoch and thus knows the next sequence."""
         self._leader, self._leader_ms = leader, now_ms
 
     def doubt(self) -> None:
-        """Say that it is not known who leads and what the leader knows."""
+        """Note that the leader's knowledge of the producer is uncertain."""
         self._leader = NO_LEADER
 
     def is_known_to(self, leader: int, now_ms: float) -> bool:
-        """Whether ``leader`` knows the producer.
+        """Return True if ``leader`` knows the producer.
 
-        One that does not takes any sequence, so that a batch could overtake the one before it.
+        A leader that does not accepts any sequence, so that a batch could overtake an earlier one.
         """
         return self._leader == leader and now_ms - self._leader_ms < TRUST_MS
 

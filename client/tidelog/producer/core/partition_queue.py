@@ -1,19 +1,19 @@
-"""The batches of one partition: which may be sent when, and what an answer to one means for the others.
+"""The batches of one partition: the order of sending, and the effect of an answer on the other batches.
 
-Without numbers (``enable.idempotence=false``) one batch is in flight, and the next one goes when it is settled. With
-numbers up to ``window`` are, and the rules are those of Kafka's TransactionManager, made stricter where Kafka allows a
-duplicate:
+Without numbers (``enable.idempotence=false``), one batch is in flight, and the next follows when it is settled. With
+numbers, up to ``window`` are in flight. The rules are those of Kafka's TransactionManager, but stricter where Kafka
+allows a duplicate:
 
-1. Batches are numbered when they are first sent, in the order of produce(), and settled in that order.
-2. A batch that failed is sent again with its number. It follows others in flight only to a leader that has
-   acknowledged one of this epoch: any other may not know the producer, and would take a batch before its predecessor.
-3. A batch out of sequence waits until all before it have their outcome, and is sent alone then.
-4. A number is changed only when the first open batch is surely in no log and comes into none: every attempt was
-   refused; or it is out of sequence, though all before it were acknowledged, so that the leader has lost some. Then
-   those behind it cannot be in the log either. All of them get numbers of the next epoch, which fences the old one.
-5. A batch that is given up and may be stored leaves a gap. Those behind it keep their numbers: when the next one is
-   acknowledged there was none. New batches are numbered when no numbered one is left, in the next epoch: what is
-   still on its way of the old one is refused from then on.
+1. Batches are numbered on their first attempt, in the order of produce(), and settled in that order.
+2. A failed batch is sent again with its number. It follows others in flight only to a leader that has acknowledged a
+   batch of this epoch: any other may not know the producer, and would accept a batch before its predecessor.
+3. A batch out of sequence waits until all earlier ones have an outcome, and is then sent alone.
+4. A number changes only if no log contains the first open batch or ever will: every attempt was refused, or it is out
+   of sequence although all earlier ones were acknowledged, so that the leader has lost some. The later batches then
+   cannot be in the log either. All of them get numbers of the next epoch, which fences the old one.
+5. A failed batch that may be stored leaves a gap. Later batches keep their numbers; if the next one is acknowledged,
+   there was no gap. New batches wait until no numbered one is left and get numbers of the next epoch, which fences
+   whatever is still in flight.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tidelog_foundation.errors import ErrorCode, TidelogError
 
 
 class PartitionQueue:
-    """Made with the first batch that waits, dropped when it is empty; part of the accumulator.
+    """A queue from a partition's first waiting batch until it is empty. Part of the accumulator.
 
-    ``sent`` are the batches that were sent, oldest first: in flight, to be sent again, or with an outcome and behind
-    one without. ``waiting`` come after them; the last one is open unless it is closed.
+    ``sent`` has the batches that were sent, oldest first: in flight, to be retried, or with an outcome but after one
+    without. ``waiting`` follows; its last batch is open unless closed.
     """
 
     __slots__ = ("numbering", "partition", "sent", "topic", "waiting", "window")
@@ -47,33 +47,33 @@ class PartitionQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits and nothing was sent."""
+        """True if no batch is waiting or sent."""
         return not self.waiting and not self.sent
 
     @property
     def open_batch(self) -> Batch | None:
-        """The batch that records are appended to, or None."""
+        """The batch that accepts records, or None."""
         return self.waiting[-1] if self.waiting and not self.waiting[-1].closed else None
 
     @property
     def oldest(self) -> Batch:
-        """The first batch without an outcome; the queue is not empty."""
+        """The first batch without an outcome; the queue must not be empty."""
         return self.sent[0] if self.sent else self.waiting[0]
 
     @property
     def longest_in_flight(self) -> Batch | None:
-        """The batch whose answer is awaited for the longest time."""
+        """The batch in flight for the longest time."""
         return next((batch for batch in self.sent if batch.in_flight), None)
 
     def awaiting(self, batch_id: int, attempt: int) -> Batch | None:
-        """Return the batch whose answer is awaited to this attempt."""
+        """Return the batch that is waiting for the answer to this attempt."""
         for batch in self.sent:
             if batch.batch_id == batch_id:
                 return batch if batch.in_flight and batch.attempts == attempt else None
         return None
 
     def upcoming(self) -> Batch | None:
-        """Return the batch that is sent next, as soon as time, window and leader allow it."""
+        """Return the next batch to send, once time, window and leader allow it."""
         for batch in self.sent:
             if batch.outcome is None and not batch.in_flight:
                 return batch
@@ -85,7 +85,7 @@ class PartitionQueue:
         return None if must_wait else self.waiting[0]
 
     def may_send(self, batch: Batch, leader: int, now_ms: float) -> bool:
-        """Whether the upcoming batch may go to a leader now, as far as those before it are concerned."""
+        """Return True if the earlier batches allow the upcoming one to go to a leader now."""
         has_predecessor = False
         for earlier in self.sent:
             if earlier is batch:
@@ -100,11 +100,11 @@ class PartitionQueue:
         return not batch.goes_alone and self.numbering is not None and self.numbering.is_known_to(leader, now_ms)
 
     def needs_id(self, batch: Batch) -> bool:
-        """Whether a batch cannot be sent without a new producer id."""
+        """Return True if a batch needs a new producer id."""
         return self.numbering is not None and batch.number == NO_NUMBER and self.numbering.needs_id
 
     def launch(self, batch: Batch, leader: int, now_ms: float, fresh: ProducerIdAndEpoch | None) -> None:
-        """Put the upcoming batch in flight, with a number if it has none."""
+        """Put the upcoming batch in flight, and number it if necessary."""
         if self.waiting and self.waiting[0] is batch:
             self.sent.append(self.waiting.popleft())
             if self.numbering is not None:
@@ -123,9 +123,9 @@ class PartitionQueue:
             self.numbering.confirm(batch.sent_to, now_ms)
 
     def fail(self, batch: Batch, error: TidelogError, *, is_refused: bool, retries: int) -> bool:
-        """Note that an attempt failed; returns whether the batch is to be sent again.
+        """Note a failed attempt; return True if the batch will be sent again.
 
-        ``is_refused`` says that the attempt has surely stored nothing.
+        ``is_refused`` tells that the attempt has surely stored nothing.
         """
         batch.end_attempt()
         batch.last_error = error
@@ -146,10 +146,11 @@ class PartitionQueue:
         return False
 
     def split(self, batch: Batch, error: TidelogError) -> bool:
-        """Take that the batch was refused as too large; returns False when it must be given up.
+        """Handle the refusal of a batch as too large; return False if it must fail.
 
-        The first open one becomes two (Kafka's splitAndReenqueue), which are numbered anew as all behind it are: they
-        are in no log by rule 4. A later one waits for its turn, since what it becomes depends on those before it.
+        The first open batch becomes two (Kafka's splitAndReenqueue). They and all later batches get new numbers,
+        because by
+        rule 4 no log contains them. A later batch waits for its turn, since its outcome depends on the earlier ones.
         """
         batch.end_attempt()
         batch.last_error = error
@@ -157,7 +158,7 @@ class PartitionQueue:
             batch.goes_alone = True
             return True
         if any(later.outcome is not None and later.outcome.error is None for later in self.sent):
-            # A later one is in the log: behind it this one would be out of order.
+            # The log contains a later batch, so this one would be out of order.
             batch.outcome = Outcome(error)
             return False
         parts = halves(batch)
@@ -171,7 +172,7 @@ class PartitionQueue:
         return True
 
     def recall(self, error: TidelogError) -> None:
-        """Give up all attempts in flight; what becomes of them is not known."""
+        """Abandon all attempts in flight, with unknown outcomes."""
         for batch in self.sent:
             if batch.in_flight:
                 batch.end_attempt()
@@ -180,14 +181,14 @@ class PartitionQueue:
                 self._doubt(batch)
 
     def give_up(self, batch: Batch, error: TidelogError) -> None:
-        """Give a batch an outcome without an answer; one in flight may be stored."""
+        """Fail a batch without an answer; one in flight may be stored."""
         if batch.in_flight:
             batch.end_attempt()
             self._doubt(batch)
         batch.outcome = Outcome(error)
 
     def drain(self) -> Iterator[Batch]:
-        """Take out the batches that have their outcome, up to the first one that has none."""
+        """Remove and yield the settled batches up to the first unsettled one."""
         while self.sent and self.sent[0].outcome is not None:
             batch = self.sent.popleft()
             assert batch.outcome is not None
@@ -196,7 +197,7 @@ class PartitionQueue:
             yield batch
 
     def check_invariants(self) -> None:
-        """Assert the order of the batches, and that numbers follow one another without a gap."""
+        """Assert the order of the batches, and that their numbers have no gaps."""
         batches = [*self.sent, *self.waiting]
         ids = [batch.batch_id for batch in batches]
         assert ids == sorted(ids), f"{self.topic}-{self.partition}: batches out of order: {ids}"
@@ -220,7 +221,7 @@ class PartitionQueue:
 
     def _resolve(self, first: Batch, error: TidelogError) -> bool:
         if any(batch.outcome is not None and batch.outcome.error is None for batch in self.sent):
-            # A later one is in the log: behind it this one would be out of order.
+            # The log contains a later batch, so this one would be out of order.
             first.outcome = Outcome(error)
             return False
         if not first.may_be_stored or not first.follows_gap:

@@ -1,7 +1,6 @@
-"""Picks the partition of a record: by the hash of its key, in turns, sticky, or as the application's function says.
+"""The choice of a record's partition: by key hash, round-robin, sticky, or by the application's function.
 
-``murmur2`` gives the same partition as Java's producer, ``consistent`` the same as librdkafka's default, ``fnv1a`` the
-same as Sarama's.
+``murmur2`` chooses as Java's producer does, ``consistent`` as librdkafka by default, ``fnv1a`` as Sarama.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ STICKY = -1
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """How keys are hashed (NONE: they do not matter); what goes to the sticky partition; who goes in turns."""
+    """The hash of keys (NONE ignores them), the records that are sticky, and round-robin."""
 
     key_hash: KeyHash
     null_sticks: bool = False
@@ -41,19 +40,19 @@ _POLICIES = {
     "roundrobin": _Policy(KeyHash.NONE, takes_turns=True),
 }
 PARTITIONERS = tuple(_POLICIES)
-"""With ``_random`` a record without a key goes to the sticky partition, without it to the empty key's."""
+"""With ``_random``, a record without a key is sticky; otherwise it goes to the empty key's partition."""
 _NO_KEYS = _Policy(KeyHash.NONE)
 
 
 class TopicPartitioner(TopicLanes):
-    """Picks partitions of one topic; used under the accumulator's lock.
+    """Chooses the partitions of one topic, under the accumulator's lock.
 
-    Sticky records stay with one partition until a new batch must be opened there, then move to another one that has a
-    leader (KIP-480): fewer, fuller batches than one by one.
+    Sticky records stay with one partition until it needs a new batch, then move to another one with a leader (KIP-480).
+    This yields fewer and fuller batches than round-robin.
     """
 
     def __init__(self, partitioner: str | CustomPartitioner, choose: Callable[[int], int], topic: str = "") -> None:
-        """``choose(n)`` returns a random number from 0 to n - 1."""
+        """Create a partitioner; ``choose(n)`` returns a random number from 0 to n - 1."""
         self._policy = _POLICIES[partitioner] if isinstance(partitioner, str) else _NO_KEYS
         self._custom = None if isinstance(partitioner, str) else partitioner
         self._choose = choose
@@ -66,7 +65,7 @@ class TopicPartitioner(TopicLanes):
         super().__init__(int(key_hash), keyless, self._policy.empty_sticks, is_plain)
 
     def learn(self, count: int, available: Sequence[int]) -> None:
-        """Take the number of partitions and those that have a leader; a topic never loses partitions."""
+        """Set the number of partitions and those with a leader; a topic never loses partitions."""
         self.widen(count)
         self._available = available
         if self.sticky < 0:
@@ -76,8 +75,8 @@ class TopicPartitioner(TopicLanes):
         """Return the partition of a key, or -1 for the sticky one.
 
         Raises:
-            TidelogError: _APPLICATION when the application's function raised, _UNKNOWN_PARTITION when it did not return
-                a partition.
+            TidelogError: _APPLICATION if the application's function raised, _UNKNOWN_PARTITION if its result is not a
+                partition.
         """
         policy = self._policy
         if self._custom is not None:
@@ -89,7 +88,7 @@ class TopicPartitioner(TopicLanes):
         return policy.key_hash.of(key or b"") % self.count
 
     def next_sticky(self) -> None:
-        """Move on to another partition: a random one among those with a leader, if any has."""
+        """Move on to a random other partition, one with a leader if possible."""
         candidates = self._available or range(self.count)
         others = [p for p in candidates if p != self.sticky] or candidates
         self.sticky = others[self._choose(len(others))]

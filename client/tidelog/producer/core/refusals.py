@@ -1,4 +1,4 @@
-"""Which answers of a leader say that the batch was not, and by this attempt will not be, stored."""
+"""The errors by which a leader refuses a batch: it has not stored the batch, and will not by this attempt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSALS = frozenset(
         ErrorCode.INVALID_RECORD,
     )
 )
-"""A leader finds these before it appends. Every other error, as a change of leader or a timeout, may come after."""
+"""Errors that a leader finds before it appends. All others, such as a change of leader or a timeout, may come later."""
 
 OUT_OF_SEQUENCE = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID))
-"""The leader has not the batch before this one, or does not know the producer any more."""
+"""The leader lacks the previous batch, or no longer knows the producer."""

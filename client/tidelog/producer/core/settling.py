@@ -1,4 +1,4 @@
-"""What the shell is told of records that are settled."""
+"""The shell's notices of settled records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog_foundation.errors import TidelogError
 
 
 def settle_batch(batch: Batch) -> Settle:
-    """Return what became of a batch that has its outcome."""
+    """Return the notice of a settled batch."""
     assert batch.outcome is not None
     error, base_offset, append_time_ms = batch.outcome
     may_be_stored = error is not None and batch.may_be_stored
@@ -29,6 +29,6 @@ def settle_batch(batch: Batch) -> Settle:
 
 
 def settle_held(topic: str, record: HeldRecord, error: TidelogError) -> Settle:
-    """Return that a record is given up that came into no batch."""
+    """Return the notice of a failed record that was in no batch."""
     deliveries = [] if record.on_delivery is None else [record.delivery(0)]
     return Settle(topic, record.partition, 1, deliveries, error)

@@ -1,4 +1,4 @@
-"""Makes two batches of one that a leader refuses as too large (Kafka's ProducerBatch.split)."""
+"""The division of a batch that a leader refuses as too large (Kafka's ProducerBatch.split)."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from tidelog.producer.core.engine import BatchContents, Delivery
 from tidelog_foundation.records import Record, read_records, record_size_upper_bound
 
 HEADER_OVERHEAD = 10
-"""What a header counts for beside its name and its content."""
+"""The bytes that a header adds to its name and content."""
 
 
 def payload_size(record: Record) -> int:
-    """Return what a record counts for in the queue: the bytes of key, value and headers."""
+    """Return a record's size in the queue: the bytes of key, value and headers."""
     size = len(record.key or b"") + len(record.value or b"")
     return size + sum(len(n.encode()) + len(c or b"") + HEADER_OVERHEAD for n, c in record.headers)
 
 
 def halves(batch: Batch) -> tuple[Batch, Batch]:
-    """Return two batches with about half of the bytes each, never sent; the batch has at least two records.
+    """Return two unsent batches with about half of the bytes each; the batch needs at least two records.
 
-    The first has the batch's id, so that its attempts go on; the records keep their order, their time and who is told.
+    The first keeps the batch's id and thus its attempts. The records keep their order, time and callbacks.
     """
     records = read_records(batch.encode())
     sizes = list(accumulate(record_size_upper_bound(r.key, r.value, r.headers) for r in records))
     cut = next(n for n, size in enumerate(sizes, start=1) if 2 * size >= sizes[-1])
     cut = min(cut, len(records) - 1)
-    # An id for each record is enough, however often the parts are split.
+    # One id per record suffices for any number of further divisions.
     first = _part(batch, records[:cut], 0, batch.batch_id, cut)
     second = _part(batch, records[cut:], cut, batch.batch_id + cut, batch.id_span - cut)
-    # As the batch was counted, whatever its own way of counting.
+    # The sum equals the original batch's count, however that was computed.
     first.contents.payload_bytes = min(first.payload_bytes, batch.payload_bytes)
     second.contents.payload_bytes = batch.payload_bytes - first.payload_bytes
     return first, second
