@@ -46,8 +46,7 @@ class Operations:
         """Read the settings (``tidelog.cluster.config.ClientConfig``), ``error_cb``, ``throttle_cb`` and ``logger``.
 
         ``AdminClient.poll()`` calls ``error_cb(KafkaError)`` after an operation that reached no node. Settings may also
-        be
-        keyword arguments, with ``_`` for dots.
+        be keyword arguments, with ``_`` for dots.
 
         Raises:
             KafkaException: INVALID_CONFIG.

@@ -33,8 +33,7 @@ class GroupOffsets:
     """The sender of commits. It runs from :meth:`start` to :meth:`stop` and shares ``commits`` under ``lock``.
 
     It calls ``settle`` before it reads stored offsets. It calls ``on_auto_commit`` on the network thread with the
-    outcome
-    of commits that have no waiting caller.
+    outcome of commits that have no waiting caller.
     """
 
     def __init__(

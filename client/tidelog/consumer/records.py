@@ -77,8 +77,7 @@ class RecordQueue:
         """Call a function on the application's thread, before any record that it does not have yet.
 
         With ``ends_reading``, the application first gets the messages already taken for it, because the function may
-        revoke
-        their partition.
+        revoke their partition.
         """
         with self._lock:
             self._calls.append((call, ends_reading))

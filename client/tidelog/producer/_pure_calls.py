@@ -38,15 +38,13 @@ class ProduceCalls:
         """Queue one record for sending. Text is encoded as UTF-8.
 
         With ``partition`` -1 the partitioner chooses; ``timestamp`` is in ms since the epoch, 0 for now. The producer
-        calls
-        ``on_delivery(err, msg)`` (alias ``callback``) when the record's outcome is known.
+        calls ``on_delivery(err, msg)`` (alias ``callback``) when the record's outcome is known.
 
         Raises:
             BufferError: the queue is full, also after ``max.block.ms``: ``poll()`` and try again.
             KafkaException: MESSAGE_TOO_LARGE; _UNKNOWN_PARTITION; INVALID_TIMESTAMP; _INVALID_ARG for an empty topic
-                name;
-                _APPLICATION if the application's partitioner failed; _DESTROY if closed; _FATAL after an error whose
-                ``fatal()`` is true: create another producer; _STATE in a child of the process that created the
+                name; _APPLICATION if the application's partitioner failed; _DESTROY if closed; _FATAL after an error
+                whose ``fatal()`` is true: create another producer; _STATE in a child of the process that created the
                 producer.
             TypeError: an argument is of the wrong type, for example a key that is neither text, bytes nor None.
         """

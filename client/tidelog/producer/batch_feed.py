@@ -52,8 +52,7 @@ class BatchFeed:
         """Create a feed.
 
         ``wait_for(condition, timeout_s)`` evaluates the condition under the lock until it holds. ``check()`` raises if
-        the
-        producer is closed. ``wake()`` makes the producer look at the accumulator.
+        the producer is closed. ``wake()`` makes the producer look at the accumulator.
         """
         check_topic(topic)
         self._topic = topic

@@ -25,8 +25,7 @@ class SerializingProducer(Producer):
     Each serializer is a callable ``(obj, SerializationContext) -> bytes | None``, such as those in
     :mod:`tidelog.serialization`. Without one, the argument is sent unchanged. ``key.serializer.builder`` and
     ``value.serializer.builder`` are objects with ``build(settings, is_key)`` (SerializerBuilder); the producer closes
-    the
-    serializers that they build. ``produce_batch()`` takes bytes and calls no serializer.
+    the serializers that they build. ``produce_batch()`` takes bytes and calls no serializer.
     """
 
     __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)

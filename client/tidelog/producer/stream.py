@@ -51,8 +51,7 @@ class NodeStream:
 
         Raises:
             TidelogError: the transport's error. A timeout after ``timeout_s`` breaks the stream, because the node may
-                be paused
-                and later requests wait behind this one.
+                be paused and later requests wait behind this one.
             StreamRefusedError: the node refused the stream.
         """
         if self._failure is not None:

@@ -18,8 +18,7 @@ class WrittenRows(Sequence[int]):
     """The offset of each row, in row order, and its partition.
 
     ``offsets`` (int64) and ``partitions`` (int32) are buffers: ``numpy.asarray(rows.offsets)`` does not copy. An offset
-    is
-    -1 if the cluster did not return one: with ``acks=0``, and for failed rows.
+    is -1 if the cluster did not return one: with ``acks=0``, and for failed rows.
     """
 
     __slots__ = ("_offsets", "_partitions")

@@ -57,8 +57,7 @@ class FetchedPartition:
     """One partition of an answer. ``leader_known`` tells that it named a newer leader.
 
     ``is_unchanged`` tells that the answer left the partition out because nothing changed. ``preferred_node`` is the
-    replica
-    to read from.
+    replica to read from.
     """
 
     spec: FetchSpec

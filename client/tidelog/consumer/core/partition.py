@@ -17,10 +17,8 @@ class PartitionState:
     """One assigned partition.
 
     Exactly one of these holds: ``fetch_offset`` is known, ``look_up_ms`` tells which offset to look up,
-    ``wants_committed``
-    is set, or an error has ``stopped`` the partition until the next seek. ``position`` is the application's next offset
-    and
-    never exceeds ``fetch_offset``.
+    ``wants_committed`` is set, or an error has ``stopped`` the partition until the next seek. ``position`` is the
+    application's next offset and never exceeds ``fetch_offset``.
     """
 
     topic: str

@@ -37,8 +37,7 @@ class ClassicMembership:
     """One consumer's membership for its whole life. ``choose_backoff`` maps a number of failures to milliseconds.
 
     If all assignors are cooperative, members keep their partitions while they join. Otherwise they revoke everything
-    first,
-    whichever assignor the group chooses (Kafka's lowest common rebalance protocol).
+    first, whichever assignor the group chooses (Kafka's lowest common rebalance protocol).
     """
 
     def __init__(self, settings: MembershipSettings, choose_backoff: Callable[[int], float]) -> None:

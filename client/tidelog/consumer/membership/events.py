@@ -42,8 +42,7 @@ class Subscribed:
     """A new subscription of the application, which replaces the previous one.
 
     ``topics`` are names; the shell has resolved patterns. ``pattern`` is the alternation of all patterns for servers
-    that
-    resolve it (KIP-848), empty without patterns.
+    that resolve it (KIP-848), empty without patterns.
     """
 
     topics: frozenset[str]

@@ -14,10 +14,8 @@ class Leadership:
     """One membership's leadership. ``topics`` are those of all members, empty while another member leads.
 
     The leader remembers the number of partitions it assigned; when that changes, the group must rebalance.
-    ``is_partial``
-    tells that some have no owner in this generation: a cooperative assignor leaves them to the next one, which begins
-    when
-    their former owners have released them.
+    ``is_partial`` tells that some have no owner in this generation: a cooperative assignor leaves them to the next one,
+    which begins when their former owners have released them.
     """
 
     def __init__(self) -> None:

@@ -19,8 +19,7 @@ class Reconciliation:
     """One member's reconciliation. ``current`` is the application's partitions by topic id, reported as owned.
 
     A partition is reported from the beginning of its assignment: if the coordinator learned of it later, it could
-    assign
-    the partition to another member at the same time.
+    assign the partition to another member at the same time.
     """
 
     def __init__(self) -> None:

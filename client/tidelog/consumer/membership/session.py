@@ -60,8 +60,7 @@ class GroupSession:
     """One member's session. It passes its commands to ``emit``.
 
     ``has_lost`` and ``assignment`` are news, which the owner clears. ``rejoin_reason`` is the reason for a stable
-    member to
-    join again, empty if there is none.
+    member to join again, empty if there is none.
     """
 
     def __init__(
@@ -162,10 +161,8 @@ class GroupSession:
         """Send a due heartbeat, end an expired session, and make sure that every partition gets an owner.
 
         Partitions that the leader left out are assigned in the next generation, for which their former owner joins
-        again. An
-        owner that left silently, or that returned as the same static member (KIP-345), does not. The leader then
-        rejoins after
-        the time that members have to release partitions.
+        again. An owner that left silently, or that returned as the same static member (KIP-345), does not. The leader
+        then rejoins after the time that members have to release partitions.
         """
         if now_ms >= self._follow_up_ms:
             self._follow_up_ms = float("inf")

@@ -11,8 +11,7 @@ class MembershipSettings:
 
     ``max_poll_interval_ms`` is also the rebalance timeout, as in Kafka. ``assignors`` are names in order of preference
     (``partition.assignment.strategy``). ``remote_assignor`` is the server's (``group.remote.assignor``); the server
-    chooses
-    if it is empty.
+    chooses if it is empty.
     """
 
     group_id: str

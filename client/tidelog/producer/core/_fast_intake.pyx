@@ -32,8 +32,7 @@ cdef class Delivery:
     """The data for one record's delivery report; exists only for records with a callback.
 
     The garbage collector skips these objects, of which there are many. Their owner, the producer's sender, lives until
-    they
-    are settled and freed.
+    they are settled and freed.
     """
 
     def __init__(self, on_delivery, relative_offset, key, value, headers, timestamp_ms, produced_ms):

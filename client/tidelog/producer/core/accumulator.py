@@ -241,8 +241,7 @@ class Accumulator:
         """Return the time of the next :meth:`poll`; None if only an event can change anything.
 
         Call it after a poll at ``now_ms``. A batch that is still ready then has no known leader; it is due when its
-        topic's
-        metadata arrives, or at its timeout.
+        topic's metadata arrives, or at its timeout.
         """
         timeout_ms = self._limits.message_timeout_ms
         due = [produced_ms + timeout_ms for produced_ms in self._held.oldest_ms()]

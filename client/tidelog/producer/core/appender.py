@@ -20,8 +20,7 @@ class Appender:
     """Part of the accumulator; it adds to the accumulator's queues and held records.
 
     ``intake`` also holds the open batches, for records that only need to join one. It contains exactly the open batches
-    of
-    the queues.
+    of the queues.
     """
 
     def __init__(

@@ -40,8 +40,7 @@ class Numbering:
     """One partition's producer id, epoch and next sequence; it outlives the partition's queue.
 
     ``must_bump`` tells that the log may lack numbered batches: the next number begins another epoch, which fences
-    batches
-    still in flight. ``spent_id`` is an id that must not be used here again.
+    batches still in flight. ``spent_id`` is an id that must not be used here again.
     """
 
     __slots__ = ("_leader", "_leader_ms", "epoch", "must_bump", "next_sequence", "producer_id", "spent_id")

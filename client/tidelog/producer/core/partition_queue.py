@@ -149,8 +149,8 @@ class PartitionQueue:
         """Handle the refusal of a batch as too large; return False if it must fail.
 
         The first open batch becomes two (Kafka's splitAndReenqueue). They and all later batches get new numbers,
-        because by
-        rule 4 no log contains them. A later batch waits for its turn, since its outcome depends on the earlier ones.
+        because by rule 4 no log contains them. A later batch waits for its turn, since its outcome depends on the
+        earlier ones.
         """
         batch.end_attempt()
         batch.last_error = error
