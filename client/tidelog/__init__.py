@@ -1,6 +1,6 @@
 """Tidelog's client SDK: produce, consume and administer, with confluent-kafka's names.
 
-Clients are loaded at first use: a program that needs one of them, or only ``tidelog.v1``, imports nothing else.
+Clients load on first use: a program that needs one of them, or only ``tidelog.v1``, imports nothing else.
 """
 
 import importlib
@@ -135,12 +135,12 @@ _MODULES = {
     "version": "tidelog.release",
 }
 _SUBMODULES = frozenset(("admin", "aio", "cimpl", "deserializing_consumer", "error", "serializing_producer"))
-"""Submodules that are attributes of the package as soon as it is imported, as in confluent-kafka."""
+"""Submodules that are attributes of the package on import, as in confluent-kafka."""
 
 
 def __getattr__(name: str) -> object:
-    # As gRPC documents its default: some versions tell applications of connections that end as they should. It is read
-    # when gRPC is first imported; servers and the command line are quieter still, and have set it before.
+    # gRPC's documented default: some versions log connections that end normally. gRPC reads it on its first import;
+    # servers and the command line set an even quieter level earlier.
     _environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if name == "__version__":
         return importlib.import_module("tidelog.release").version()

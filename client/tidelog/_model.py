@@ -1,4 +1,4 @@
-"""The names of ``confluent_kafka._model``, from where confluent-kafka's own examples import some."""
+"""The names of ``confluent_kafka._model``, which confluent-kafka's own examples import."""
 
 from tidelog.admin import (
     ConsumerGroupState,

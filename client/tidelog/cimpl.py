@@ -1,4 +1,4 @@
-"""The names of confluent-kafka's extension module, for programs that import them from there."""
+"""The names of confluent-kafka's extension module, for programs that import them from it."""
 
 from tidelog.admin import NewPartitions, NewTopic
 from tidelog.admin.numbers import (

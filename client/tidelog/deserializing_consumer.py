@@ -1,4 +1,4 @@
-"""The name of ``confluent_kafka.deserializing_consumer``."""
+"""The names of ``confluent_kafka.deserializing_consumer``."""
 
 from tidelog.consumer import DeserializingConsumer
 

@@ -1,4 +1,4 @@
-"""The names of ``confluent_kafka.error``; :mod:`tidelog_foundation.errors` has all of Tidelog's."""
+"""The names of ``confluent_kafka.error``; :mod:`tidelog_foundation.errors` has all of Tidelog's errors."""
 
 from tidelog.serialization import (
     ConsumeError,

@@ -1,4 +1,4 @@
-"""Errors of Tidelog, with Kafka's names and codes; :mod:`tidelog_foundation.errors` draws their tree."""
+"""Tidelog's errors, with Kafka's names and codes; :mod:`tidelog_foundation.errors` draws their tree."""
 
 from tidelog_foundation.errors import (
     ClosedError,

@@ -9,11 +9,11 @@ from tidelog_foundation.errors import KafkaError
 OFFSET_BEGINNING = -2
 """The first offset of the log."""
 OFFSET_END = -1
-"""The high watermark: only what comes later is read."""
+"""The high watermark: reading starts with later records."""
 OFFSET_STORED = -1000
-"""The committed offset, else as ``auto.offset.reset`` says."""
+"""The committed offset, or else ``auto.offset.reset``."""
 OFFSET_INVALID = -1001
-"""No offset given: as ``OFFSET_STORED``."""
+"""No offset given: same as ``OFFSET_STORED``."""
 
 TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1

@@ -1,4 +1,4 @@
-"""A lock with a condition on it, for state that an application's thread shares with the network thread."""
+"""A lock and its condition, for state shared by an application thread and the network thread."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 
 class Monitor:
-    """Enter ``lock`` to read or change the state; use ``changed`` only inside, to wait and to notify.
+    """Enter ``lock`` to read or change the state; inside it, use ``changed`` to wait and notify.
 
-    ``with monitor.lock`` and not ``with monitor.changed``: entering a Condition runs Python code, and Ctrl-C between
-    its taking the lock and the body of the ``with`` would leave the lock taken for ever. The lock itself is entered in
-    one uninterruptible step.
+    Use ``with monitor.lock`` and never ``with monitor.changed``: entering a Condition runs Python code, and Ctrl-C
+    after it takes the lock but before the body of the ``with`` would leave the lock taken forever. Entering the lock
+    itself cannot be interrupted.
     """
 
     def __init__(self) -> None:
@@ -19,9 +19,9 @@ class Monitor:
         self.changed = _Announced(self.lock)
 
     def announce_to(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` with every notification as well, under the lock, on whatever thread: it must not wait.
+        """Call ``listener`` with every notification, under the lock and on any thread; it must not wait.
 
-        So somebody hears of changes who cannot block a thread in ``changed.wait()``.
+        It informs callers that cannot block a thread in ``changed.wait()``.
         """
         self.changed.listener = listener
 

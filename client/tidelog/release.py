@@ -1,4 +1,4 @@
-"""The version of this package, with the functions by which confluent-kafka tells its own."""
+"""The version of this package, with confluent-kafka's functions for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def version() -> str:
 
 
 def libversion() -> tuple[str, int]:
-    """Return the version of Tidelog, and as the number 0xMMmmppff as librdkafka writes its own."""
+    """Return the version of Tidelog, also as the number 0xMMmmppff in librdkafka's format."""
     text = version()
     major, minor, patch = (int(part) for part in text.split(".")[:3])
     return text, major << 24 | minor << 16 | patch << 8 | 0xFF

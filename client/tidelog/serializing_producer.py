@@ -1,4 +1,4 @@
-"""The name of ``confluent_kafka.serializing_producer``."""
+"""The names of ``confluent_kafka.serializing_producer``."""
 
 from tidelog.producer import SerializingProducer
 

@@ -1,6 +1,6 @@
-"""Spark reads Tidelog: ``format("tidelog")``, and a local session that finds its Java by itself.
+"""Tidelog's Spark source: ``format("tidelog")``, and a local session that finds its Java.
 
-Needs ``pip install tidelog[spark]`` and Java 17 or newer.
+Requires ``pip install tidelog[spark]`` and Java 17 or newer.
 """
 
 from tidelog_spark import TidelogDataSource, spark_session

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ThrottleEvent:
-    """The argument of ``throttle_cb``: a node delayed a request, for ``throttle_time`` seconds.
+    """The argument of ``throttle_cb``: a node delayed a request by ``throttle_time`` seconds.
 
     Nodes do not throttle clients yet.
     """

@@ -9,7 +9,7 @@ _MASK = 2**64 - 1
 
 
 class Uuid:
-    """128 bits, given as two signed numbers of 64; as text it is base64 without padding, as librdkafka writes it."""
+    """128 bits from two signed 64-bit numbers; its text is base64 without padding, as in librdkafka."""
 
     __slots__ = ("_least", "_most")
 

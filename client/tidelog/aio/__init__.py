@@ -1,8 +1,8 @@
-"""Producer, consumer and admin client for asyncio: the names of the blocking ones, whose methods are awaited.
+"""Producer, consumer and admin client for asyncio, with the names of the blocking clients.
 
-Each is a thin layer over the core and the network thread that its blocking counterpart has: nothing of it blocks the
-application's event loop, which may be any (uvloop's too), and none has a thread of its own. A client belongs to the
-loop that it was made in.
+Each is a thin layer over the core and the network thread of its blocking counterpart. It never blocks the application's
+event loop, which may be any (uvloop's too), and has no thread of its own. A client belongs to the loop in which it was
+created.
 """
 
 from tidelog.aio.admin_client import AdminClient

@@ -1,4 +1,4 @@
-"""Carries "something has changed" from any thread into one event loop."""
+"""A wake-up from any thread into one event loop."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from collections.abc import Callable
 
 
 class Bell:
-    """Rung from any thread, it is heard in the loop soon after: once for many rings, and at least once after the last.
+    """A wake-up that the loop receives soon after :meth:`ring`: once for many calls, and at least once after the last.
 
-    ``on_ring`` is called then, unless its object was forgotten. All but :meth:`ring` is for the loop's own thread.
+    ``on_ring`` is called then, unless its object was garbage-collected. All methods but :meth:`ring` belong to the
+    loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_ring: Callable[[], object] | None = None) -> None:
-        """``on_ring`` is a method: the network thread, which knows the bell, must not keep a client alive by it."""
+        """Create a bell; the weak reference to the method ``on_ring`` keeps its client collectable."""
         self._loop = loop
         self._on_ring = None if on_ring is None else weakref.WeakMethod(on_ring)
         self._is_rung = False
         self._heard = asyncio.Event()
 
     def ring(self) -> None:
-        """Tell the loop; from any thread, also under a lock that the loop takes: it never waits."""
+        """Wake the loop. Thread-safe; never waits, so it may run under a lock that the loop takes."""
         if not self._is_rung:
             self._is_rung = True
             # The application may have closed its loop without closing the client.
@@ -30,7 +31,7 @@ class Bell:
                 self._loop.call_soon_threadsafe(self._hear)
 
     async def wait_until(self, is_met: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait until a condition holds that can only come to hold with a ring; returns whether it did in time."""
+        """Wait for a condition that becomes true only with a ring; return False on timeout."""
         if is_met() or (timeout_s is not None and timeout_s <= 0):
             return is_met()
         with contextlib.suppress(TimeoutError):
@@ -40,11 +41,11 @@ class Bell:
         return is_met()
 
     def _hear(self) -> None:
-        # Before anything is looked at: what changes from here on rings again.
+        # Reset first, so that any later change rings again.
         self._is_rung = False
         on_ring = None if self._on_ring is None else self._on_ring()
         if on_ring is not None:
             on_ring()
-        # All who wait now wake up, whoever comes later waits for the next time.
+        # Wake all current waiters; later ones wait for the next ring.
         self._heard.set()
         self._heard.clear()

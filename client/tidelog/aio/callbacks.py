@@ -1,4 +1,4 @@
-"""Calls the application's callbacks in its event loop, be they functions or coroutine functions."""
+"""The application's callbacks, functions or coroutine functions, run in its event loop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 class Callbacks:
-    """Of one client. Callbacks begin in the order of :meth:`call`; those that are coroutines may overlap.
+    """The callbacks of one client. They start in the order of :meth:`call`; coroutines may overlap.
 
-    What one raises goes to the loop's exception handler, as with ``loop.call_soon``.
+    Their exceptions go to the loop's exception handler, as with ``loop.call_soon``.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: str) -> None:
@@ -21,7 +21,7 @@ class Callbacks:
         self._running: set[asyncio.Task[Any]] = set()
 
     def call(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call a function now, or begin to run a coroutine function soon."""
+        """Call a function now, or start a coroutine function soon."""
         try:
             outcome = callback(*arguments)
         except Exception as error:  # noqa: BLE001 - it is the application's, and shown by its loop
@@ -33,11 +33,13 @@ class Callbacks:
             task.add_done_callback(lambda done: self._ended(done, callback))
 
     def wrap(self, callback: object) -> object:
-        """Return a function that does :meth:`call`; what cannot be called is returned as it is, for who refuses it."""
+        """Return a function that runs :meth:`call`; return an object that is not callable unchanged, for later
+        rejection.
+        """
         return functools.partial(self.call, callback) if callable(callback) else callback
 
     async def ended(self) -> None:
-        """Wait until all coroutines that were begun have ended; the caller's own, if it is one, is left out."""
+        """Wait until all started coroutines have ended, except the caller's own."""
         others = self._running - {asyncio.current_task()}
         if others:
             await asyncio.wait(others)

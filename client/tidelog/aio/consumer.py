@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MESSAGES_AT_ONCE = 500
 _ROWS_AT_ONCE = 10_000
-"""So much is decoded before the loop gets its turn again."""
+"""The number of rows decoded before the loop gets its turn."""
 
 RebalanceCallback = Callable[["Consumer", list[TopicPartition]], object]
 """``callback(consumer, partitions)``: a function or a coroutine function."""
@@ -130,7 +130,7 @@ class Consumer(AssignedConsumer):
 
     async def consume_arrow(self, max_records: int = 100_000, timeout: float | None = -1) -> pyarrow.Table:  # noqa: ASYNC109
         """Return up to ``max_records`` records as one Arrow table; as :meth:`tidelog.Consumer.consume_arrow`."""
-        # In another thread: the first call reads pyarrow from the disk.
+        # In another thread, because the first call loads pyarrow from disk.
         gatherer = await asyncio.to_thread(self._row_gatherer, max_records)
         await self._gather(
             lambda: gatherer.take(_ROWS_AT_ONCE),
@@ -208,7 +208,7 @@ class Consumer(AssignedConsumer):
         await self._rebalances.serve(self, is_reading=False)
 
     async def _serve_until(self, group: ConsumerGroup, deadline: float, is_over: Callable[[], bool]) -> float:
-        """Return the deadline, put off by the time that callbacks took."""
+        """Return the deadline, extended by the time spent in callbacks."""
         queue = self._consumer._queue
         while True:
             began = self._loop.time()
@@ -225,12 +225,12 @@ class Consumer(AssignedConsumer):
         timeout: float | None,  # noqa: ASYNC109
         unread: Callable[[], None],
     ) -> None:
-        """Take what comes until ``take`` says that it is enough, or the time is over."""
+        """Take messages until ``take`` returns True, or until the timeout."""
         self._consumer._check_open()
         self._rebalances.check_outside("poll")
         deadline = None if timeout is None or timeout < 0 else self._loop.time() + timeout
         if self._since_turn >= _MESSAGES_AT_ONCE:
-            # Where there is always something to read, nothing else would ever run.
+            # With records always available, no other task would ever run.
             await asyncio.sleep(0)
             self._since_turn = 0
         async with self._turn:

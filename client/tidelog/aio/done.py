@@ -1,4 +1,4 @@
-"""What is done already and may be awaited nevertheless."""
+"""An awaitable that is already complete."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class Done(Coroutine[Any, Any, T]):
-    """The result of a method that takes effect when it is called; ``await`` gives it at once, however often.
+    """The result of a method that takes effect when called; ``await`` returns it at once, any number of times.
 
-    It is a coroutine, of which a task may be made, but one that need not be awaited.
+    It is a coroutine, so a task can run it, but it need not be awaited.
     """
 
     __slots__ = ("_result",)
@@ -24,16 +24,16 @@ class Done(Coroutine[Any, Any, T]):
         return self._result
 
     def send(self, value: object) -> NoReturn:
-        """End, with the result."""
+        """End with the result."""
         raise StopIteration(self._result)
 
     def throw(self, *error: Any) -> NoReturn:
-        """End, with the error: a task is cancelled before it has begun."""
+        """End with the error, for a task that is cancelled before its start."""
         raise error[0]
 
     def close(self) -> None:
-        """Do nothing: there is nothing to end."""
+        """Do nothing, because nothing is running."""
 
 
 DONE = Done(None)
-"""Where there is nothing to return."""
+"""The completed result of a method that returns nothing."""

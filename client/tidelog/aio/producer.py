@@ -20,7 +20,7 @@ from tidelog_foundation.transport import run_on_network
 
 _CALLBACKS = frozenset(("error_cb", "stats_cb", "throttle_cb"))
 _MOST_AT_ONCE = 500
-"""So many reports are served before the loop gets its turn again."""
+"""The number of reports served before the loop gets its turn."""
 
 DeliveryCallback = Callable[[KafkaError | None, Message], object]
 """A function or a coroutine function."""
@@ -61,10 +61,10 @@ class Producer:
         for key in _CALLBACKS & settings.keys():
             settings[key] = self._callbacks.wrap(settings[key])
         self._producer = BlockingProducer(settings)
-        # To wait for room is for the loop: the blocking producer is to say at once that there is none.
+        # The loop waits for room, so the blocking producer must report a full queue at once.
         self._max_block_s = self._producer._config.max_block_ms / 1000 if "max.block.ms" in settings else None
         self._producer._config = replace(self._producer._config, max_block_ms=0)
-        # Callbacks are for the loop: no other thread that waits may serve them.
+        # Callbacks belong to the loop; another waiting thread must not serve them.
         self._producer._wait_for = self._producer._reports.wait_unserved
         self._bell = Bell(self._loop, self._serve)
         self._producer._monitor.announce_to(self._bell.ring)
@@ -213,7 +213,7 @@ class Producer:
         try:
             async with asyncio.timeout(self._max_block_s), self._turn:
                 if self._since_turn > _MOST_AT_ONCE:
-                    # Where there is always room, nothing else would ever run.
+                    # With room always available, no other task would ever run.
                     self._since_turn = 0
                     await asyncio.sleep(0)
                 while not self._take(*record):
@@ -225,7 +225,7 @@ class Producer:
             self._waiting -= 1
 
     async def _more_served(self) -> None:
-        # Each record has a report, and with its report its room is free.
+        # Each record has a report, and the report frees the record's room.
         before = self._served
         await self._bell.wait_until(lambda: self._served != before or self._is_over, None)
 
@@ -256,7 +256,7 @@ class _Delivery:
                 future.set_exception(KafkaException(error))
         if self._report is not None:
             if error is not None and not future.cancelled():
-                # The application is told: asyncio need not say that nobody has looked.
+                # The callback reports the error, so asyncio need not warn that no one retrieved it.
                 future.exception()
             self._callbacks.call(self._report, error, message)
 

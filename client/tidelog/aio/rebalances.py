@@ -1,4 +1,4 @@
-"""Serves what the blocking consumer has to call on the application's thread: rebalances, and other callbacks."""
+"""The calls that the blocking consumer queues for the application's thread: rebalances and other callbacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog_foundation.errors import ErrorCode, error_for
 
 
 class Rebalances:
-    """Of one consumer. A rebalance that has begun goes on to its end, though who serves it is cancelled."""
+    """One consumer's rebalances. A rebalance runs to its end even if its caller is cancelled."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, consumer: Consumer) -> None:
         self._loop = loop
@@ -20,16 +20,16 @@ class Rebalances:
         self._running: asyncio.Task[None] | None = None
 
     def check_outside(self, what: str) -> None:
-        """Raise _STATE inside of a rebalance's callback, which would wait for itself."""
+        """Raise _STATE inside a rebalance callback, which would wait for itself."""
         if self._running is not None and asyncio.current_task() is self._running:
             raise error_for(
                 ErrorCode._STATE, f"{what}() was called in a callback of a rebalance, which it would wait for"
             )
 
     async def serve(self, application: Any, *, is_reading: bool) -> None:
-        """Make the calls that are due; callbacks get ``application``. What a rebalance's raises comes out here.
+        """Make the due calls; callbacks get ``application``, and a rebalance's exception propagates.
 
-        ``is_reading``: messages were taken that the application must get before a rebalance.
+        ``is_reading`` means that messages were taken that the application must get before a rebalance.
         """
         if self._running is not None:
             await self._ended()
@@ -49,7 +49,7 @@ class Rebalances:
     async def _ended(self) -> None:
         task = self._running
         assert task is not None
-        # Unlike `await task`, this leaves the task alone when it is cancelled itself.
+        # Unlike `await task`, this does not cancel the task when the caller is cancelled.
         await asyncio.wait([task])
         self._running = None
         task.result()

@@ -34,7 +34,7 @@ class _AwaitedClient:
     """
 
     _KIND: ClassVar[str]
-    """The settings that say how keys and values are converted: ``serializer`` or ``deserializer``."""
+    """The kind of converter in the settings: ``serializer`` or ``deserializer``."""
     __class_getitem__: ClassVar[Any] = classmethod(types.GenericAlias)
 
     cluster_id: Callable[..., Any]
@@ -49,7 +49,7 @@ class _AwaitedClient:
         return self._begin().__await__()
 
     async def _begin(self) -> Self:
-        """Build the serdes and the client; raises as the client's class."""
+        """Build the serdes and the client. Raise as the client's class."""
         if not self._is_ready:
             self._serdes, settings = await build_serdes_awaited(self._conf, self._KIND)
             try:

@@ -1,4 +1,4 @@
-"""The former client of schema registries: confluent-kafka's own."""
+"""The former schema registry client, from confluent-kafka."""
 
 from tidelog.schema_registry.extra import missing
 

@@ -1,6 +1,6 @@
 """confluent-kafka's former AvroProducer and AvroConsumer, for programs that still use them.
 
-New programs use :mod:`tidelog.schema_registry.avro`. They need the extra ``schema-registry``.
+They require the extra ``schema-registry``. New programs use :mod:`tidelog.schema_registry.avro`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REGISTRY = "schema.registry."
 
 
 class AvroProducer(Producer):
-    """A producer of Avro, with schemas given to it or to each :meth:`produce`; deprecated: use AvroSerializer."""
+    """A producer of Avro, with default schemas or schemas per :meth:`produce`. Deprecated: use AvroSerializer."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class AvroProducer(Producer):
         schema_registry: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Read the settings; those that begin with ``schema.registry.`` are the registry's.
+        """Create a producer; settings that begin with ``schema.registry.`` belong to the registry.
 
         Raises:
             KafkaException: INVALID_CONFIG.
-            ValueError: ``schema_registry`` and ``schema.registry.url`` are both given.
+            ValueError: both ``schema_registry`` and ``schema.registry.url`` are given.
         """
         warnings.warn("AvroProducer is deprecated: use AvroSerializer", DeprecationWarning, stacklevel=2)
         registry, settings = _registry(config, schema_registry)
@@ -52,11 +52,11 @@ class AvroProducer(Producer):
         self._value_schema = default_value_schema
 
     def produce(self, **kwargs: Any) -> None:  # type: ignore[override]  # confluent-kafka's takes keywords alone
-        """Serialize ``value`` and ``key``, and produce them; further arguments are those of :meth:`Producer.produce`.
+        """Serialize and produce ``value`` and ``key``; other arguments are those of :meth:`Producer.produce`.
 
         Raises:
-            ClientError: there is no topic.
-            SerializerError: a schema is missing, or an object does not fit its schema.
+            ClientError: the topic is missing.
+            SerializerError: a schema is missing, or an object does not match its schema.
         """
         key_schema = kwargs.pop("key_schema", self._key_schema)
         value_schema = kwargs.pop("value_schema", self._value_schema)
@@ -76,7 +76,7 @@ class AvroProducer(Producer):
 
 
 class AvroConsumer(Consumer):
-    """A consumer of Avro; deprecated: use AvroDeserializer."""
+    """A consumer of Avro. Deprecated: use AvroDeserializer."""
 
     def __init__(
         self,
@@ -86,17 +86,17 @@ class AvroConsumer(Consumer):
         reader_value_schema: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Read the settings, as :class:`AvroProducer`."""
+        """Create a consumer from settings as in :class:`AvroProducer`."""
         warnings.warn("AvroConsumer is deprecated: use AvroDeserializer", DeprecationWarning, stacklevel=2)
         registry, settings = _registry(config, schema_registry)
         super().__init__(settings, **kwargs)
         self._avro = MessageSerializer(registry, reader_key_schema, reader_value_schema)
 
     def poll(self, timeout: float | None = None) -> Message | None:
-        """Return the next message with objects for key and value, or None after ``timeout`` seconds.
+        """Return the next message with decoded key and value, or None after ``timeout`` seconds.
 
         Raises:
-            SerializerError: the message does not decode; the next call returns the one after it.
+            SerializerError: the message cannot be decoded; the next call returns the one after it.
         """
         message = super().poll(timeout)
         if message is None or message.error():
@@ -113,7 +113,7 @@ class AvroConsumer(Consumer):
 
 
 def _registry(config: Mapping[str, Any], given: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the registry's client, and the settings that are not the registry's."""
+    """Return the registry's client, and the settings without the registry's."""
     own = {key.removeprefix(_REGISTRY): value for key, value in config.items() if key.startswith(_REGISTRY)}
     if given is not None and own.get("url") is not None:
         raise ValueError("Cannot pass schema_registry along with schema.registry.url config")

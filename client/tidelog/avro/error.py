@@ -1,4 +1,4 @@
-"""The error of the former client of schema registries: confluent-kafka's own."""
+"""The error of the former schema registry client, from confluent-kafka."""
 
 from tidelog.schema_registry.extra import missing
 

@@ -1,4 +1,4 @@
-"""Functions that parse a schema: confluent-kafka's own."""
+"""Functions that parse a schema, from confluent-kafka."""
 
 from tidelog.schema_registry.extra import missing
 

@@ -1,4 +1,4 @@
-"""The errors of the former serializers: confluent-kafka's own."""
+"""The errors of the former serializers, from confluent-kafka."""
 
 from tidelog.schema_registry.extra import missing
 

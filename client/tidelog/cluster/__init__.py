@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: metadata, leaders, and a connection per node."""
+"""A client's view of the cluster: metadata, leaders, and a connection per node."""
 
 from tidelog.cluster.client import ClusterClient
 from tidelog.cluster.connections import Connection

@@ -1,4 +1,4 @@
-"""Reads ``bootstrap.servers``: a list of ``host:port``."""
+"""The parser of ``bootstrap.servers``, a list of ``host:port``."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable
 from tidelog_foundation.errors import ConfigError
 
 DEFAULT_PORT = 9092
-"""Kafka's, as librdkafka takes it: the port of a Kafka listener, by which the clients find the one that speaks gRPC."""
+"""The default port of Kafka and librdkafka. A Kafka listener there tells clients the address of gRPC."""
 _SPOKEN = ("PLAINTEXT", "GRPC")
 _HOST = re.compile(r"[\w.%-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]")
 
 
 def parse_bootstrap_servers(value: str | Iterable[str], default_port: int | None = DEFAULT_PORT) -> tuple[str, ...]:
-    """Return the addresses of a comma-separated text or of a list, as ``host:port``, without repeats, in their order.
+    """Return the addresses in a comma-separated text or a list as ``host:port``, in order and without duplicates.
 
-    As librdkafka's, an address may begin with ``PLAINTEXT://``, or leave out the port where there is a default.
+    As in librdkafka, an address may begin with ``PLAINTEXT://``, and may omit the port if there is a default.
 
     Raises:
-        ConfigError: there is none, or one is not ``host:port``.
+        ConfigError: there is no address, or one is not ``host:port``.
     """
     parts = value.split(",") if isinstance(value, str) else value
     addresses = dict.fromkeys(_parse_address(p.strip(), default_port) for p in parts if p.strip())

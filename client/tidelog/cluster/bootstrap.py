@@ -1,7 +1,7 @@
-"""Finds where the bootstrap servers serve gRPC: at their addresses, or where their Kafka listeners say.
+"""Discovery of gRPC at the bootstrap servers, at their addresses or as their Kafka listeners tell.
 
-gRPC is tried first, so that an address of a gRPC listener costs nothing more. What fails there is probed, which tells a
-Kafka listener of Tidelog, whose node says where gRPC is, from what is not Tidelog at all.
+gRPC is tried first, so that the address of a gRPC listener costs nothing extra. After a failure, the address is probed.
+A Kafka listener of Tidelog then names the node's gRPC address, and any other server is recognized as foreign.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _UNIMPLEMENTED = "UNIMPLEMENTED: "
 _LEAST_TIMEOUT_S = 0.5
-"""So long a call may outlast its own timeout, to say why there is no answer."""
+"""The time by which a call may exceed its timeout to find the reason for a missing answer."""
 PROBED = frozenset(
     (ErrorCode._TRANSPORT, ErrorCode._RESOLVE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNSUPPORTED_VERSION)
 )
-"""Errors of a call that say that perhaps no node of Tidelog serves gRPC at the address."""
+"""Errors of a call after which the address may not be a gRPC listener of Tidelog."""
 
 
 class Bootstrap:
-    """The bootstrap servers of one client, as they were given, and what is known of each. On the network thread."""
+    """The bootstrap servers of one client, with the knowledge about each. On the network thread."""
 
     def __init__(self, servers: tuple[str, ...]) -> None:
         self.servers = servers
@@ -30,18 +30,18 @@ class Bootstrap:
         self._foreign: set[str] = set()
 
     def target(self, server: str) -> str:
-        """Return where a bootstrap server serves gRPC as far as is known; of other addresses the address itself."""
+        """Return the known gRPC address of a bootstrap server; return other addresses unchanged."""
         return self._targets.get(server, server)
 
     def are_foreign(self, servers: Collection[str]) -> bool:
-        """Return whether none of the servers is Tidelog's, so that it is no use to ask again."""
+        """Return True if none of the servers is Tidelog's, so that retries are useless."""
         return self._foreign.issuperset(servers)
 
     async def find(self, server: str, failure: TidelogError, timeout_s: float) -> str | None:
-        """Return where gRPC is after a call failed at :meth:`target`; None where a probe of it finds nothing new.
+        """Return the gRPC address after a call failed at :meth:`target`, or None if a probe finds nothing new.
 
         Raises:
-            TidelogError: no node of Tidelog answers at the address; says what does, or why nothing does.
+            TidelogError: no Tidelog node answers at the address; the text tells what answers, or why nothing does.
         """
         self._foreign.discard(server)
         if failure.code is ErrorCode.UNSUPPORTED_VERSION:

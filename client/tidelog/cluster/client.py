@@ -1,8 +1,8 @@
-"""Talks to a cluster: finds its nodes and leaders, and asks them, again where that helps.
+"""A client's calls to a cluster: it finds nodes and leaders, and retries where that helps.
 
-Producer, consumer, admin client and the Spark connector each own one :class:`ClusterClient`. All methods run on
-the network thread (``tidelog_foundation.transport.loop``). Each has a deadline; within it, errors that another node
-or another moment may heal are retried with back-off. What is raised names the addresses or the partitions.
+Producer, consumer, admin client and the Spark connector each own one :class:`ClusterClient`. All methods run on the
+network thread (``tidelog_foundation.transport.loop``). Each has a deadline, before which it retries transient errors
+with back-off, perhaps at another node. Its errors name the addresses or the partitions.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _METADATA_ATTEMPT_MS = 3_000
-"""One node may take so long over metadata before the next is asked: a paused node must not hold up a client."""
+"""The longest wait for one node's metadata before the next is asked, so that a paused node does not block a client."""
 _UNKNOWN_TOPIC_GRACE_MS = 1_000
-"""A topic created a moment ago may not have reached the node that answers."""
+"""The time in which a newly created topic reaches all nodes."""
 
 _MOST_NAMES = 3
 
 
 class ClusterClient:
-    """A client's view of one cluster and its connections. Lives from construction to :meth:`close`."""
+    """A client's view of one cluster, and its connections until :meth:`close`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ClusterClient:
     ) -> None:
         self._bootstrap = Bootstrap(parse_bootstrap_servers(bootstrap_servers))
         self.request_timeout_ms = request_timeout_ms
-        # Its own, not the module's: an application's random numbers are its own as well.
+        # Its own generator, so that it does not disturb the application's random numbers.
         self._dice = random.Random()
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, self._dice.random)
         self._connections = Connections(client_id, connect_timing)
@@ -63,30 +63,31 @@ class ClusterClient:
 
     @property
     def metadata(self) -> ClusterMetadata:
-        """What is known now."""
+        """The current metadata."""
         return self._metadata
 
     @property
     def answered_last(self) -> str | None:
-        """The address of the node that answered the last question that any node may answer."""
+        """The address of the node that last answered a request that any node can answer."""
         return self._answered_last
 
     def learn_leader(self, topic: str, partition: int, leader: LeaderIdAndEpoch) -> bool:
-        """Take a leader that a node named with its error (KIP-951); returns whether it was news."""
+        """Note a leader named in a node's error (KIP-951); return True if it is news."""
         before = self._metadata
         self._metadata = before.with_leader(topic, partition, leader.leader_id, leader.leader_epoch)
         return self._metadata is not before
 
     def doubt(self, node_id: int) -> None:
-        """Ask a node only after all others, until one of those has answered: it may not know that it leads no more.
+        """Ask a node only after all others, until one of them has answered: it may have lost the leadership
+        unknowingly.
 
-        A leader that the others cannot reach goes on to answer, and names itself whenever it is asked who leads.
+        A leader that is cut off from the others keeps answering, and names itself as the leader.
         """
         broker = self._metadata.brokers.get(BrokerId(node_id))
         self._doubted = self._doubted if broker is None else broker.address
 
     def metadata_error(self, topic: str, partition: int) -> TidelogError | None:
-        """Return why a partition cannot be used by what is known: its topic's error, or that there is none such."""
+        """Return the error of a partition in the metadata: its topic's error, or that it does not exist."""
         known = self._metadata.topics.get(topic)
         if known is None or known.error is not None:
             return _topic_error(topic, known)
@@ -99,14 +100,15 @@ class ClusterClient:
         timeout_ms: float | None = None,
         allow_auto_topic_creation: bool = False,
     ) -> ClusterMetadata:
-        """Ask any node for the named topics (None: all of them) and return what is known then.
+        """Request the named topics (None: all) from any node and return the updated metadata.
 
-        A topic's own error, as of an unknown one, is in the metadata. An empty list asks for brokers only. With
-        ``allow_auto_topic_creation`` nodes that are set so create named topics that are not there; ask again then.
+        A topic's own error, for example of an unknown one, is in the metadata. An empty list requests brokers only.
+        With ``allow_auto_topic_creation``, nodes with auto-creation create missing named topics; request them again
+        then.
 
         Raises:
-            TidelogError: no node answered within the deadline: _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with
-                the addresses; INCONSISTENT_CLUSTER_ID when a node of another cluster answers.
+            TidelogError: no node answered within the deadline: _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with the
+                addresses; INCONSISTENT_CLUSTER_ID if a node of another cluster answers.
         """
         request = pb.GetMetadataRequest(
             topics=sorted(topics or ()),
@@ -122,10 +124,10 @@ class ClusterClient:
         return self._metadata
 
     async def topic(self, name: str, *, timeout_ms: float | None = None) -> Topic:
-        """Return a topic, asking for it when it is not known.
+        """Return a topic, after requesting its metadata if necessary.
 
         Raises:
-            TidelogError: the topic's own error, as UNKNOWN_TOPIC_OR_PARTITION, or as :meth:`refresh`.
+            TidelogError: the topic's own error, such as UNKNOWN_TOPIC_OR_PARTITION, or as :meth:`refresh`.
         """
         known = self._metadata.topics.get(name)
         if known is not None and known.error is None:
@@ -149,7 +151,7 @@ class ClusterClient:
                 await asyncio.sleep(wait_ms / 1000)
 
     async def leader(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> Broker:
-        """Return a partition's leader, waiting for one to be elected.
+        """Return a partition's leader; wait for an election if there is none.
 
         Raises:
             TidelogError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE after the deadline, or as :meth:`refresh`.
@@ -178,14 +180,14 @@ class ClusterClient:
         timeout_ms: float | None = None,
         read_committed: bool = False,
     ) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
-        """Find for each (topic, partition) the first offset whose timestamp is not below the given one.
+        """Return the first offset of each (topic, partition) whose timestamp is at least the given one.
 
         ``LATEST_TIMESTAMP`` (-1) means the high watermark, ``EARLIEST_TIMESTAMP`` (-2) the first offset,
-        ``MAX_TIMESTAMP`` (-3) the record with the largest timestamp. With ``read_committed`` the latest is the last
-        stable offset: what a reader gets next that waits for transactions to be committed.
+        ``MAX_TIMESTAMP`` (-3) the record with the largest timestamp. With ``read_committed``, the latest is the last
+        stable offset, the limit of readers that wait for transactions.
 
         Raises:
-            TidelogError: a partition's error that is not retriable, or the last one when the deadline passed.
+            TidelogError: a partition's error that is not retriable, or the last one at the deadline.
         """
         with ReportedWait(f"the offsets of {_names(timestamps_ms)}") as wait:
             return await OffsetLookup(self, timestamps_ms, self._deadline(timeout_ms), read_committed).run(wait.note)
@@ -193,10 +195,10 @@ class ClusterClient:
     async def fetch(
         self, node_id: int, request: pb.FetchRequest, *, timeout_ms: float | None = None
     ) -> pb.FetchResponse:
-        """Fetch from one node, once; errors of partitions are inside the response.
+        """Fetch from one node, once; the response contains the errors of partitions.
 
         Raises:
-            TidelogError: the call failed whole, or the node is not known.
+            TidelogError: the whole call failed, or the node is unknown.
         """
         timeout_s = (self.request_timeout_ms + request.max_wait_ms if timeout_ms is None else timeout_ms) / 1000
         return await self.connection(node_id).call(lambda c: c.log.Fetch(request, timeout=timeout_s))
@@ -204,10 +206,10 @@ class ClusterClient:
     async def end_of_epochs(
         self, node_id: int, epochs: Mapping[TopicPartitionKey, tuple[int, int]]
     ) -> dict[TopicPartitionKey, EpochEnd | TidelogError]:
-        """Ask a leader once where epochs end in its log; the values are (epoch, current leader epoch) (KIP-320).
+        """Return the ends of epochs in a leader's log, in one call; values are (epoch, current leader epoch) (KIP-320).
 
         Raises:
-            TidelogError: the call failed whole, or the node is not known.
+            TidelogError: the whole call failed, or the node is unknown.
         """
         return await ask_epoch_ends(self.connection(node_id), epochs, self.request_timeout_ms)
 
@@ -215,19 +217,19 @@ class ClusterClient:
         """Return the LogService of a broker.
 
         Raises:
-            TidelogError: LEADER_NOT_AVAILABLE when its address is not known.
+            TidelogError: LEADER_NOT_AVAILABLE if its address is unknown.
         """
         return self.connection(node_id).log
 
     def connection(self, node_id: int) -> Connection:
-        """Return the connection to a broker; raises as :meth:`stub`."""
+        """Return the connection to a broker. Raise as :meth:`stub`."""
         broker = self._metadata.brokers.get(BrokerId(node_id))
         if broker is None:
             raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"the address of broker {node_id} is not known")
         return self._connections.get(broker.address)
 
     def connection_to(self, address: str) -> Connection:
-        """Return the connection to ``host:port``; raises _DESTROY after :meth:`close`."""
+        """Return the connection to ``host:port``. Raise _DESTROY after :meth:`close`."""
         return self._connections.get(address)
 
     async def ask_any(
@@ -237,15 +239,15 @@ class ClusterClient:
         timeout_ms: float | None = None,
         attempt_ms: float | None = None,
     ) -> T:
-        """Ask one node after the other until one answers: known brokers and bootstrap servers.
+        """Ask known brokers and bootstrap servers one after another until one answers.
 
-        ``ask(connection, timeout_s)`` makes the call. Retriable errors go on to the next node, after a back-off
-        when all have been asked.
+        ``ask(connection, timeout_s)`` makes the call. After a retriable error the next node is asked, with a back-off
+        after each round.
 
         Raises:
-            TidelogError: the first error that is not retriable; after the deadline the last one a node gave, or
-                _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with the addresses when none gave any; at once
-                _ALL_BROKERS_DOWN when something else than Tidelog answers at each of the addresses.
+            TidelogError: the first error that is not retriable. At the deadline, the last error of a node, or without
+                one _ALL_BROKERS_DOWN, _TIMED_OUT or _RESOLVE with the addresses. At once, _ALL_BROKERS_DOWN if every
+                address belongs to something other than Tidelog.
         """
         with ReportedWait("a broker to answer") as wait:
             return await self._ask_until(ask, self._deadline(timeout_ms), attempt_ms or self.request_timeout_ms, wait)
@@ -315,7 +317,7 @@ class ClusterClient:
         return [broker.address for broker in self._metadata.brokers.values()]
 
     def _may_be_doubted(self, address: str) -> bool:
-        # A bootstrap server may be the same node by another name.
+        # A bootstrap server may be the same node under another name.
         known = self._broker_addresses()
         return self._doubted is not None and (address == self._doubted or address not in known)
 
@@ -329,7 +331,7 @@ def _names(keys: Collection[TopicPartitionKey]) -> str:
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> TidelogError:
-    """Return the error of a partition that its topic does not have."""
+    """Return the error for a partition that its topic does not have."""
     return error_for(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{topic}" has no partition {partition}, it has {count}'
     )

@@ -1,4 +1,4 @@
-"""The settings that every client shares, and the cluster client that they make."""
+"""The settings common to all clients, and the cluster client that they configure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Where the cluster is, and how patient a client is with it."""
+    """The addresses of the cluster, and the timeouts and back-offs of a client."""
 
     bootstrap_servers: tuple[str, ...] = setting(
         doc="Addresses of nodes for the first request of metadata, as host:port,host:port.",
@@ -58,7 +58,7 @@ class ClientConfig:
     )
 
     def cluster_client(self) -> ClusterClient:
-        """Return a new client with these settings; it opens no connection before it is used."""
+        """Return a new client with these settings; it connects on first use."""
         return ClusterClient(
             self.bootstrap_servers,
             client_id=self.client_id,
@@ -73,7 +73,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackingConfig(ClientConfig):
-    """What a client adds that keeps track of the leaders of its partitions."""
+    """The settings of clients that track partition leaders."""
 
     metadata_max_age_ms: int = setting(
         300_000,
@@ -90,14 +90,14 @@ def read_settings(
     *,
     objects: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the settings for ``parse_config(cls, ...)``, without those of librdkafka's that have no effect here.
+    """Return the settings for ``parse_config(cls, ...)``, without librdkafka's settings that have no effect here.
 
-    ``scope`` is the kind of client: producer, consumer or admin client. ``objects`` are keys of callbacks and the like,
-    which stay among the settings for the caller to take out. Each setting without effect is logged once per process, to
-    the setting ``logger`` where that is given.
+    ``scope`` is the kind of client: producer, consumer or admin client. ``objects`` are the keys of callbacks and
+    similar objects, which stay in the settings for the caller. Each setting without effect is logged once per process,
+    to the setting ``logger`` if given.
 
     Raises:
-        ConfigError: Tidelog cannot do what a setting asks for.
+        ConfigError: Tidelog does not support a setting.
     """
     own = {*config_keys(cls), *objects, _LOGGER}
     settings, ignored = select_settings(given, own, scope)
@@ -112,7 +112,7 @@ def read_settings(
 
 
 def take_logger(settings: dict[str, Any], default: logging.Logger) -> logging.Logger:
-    """Take ``logger`` out of the settings; without one return ``default``."""
+    """Remove ``logger`` from the settings and return it, or ``default`` without one."""
     log: logging.Logger | None = settings.pop(_LOGGER, None)
     return log or default
 

@@ -1,4 +1,4 @@
-"""One gRPC channel per address, opened at first use and kept until the client closes."""
+"""The gRPC channels of a client, one per address from its first use until the client closes."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ T = TypeVar("T")
 _RESOLVE_TEXTS = ("DNS resolution failed", "Name or service not known", "Domain name not found")
 _MIN_BACKOFF_MS = 1
 _CONNECT_TEXT = "Failed to connect to remote host: "
-"""What gRPC says between the address, which it repeats, and the reason."""
+"""gRPC's text between the address, which it repeats, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectTiming:
-    """Pauses before a broken connection is opened again, and the timeout for opening it, in ms."""
+    """The waits before a broken connection is reopened, and the timeout for opening it, in milliseconds."""
 
     backoff_ms: int = 50
     backoff_max_ms: int = 200
     timeout_ms: int = 1_000
 
     def options(self) -> list[tuple[str, int | str]]:
-        """Return gRPC's options; the last has another meaning than its name: the time that one attempt may take."""
+        """Return gRPC's options. Despite its name, the last is the timeout of one attempt."""
         return [
             ("grpc.initial_reconnect_backoff_ms", max(self.backoff_ms, _MIN_BACKOFF_MS)),
             ("grpc.max_reconnect_backoff_ms", max(self.backoff_max_ms, self.backoff_ms, _MIN_BACKOFF_MS)),
@@ -59,7 +59,7 @@ class Connection:
         """Await ``call(self)``.
 
         Raises:
-            TidelogError: the call failed whole; the text begins with the address.
+            TidelogError: the whole call failed; the text begins with the address.
         """
         try:
             return await call(self)
@@ -68,7 +68,7 @@ class Connection:
 
 
 class Connections:
-    """The channels of one client. Used on the network thread only."""
+    """The channels of one client. On the network thread only."""
 
     def __init__(self, client_id: str, timing: ConnectTiming | None = None) -> None:
         self._client_id = client_id
@@ -77,7 +77,7 @@ class Connections:
         self._closed = False
 
     def get(self, address: str) -> Connection:
-        """Return the connection of an address.
+        """Return the connection to an address.
 
         Raises:
             TidelogError: _DESTROY after :meth:`close`.
@@ -100,7 +100,7 @@ class Connections:
             await connection.channel.close()
 
     async def close(self) -> None:
-        """Close every channel; calls under way are cancelled."""
+        """Close every channel, and cancel pending calls."""
         self._closed = True
         connections = list(self._by_address.values())
         self._by_address.clear()
@@ -108,7 +108,7 @@ class Connections:
 
 
 def rpc_error(address: str, error: grpc.aio.AioRpcError) -> TidelogError:
-    """Return what a failed call to ``address`` means, with the address in the text where it is the transport's."""
+    """Return the error of a failed call to ``address``; the texts of transport errors include the address."""
     meant = error_from_rpc(error)
     if meant.code is ErrorCode._TRANSPORT:
         unresolved = any(t in meant.message for t in _RESOLVE_TEXTS)

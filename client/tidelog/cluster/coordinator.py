@@ -1,4 +1,4 @@
-"""Finds the nodes that coordinate groups, and asks them, again where the coordinator has moved or is loading.
+"""Group coordinators: discovery, and requests that are retried if the coordinator has moved or is loading.
 
 Consumer and admin client each own one :class:`Coordinators` beside their :class:`ClusterClient`. All methods run on the
 network thread.
@@ -22,15 +22,15 @@ from tidelog_foundation.waiting import ReportedWait
 T = TypeVar("T")
 
 MOVED = frozenset((ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-"""The coordinator is to be found anew."""
+"""Errors after which the coordinator must be found again."""
 TRANSIENT = MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-"""The same request may succeed soon, and has not been carried out."""
+"""Errors of a request that was not executed and may succeed soon."""
 _FIND_ATTEMPT_MS = 5_000
-"""One node may take so long over who coordinates before the next is asked: it may be paused."""
+"""The longest wait for one node's answer about coordinators before the next is asked; it may be paused."""
 
 _Ask = Callable[[Connection, float], Awaitable[T]]
 ErrorsOf = Callable[[T], Iterable[Error]]
-"""All errors in a response, its partitions' too; one that is among :data:`TRANSIENT` has the whole asked again."""
+"""Returns all errors in a response, those of partitions included; a :data:`TRANSIENT` one retries the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class _Located:
 
 
 class Coordinators:
-    """Which node coordinates which group, as far as it was asked for. What is known holds until it proves wrong."""
+    """The known coordinators of groups. An entry is valid until it proves wrong."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self._located: dict[str, _Located] = {}
 
     async def find(self, group_id: str, *, timeout_ms: float | None = None) -> Connection:
-        """Return the connection to a group's coordinator, asking any node for it when it is not known.
+        """Return the connection to a group's coordinator; ask any node if it is unknown.
 
         Raises:
-            TidelogError: INVALID_GROUP_ID and other errors that do not pass; after the deadline
-                COORDINATOR_NOT_AVAILABLE, or as :meth:`ClusterClient.ask_any`.
+            TidelogError: INVALID_GROUP_ID and other permanent errors; after the deadline COORDINATOR_NOT_AVAILABLE, or
+                as :meth:`ClusterClient.ask_any`.
         """
         found = (await self.find_all([group_id], timeout_ms=timeout_ms))[group_id]
         if isinstance(found, TidelogError):
@@ -61,10 +61,10 @@ class Coordinators:
     async def find_all(
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> Mapping[str, Connection | TidelogError]:
-        """Return each group's coordinator, or why there is none; groups of one node have the same connection.
+        """Return each group's coordinator, or its error; groups of one node share a connection.
 
         Raises:
-            TidelogError: no node answered at all, as :meth:`ClusterClient.ask_any`.
+            TidelogError: no node answered, as :meth:`ClusterClient.ask_any`.
         """
         wanted = list(dict.fromkeys(group_ids))
         with ReportedWait(f"the coordinator of {_names(wanted)}") as wait:
@@ -73,7 +73,7 @@ class Coordinators:
         return {g: located[g].connection if g in located else refused[g] for g in wanted}
 
     def forget(self, group_id: str) -> None:
-        """Find a group's coordinator anew before it is asked again, not by what that node itself says."""
+        """Forget a group's coordinator; the next search does not trust that node's own answer."""
         located = self._located.pop(group_id, None)
         if located is not None:
             self._cluster.doubt(located.node_id)
@@ -81,10 +81,10 @@ class Coordinators:
     async def ask_once(
         self, group_id: str, ask: _Ask[T], errors_of: ErrorsOf[T], *, timeout_ms: float | None = None
     ) -> T:
-        """Ask the coordinator once: ``ask(connection, timeout_s)``; whoever asks next finds it anew where it failed.
+        """Ask the coordinator once, with ``ask(connection, timeout_s)``; forget the coordinator on a failure.
 
         Raises:
-            TidelogError: none was found, or the call failed whole. The errors of a response are left in it.
+            TidelogError: no coordinator was found, or the whole call failed. Errors inside the response remain there.
         """
         deadline_ms = self._deadline(timeout_ms)
         connection = await self.find(group_id, timeout_ms=timeout_ms)
@@ -107,13 +107,13 @@ class Coordinators:
         timeout_ms: float | None = None,
         attempt_ms: float | None = None,
     ) -> T:
-        """Ask the coordinator until it answers without a :data:`TRANSIENT` error; each attempt may take ``attempt_ms``.
+        """Ask the coordinator until it answers without a :data:`TRANSIENT` error; ``attempt_ms`` limits each attempt.
 
-        What is asked must bear being done twice: an answer may be lost. At the deadline the last response is
-        returned, whose errors are the caller's.
+        The request must be idempotent, because an answer may be lost. At the deadline, the last response is returned
+        with its errors.
 
         Raises:
-            TidelogError: an error that is not retriable, or the last one when the deadline passed without a response.
+            TidelogError: an error that is not retriable, or the last one if the deadline passed without a response.
         """
         with ReportedWait(f'the coordinator of group "{group_id}"') as wait:
             return await self._ask_until(group_id, ask, errors_of, self._deadline(timeout_ms), attempt_ms, wait)

@@ -1,4 +1,4 @@
-"""Asks a leader where leader epochs end in its log (OffsetForLeaderEpoch, KIP-320)."""
+"""Requests for the ends of leader epochs in a leader's log (OffsetForLeaderEpoch, KIP-320)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidelog.v1 import log_service_pb2 as pb
 from tidelog_foundation.errors import ErrorCode, TidelogError, error_for
 
 _ATTEMPT_MS = 5_000
-"""A leader may take so long; then the metadata is to be asked for again: it may be paused, and replaced."""
+"""The longest wait for a leader's answer. The client then refreshes its metadata, since the leader may be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """The leader's largest epoch not above the one asked for and its end (exclusive); both -1 when it knows none."""
+    """The leader's largest epoch not above the requested one, and its end (exclusive); both -1 if it knows none."""
 
     leader_epoch: int
     end_offset: int
@@ -26,10 +26,10 @@ class EpochEnd:
 async def ask_epoch_ends(
     connection: Connection, epochs: Mapping[TopicPartitionKey, tuple[int, int]], timeout_ms: float
 ) -> dict[TopicPartitionKey, EpochEnd | TidelogError]:
-    """Return the end, or the error, of each partition; the values asked with are (epoch, current leader epoch).
+    """Return the end or the error of each partition; requested values are (epoch, current leader epoch).
 
     Raises:
-        TidelogError: the call failed whole.
+        TidelogError: the whole call failed.
     """
     request = _request(epochs)
     timeout_s = min(timeout_ms, _ATTEMPT_MS) / 1000

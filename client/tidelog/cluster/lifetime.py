@@ -1,8 +1,8 @@
-"""When a client may be used: from its construction to its close, and only in the process that made it.
+"""The lifetime of a client: from its construction to its close, and only in the process that created it.
 
-A client that is forgotten, or still open when the interpreter ends, is stopped here. The child of a fork has
-its parent's objects but neither its network thread nor its connections, and a lock may be held there by a thread
-that does not exist: every client of the parent is over in the child, before any of its locks is touched.
+This module stops a client that was garbage-collected, or that is still open at the interpreter's exit. A forked child
+has its parent's objects but neither its network thread nor its connections, and a thread that does not exist there may
+hold a lock. Every client of the parent therefore ends in the child before anything touches its locks.
 """
 
 from __future__ import annotations
@@ -26,42 +26,44 @@ Stop = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Lifetime:
-    """Of one client. It ends once; may be asked from any thread."""
+    """The lifetime of one client. It ends once. Thread-safe."""
 
     __slots__ = ("__weakref__", "_client", "_finalizer", "_stop", "ended")
 
     def __init__(self, owner: object, client: str, stop: Stop) -> None:
-        """``client`` names it in errors ("producer"); ``stop`` ends its tasks and must not refer to ``owner``."""
+        """Begin a lifetime. ``client`` names it in errors ("producer"); ``stop`` ends its tasks and must not refer to
+        ``owner``.
+        """
         self._client = client
         self._stop = stop
         self.ended: tuple[ErrorCode, str] | None = None
-        """Why it is over: what :meth:`check` raises; None while it is not."""
+        """The error that :meth:`check` raises after the end; None before."""
         self._finalizer = weakref.finalize(owner, self._forgotten)
         self._finalizer.atexit = False
         _open.add(self)
 
     @property
     def is_over(self) -> bool:
-        """Whether the client was closed, or belongs to the process that this one was forked from."""
+        """True if the client is closed, or belongs to the parent of this forked process."""
         return self.ended is not None
 
     def check(self) -> None:
-        """Raise when the client is over.
+        """Raise an error if the lifetime is over.
 
         Raises:
-            TidelogError: _DESTROY after :meth:`end`, _STATE in a process that was forked from the client's.
+            TidelogError: _DESTROY after :meth:`end`, _STATE in a fork of the client's process.
         """
         if self.ended is not None:
             raise error_for(*self.ended)
 
     def end(self) -> None:
-        """From now on :meth:`check` raises _DESTROY."""
+        """End the lifetime; :meth:`check` then raises _DESTROY."""
         self.ended = self.ended or (ErrorCode._DESTROY, f"the {self._client} is closed")
         self._finalizer.detach()
         _open.discard(self)
 
     def stop(self) -> None:
-        """End the client's tasks and wait for that.
+        """Stop the client's tasks and wait for their end.
 
         Raises:
             TidelogError: _TIMED_OUT.
@@ -69,7 +71,7 @@ class Lifetime:
         run_sync(self._stop(), _CLOSE_TIMEOUT_S)
 
     async def stop_awaited(self) -> None:
-        """End the client's tasks and await that in the caller's event loop.
+        """Stop the client's tasks and await their end in the caller's event loop.
 
         Raises:
             TidelogError: _TIMED_OUT.
@@ -84,9 +86,9 @@ class Lifetime:
     def _forgotten(self) -> None:
         if not self.is_over:
             self.end()
-            # A client that never reached the network has nothing to stop.
+            # A client that never used the network has nothing to stop.
             if has_network_loop():
-                # The collector may run on any thread, the network's own included: it must not wait.
+                # The collector may run on any thread, the network thread included, so it must not wait.
                 stopping = asyncio.run_coroutine_threadsafe(self._stop(), network_loop())
                 _stopping.add(stopping)
                 stopping.add_done_callback(_stopping.discard)
@@ -102,7 +104,7 @@ class Lifetime:
 
 _open: weakref.WeakSet[Lifetime] = weakref.WeakSet()
 _stopping: set[concurrent.futures.Future[None]] = set()
-"""Of clients that were forgotten; the interpreter waits for them before the loop ends."""
+"""The ends of garbage-collected clients; the interpreter waits for them before the loop ends."""
 
 
 def _end_all_in_child() -> None:
@@ -116,7 +118,7 @@ def _end_all_at_exit() -> None:
     async def end_all() -> None:
         await asyncio.gather(*(lifetime._end_at_exit() for lifetime in list(_open)), return_exceptions=True)
 
-    # The loop cannot start in an interpreter that is shutting down, and without it no client has anything to stop.
+    # The loop cannot start during the interpreter's shutdown, and without it no client has anything to stop.
     if not has_network_loop():
         return
     if _open:

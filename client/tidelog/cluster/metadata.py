@@ -1,12 +1,12 @@
-"""What a client knows of the cluster, as an immutable value, and the rules by which it learns more.
+"""A client's cluster metadata as an immutable value, and the rules of its updates.
 
-Rules, each upheld by :meth:`ClusterMetadata.apply` and :meth:`ClusterMetadata.with_leader`:
+:meth:`ClusterMetadata.apply` and :meth:`ClusterMetadata.with_leader` uphold these rules:
 
-- nodes answer from their own images, which may lag: a partition never goes back to an older leader epoch
-  while its topic id stays the same (KIP-320);
-- another topic id means that the topic was deleted and created anew, and its epochs start again;
-- an answer replaces the topics that it names and keeps the others, unless it was asked for all of them;
-- an answer without brokers comes from a node that knows nothing yet: the known brokers stay;
+- a node answers from its own image, which may lag: a partition never returns to an older leader epoch while its topic
+  id stays the same (KIP-320);
+- another topic id means that the topic was deleted and recreated, and its epochs start again;
+- an answer replaces the topics that it names and keeps the others, unless all topics were requested;
+- an answer without brokers comes from a node without metadata: the known brokers stay;
 - the cluster id never changes.
 """
 
@@ -21,7 +21,7 @@ from tidelog_foundation.errors import ErrorCode, KafkaError, error_for
 from tidelog_foundation.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 
 NO_TOPIC_ID = TopicId(b"")
-"""Of a topic that stands for an error."""
+"""The id of a topic that has an error instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """``host:port``, as gRPC takes it."""
+        """The address ``host:port`` in gRPC's format."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition's replicas and its leader; ``leader_id`` is -1 while there is none."""
+    """A partition's replicas and leader; ``leader_id`` is -1 while it has none."""
 
     index: int
     leader_id: BrokerId
@@ -53,7 +53,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's partitions by index, or the error that stands in their place."""
+    """A topic's partitions by index, or an error instead."""
 
     name: str
     topic_id: TopicId = NO_TOPIC_ID
@@ -64,7 +64,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """Brokers by id and topics by name. Immutable: each change gives a new value."""
+    """Brokers by id and topics by name. Immutable: each change returns a new value."""
 
     cluster_id: str = ""
     controller_id: BrokerId = NO_BROKER
@@ -72,10 +72,10 @@ class ClusterMetadata:
     topics: Mapping[str, Topic] = field(default_factory=dict)
 
     def apply(self, response: pb.GetMetadataResponse, *, all_topics: bool = False) -> ClusterMetadata:
-        """Return what is known after ``response``; ``all_topics`` drops the topics that it does not name.
+        """Return the metadata after ``response``; ``all_topics`` drops topics that it does not name.
 
         Raises:
-            TidelogError: INCONSISTENT_CLUSTER_ID when it comes from another cluster.
+            TidelogError: INCONSISTENT_CLUSTER_ID if it comes from another cluster.
         """
         if self.cluster_id and response.cluster_id and response.cluster_id != self.cluster_id:
             raise error_for(
@@ -92,7 +92,7 @@ class ClusterMetadata:
         )
 
     def with_leader(self, topic: str, partition: int, leader_id: int, leader_epoch: int) -> ClusterMetadata:
-        """Return what is known after a node named a partition's leader; unchanged unless the epoch is newer."""
+        """Return the metadata after a node named a partition's leader; unchanged unless the epoch is newer."""
         known = self.partition(topic, partition)
         if known is None or leader_epoch <= known.leader_epoch:
             return self
@@ -102,17 +102,17 @@ class ClusterMetadata:
         return replace(self, topics=MappingProxyType({**self.topics, topic: changed}))
 
     def partition(self, topic: str, partition: int) -> Partition | None:
-        """Return a partition, or None when it is not known."""
+        """Return a partition, or None if unknown."""
         known = self.topics.get(topic)
         return None if known is None else known.partitions.get(partition)
 
     def leader(self, topic: str, partition: int) -> Broker | None:
-        """Return the broker that leads a partition, or None when there is none or its address is not known."""
+        """Return the broker that leads a partition; None without a leader or its address."""
         known = self.partition(topic, partition)
         return None if known is None else self.brokers.get(known.leader_id)
 
     def check_invariants(self) -> None:
-        """Assert what holds of every value: keys match their values, and no topic has both error and partitions."""
+        """Assert the invariants: keys match their values, and no topic has both an error and partitions."""
         assert all(node_id == broker.node_id for node_id, broker in self.brokers.items())
         for name, topic in self.topics.items():
             assert name == topic.name

@@ -1,4 +1,4 @@
-"""Finds offsets by timestamp across the leaders of many partitions, again where a leader has moved."""
+"""The search for offsets by timestamp at the leaders of many partitions, with retries after changes of leader."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from tidelog.cluster.client import ClusterClient
 
 _ATTEMPT_MS = 5_000
-"""A leader may take so long; then the metadata is asked for again: it may be paused, and replaced."""
+"""The longest wait for a leader's answer. The client then refreshes its metadata, since the leader may be replaced."""
 
 TopicPartitionKey = tuple[str, int]
 
 LATEST_TIMESTAMP = -1
-"""Asks for the high watermark: the offset that the next committed record gets."""
+"""The timestamp that stands for the high watermark, the offset of the next committed record."""
 EARLIEST_TIMESTAMP = -2
-"""Asks for the first offset of the log."""
+"""The timestamp that stands for the first offset of the log."""
 MAX_TIMESTAMP = -3
-"""Asks for the record with the largest timestamp (KIP-734)."""
+"""The timestamp that stands for the record with the largest timestamp (KIP-734)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """What ListOffsets found: offset -1 when no record is as late as asked; timestamp -1 when not known."""
+    """A result of ListOffsets: offset -1 if every record is older; timestamp -1 if unknown."""
 
     offset: int
     timestamp_ms: int
@@ -37,7 +37,7 @@ class OffsetAndTimestamp:
 
 
 class OffsetLookup:
-    """One lookup: asks each leader for its partitions until all are found or the deadline has passed."""
+    """One search: it asks each leader for its partitions until all are found or the deadline passes."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class OffsetLookup:
         self._errors: dict[TopicPartitionKey, TidelogError] = {}
 
     async def run(self, note: Callable[[object], None]) -> dict[TopicPartitionKey, OffsetAndTimestamp]:
-        """Return what was found of every partition; raises as :meth:`ClusterClient.list_offsets`.
+        """Return the results of all partitions. Raise as :meth:`ClusterClient.list_offsets`.
 
-        ``note`` is told why an attempt did not find all.
+        ``note`` receives the reason why an attempt did not find all.
         """
         attempt = 0
         while self._missing:

@@ -1,4 +1,4 @@
-"""Finds out what serves an address, by one small request on a connection of its own."""
+"""Detection of the server at an address, by a small request on a separate connection."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tidelog_foundation.errors import ErrorCode
 
 MAX_TIMEOUT_S: Final = 2.0
 _PAUSE_S: Final = 0.2
-"""After such a pause an answer is over that has begun."""
+"""An answer is complete after a pause of this length."""
 _MOST_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Why nothing is known of what serves an address; that may pass."""
+    """The reason why the server at an address is unknown; it may be temporary."""
 
     code: ErrorCode
     reason: str
 
 
 async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S) -> Answer | NoAnswer:
-    """Return what serves ``host:port``. Raises nothing."""
+    """Return the kind of server at ``host:port``. Never raises."""
     host, port = parse_address(address)
     is_resolved = _is_number(host)
     try:
@@ -40,7 +40,7 @@ async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S) -> Answer | NoAn
             received = await _exchange(host, port, probe_request())
             if received:
                 return read_answer(received)
-            # Some servers of TLS close a connection that does not begin with a handshake without a word.
+            # Some TLS servers silently close a connection that does not begin with a handshake.
             handshake = await _exchange(host, port, _client_hello())
     except TimeoutError:
         if not is_resolved:
@@ -56,10 +56,10 @@ async def probe(address: str, timeout_s: float = MAX_TIMEOUT_S) -> Answer | NoAn
 
 
 async def _exchange(host: str, port: int, request: bytes) -> bytes:
-    """Return what is answered before the connection is closed; b"" when that is nothing.
+    """Return the server's answer up to the end of the connection; b"" if there is none.
 
     Raises:
-        OSError: there is no connection.
+        OSError: the connection failed.
     """
     received = b""
     reader, writer = await asyncio.open_connection(host, port)
@@ -96,6 +96,6 @@ def _client_hello() -> bytes:
 
 
 def _reason(error: OSError) -> str:
-    """Return the system's reason; of a name with several addresses asyncio gives one text of all their reasons."""
+    """Return the system's reason; for a name with several addresses, asyncio joins all reasons into one text."""
     text = error.strerror or str(error)
     return "Connection refused" if "refused" in text.lower() else text

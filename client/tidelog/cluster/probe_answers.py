@@ -1,8 +1,8 @@
-"""The bytes of a probe, and what a server's answer says about the protocol that it speaks. Pure.
+"""The bytes of a probe, and the protocol detection from a server's answer. Pure.
 
-The probe is Kafka's ApiVersions request, with a tagged field by which it asks a node of Tidelog where it serves gRPC
-(``docs/decisions``). Servers of other protocols answer it each in its own way: gRPC sends its settings, TLS an alert,
-HTTP the page of a bad request.
+The probe is Kafka's ApiVersions request with a tagged field, to which a Tidelog node answers with its gRPC address
+(``docs/decisions``). Servers of other protocols have their own answers: gRPC sends its settings, TLS an alert, HTTP the
+page of a bad request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 _CORRELATION: Final = b"\r\n\r\n"
-"""Any number would do. This one ends a line, so that a server that reads lines, such as HTTP's, answers too."""
+"""Any number works. This one ends a line, so that servers that read lines, such as HTTP's, answer too."""
 _CLIENT: Final = b"tidelog"
 _GRPC_LISTENER_TAG: Final = 10_000
 _SIZE: Final = Struct(">i")
@@ -37,7 +37,9 @@ class Protocol(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The protocol of a server; ``grpc_listener`` is where a node of Tidelog serves gRPC, empty while it cannot say."""
+    """The protocol of a server; ``grpc_listener`` is a Tidelog node's gRPC address, empty while the node cannot tell
+    it.
+    """
 
     protocol: Protocol
     grpc_listener: str = ""
@@ -52,14 +54,14 @@ def probe_request() -> bytes:
 
 
 def is_whole(received: bytes) -> bool:
-    """Return whether so many bytes say all that there is to say: a whole frame of Kafka's, or enough of another's."""
+    """Return True if the bytes suffice: a whole Kafka frame, or the beginning of another answer."""
     if received[4:8] != _CORRELATION[: len(received[4:8])]:
         return len(received) >= len(_HTML[0])
     return len(received) >= _SIZE.size and len(received) >= _SIZE.size + _SIZE.unpack_from(received)[0]
 
 
 def read_answer(received: bytes) -> Answer:
-    """Return what the first bytes of a server's answer say; ``received`` is not empty."""
+    """Return the protocol that the first bytes of a server's answer reveal; ``received`` is not empty."""
     if received[4:8] == _CORRELATION:
         return _kafka(received)
     if received[:2] in _TLS_RECORDS:
@@ -72,7 +74,9 @@ def read_answer(received: bytes) -> Answer:
 
 
 def _kafka(received: bytes) -> Answer:
-    """A server that does not know the version answers in version 0; one that does not know the tag leaves it out."""
+    """Return the answer of a Kafka server. One that lacks the version answers in version 0; one that lacks the tag
+    omits it.
+    """
     try:
         listener = _grpc_listener(received)
     except (IndexError, ValueError):
@@ -81,7 +85,7 @@ def _kafka(received: bytes) -> Answer:
 
 
 def _grpc_listener(received: bytes) -> str | None:
-    """Walk over the response's APIs to its tagged fields. A tag that has no field was not sent."""
+    """Return the tagged field after the response's APIs, or None if it is missing."""
     if received[8:10] != b"\x00\x00":
         return None
     count, position = _read_varint(received, 10)

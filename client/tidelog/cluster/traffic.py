@@ -16,7 +16,7 @@ _QUANTILES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p9
 
 @dataclass(slots=True)
 class NodeTraffic:
-    """The requests to one node; ``rtt_us`` are the latest round trips."""
+    """The requests to one node; ``rtt_us`` holds the latest round trips."""
 
     tx: int = 0
     tx_bytes: int = 0
@@ -28,13 +28,13 @@ class NodeTraffic:
     rtt_us: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
     def begin(self, size: int = 0) -> None:
-        """Note a request of ``size`` bytes that leaves now."""
+        """Note the start of a request of ``size`` bytes."""
         self.tx += 1
         self.waiting += 1
         self.tx_bytes += size
 
     def end(self, began_s: float, *, failed: bool, size: int = 0) -> None:
-        """Note the answer, of ``size`` bytes, to a request that left at ``began_s`` of the monotonic clock."""
+        """Note the answer of ``size`` bytes to a request that began at ``began_s`` of the monotonic clock."""
         self.waiting = max(self.waiting - 1, 0)
         self.rtt_us.append(int((time.monotonic() - began_s) * 1e6))
         self.tx_errors += failed
@@ -45,7 +45,7 @@ class NodeTraffic:
 def client_statistics(
     kind: str, client_id: str, started_s: float, nodes: Mapping[int, NodeTraffic], metadata: ClusterMetadata
 ) -> dict[str, Any]:
-    """Return the fields that the statistics of every client begin with, and its ``brokers``."""
+    """Return the first fields of every client's statistics, and ``brokers``."""
     now = time.monotonic()
     return {
         "name": f"{client_id}#{kind}",

@@ -1,7 +1,7 @@
-"""Clients of Confluent Schema Registry, and serializers that use them: confluent-kafka's own, under this name.
+"""Clients of Confluent Schema Registry and their serializers: confluent-kafka's own, under this name.
 
-A registry knows nothing of the log, and its serializers are callables that any client takes. So they are the very code
-that wrote the records that a program has, and not another version of it. They need the extra ``schema-registry``.
+A registry is independent of the log, and its serializers are callables for any client. This is therefore the code that
+wrote a program's records, not another version of it. It requires the extra ``schema-registry``.
 """
 
 from tidelog.schema_registry.extra import missing

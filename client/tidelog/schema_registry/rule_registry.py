@@ -1,6 +1,6 @@
 """The registry of the rules that serializers apply.
 
-The classes are those of confluent-kafka, and so are their bytes.
+The classes are confluent-kafka's.
 """
 
 from tidelog.schema_registry.extra import missing

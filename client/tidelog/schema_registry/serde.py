@@ -1,6 +1,6 @@
-"""The parts that serializers and deserializers with a schema registry share.
+"""The shared parts of serializers and deserializers with a schema registry.
 
-The classes are those of confluent-kafka, and so are their bytes.
+The classes are confluent-kafka's, with the same bytes.
 """
 
 from tidelog.schema_registry.extra import missing

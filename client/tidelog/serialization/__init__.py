@@ -1,4 +1,4 @@
-"""Objects to bytes and back, with confluent-kafka's names: for SerializingProducer and DeserializingConsumer."""
+"""Serializers and deserializers with confluent-kafka's names, for SerializingProducer and DeserializingConsumer."""
 
 from tidelog.serialization.builders import DeserializerBuilder, SerializerBuilder
 from tidelog.serialization.context import MessageField, SerializationContext

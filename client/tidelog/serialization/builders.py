@@ -1,4 +1,4 @@
-"""Serializers and deserializers that a client builds from its settings, and owns (confluent-kafka's builders)."""
+"""Serializers and deserializers that a client builds from its settings and owns (confluent-kafka's builders)."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from tidelog.serialization.primitives import Deserializer, Serializer
 from tidelog_foundation.errors import ConfigError
 
 CLUSTER_ID_TIMEOUT_S = 60.0
-"""A serializer that needs the cluster's id waits so long for it."""
+"""The time that a serializer waits for the cluster's id."""
 
 
 class SerializerBuilder:
-    """Builds the serializer of a client from its settings: derive from it."""
+    """The base class of builders that create a client's serializer from its settings."""
 
     def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Serializer, dict[str, Any]]:
-        """Return the serializer of keys or values, and the settings that are left for the client."""
+        """Return the serializer of keys or values, and the remaining settings for the client."""
         raise NotImplementedError
 
 
 class DeserializerBuilder:
-    """Builds the deserializer of a client from its settings: derive from it."""
+    """The base class of builders that create a client's deserializer from its settings."""
 
     def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Deserializer, dict[str, Any]]:
-        """Return the deserializer of keys or values, and the settings that are left for the client."""
+        """Return the deserializer of keys or values, and the remaining settings for the client."""
         raise NotImplementedError
 
 
 @dataclass(slots=True)
 class Serdes:
-    """A client's serializers or deserializers. It closes those that it has built, and no others."""
+    """A client's serializers or deserializers. It closes only those that it has built."""
 
     key: Callable[..., Any] | None = None
     value: Callable[..., Any] | None = None
     owned: list[Any] = field(default_factory=list)
 
     def resolve_cluster_id(self, resolver: Callable[[], Any], setter: str = "set_cluster_id_resolver") -> None:
-        """Hand ``resolver``, which returns the cluster's id, to those that take one."""
+        """Pass ``resolver``, which returns the cluster's id, to the serdes that accept one."""
         for serde in (self.key, self.value):
             set_resolver = getattr(serde, setter, None)
             if callable(set_resolver):
                 set_resolver(resolver)
 
     def close(self) -> None:
-        """Close what was built, though closing one of them fails; the first error comes out of here, at the end."""
+        """Close all built serdes even if some fail, then raise the first error."""
         owned, self.owned = self.owned, []
         first: Exception | None = None
         for close in _closers(owned, "close"):
@@ -57,7 +57,7 @@ class Serdes:
             raise first
 
     async def close_awaited(self) -> None:
-        """Close what was built, awaiting ``aclose()`` where there is one."""
+        """Close all built serdes, and await ``aclose()`` if a serde has it."""
         owned, self.owned = self.owned, []
         for serde in owned:
             for close in _closers([serde], "aclose", "close")[:1]:
@@ -67,10 +67,10 @@ class Serdes:
 
 
 def pop_builders(settings: dict[str, Any], kind: str) -> tuple[Serdes, dict[str, Any]]:
-    """Take ``key.<kind>`` and ``value.<kind>`` out of the settings, and their builders, by what each is for.
+    """Remove ``key.<kind>``, ``value.<kind>`` and their builders from the settings; return the builders by part.
 
     Raises:
-        ConfigError: one is given together with its builder, or cannot be called.
+        ConfigError: a serde is given together with its builder, or is not callable.
     """
     serdes, builders = Serdes(), {}
     for part in ("key", "value"):
@@ -88,12 +88,12 @@ def pop_builders(settings: dict[str, Any], kind: str) -> tuple[Serdes, dict[str,
 
 
 def build_serdes(settings: dict[str, Any], kind: str) -> tuple[Serdes, dict[str, Any]]:
-    """Build a client's serdes; returns them and the settings for the client.
+    """Build a client's serdes; return them and the settings for the client.
 
-    A builder gets all settings, and the client those that no builder has taken.
+    Every builder gets all settings; the client gets those that no builder has removed.
 
     Raises:
-        ConfigError: as :func:`pop_builders`, or a builder returned something else than a pair.
+        ConfigError: as :func:`pop_builders`, or a builder did not return a pair.
     """
     rest = dict(settings)
     serdes, builders = pop_builders(rest, kind)
@@ -108,7 +108,7 @@ def build_serdes(settings: dict[str, Any], kind: str) -> tuple[Serdes, dict[str,
 
 
 async def build_serdes_awaited(settings: dict[str, Any], kind: str) -> tuple[Serdes, dict[str, Any]]:
-    """As :func:`build_serdes`, for builders whose ``build()`` may be a coroutine function."""
+    """Build serdes as :func:`build_serdes`, for builders whose ``build()`` may be a coroutine function."""
     rest = dict(settings)
     serdes, builders = pop_builders(rest, kind)
     left = rest
@@ -123,7 +123,7 @@ async def build_serdes_awaited(settings: dict[str, Any], kind: str) -> tuple[Ser
 
 
 def take_built(serdes: Serdes, part: str, built: Any, left: dict[str, Any]) -> dict[str, Any]:
-    """Add what a builder returned; returns the settings of ``left`` that it has left too."""
+    """Add a builder's result; return the settings of ``left`` that the builder has kept too."""
     if not isinstance(built, tuple) or len(built) != 2 or not isinstance(built[1], dict):
         raise ConfigError(f"the builder of the {part} must return (serde, dict of settings), not {built!r}")
     serde, remaining = built

@@ -1,4 +1,4 @@
-"""What a serializer is told of the record that it works for."""
+"""The context of a serializer's call: the record's topic, part and headers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class MessageField(enum.StrEnum):
-    """Which part of a record is meant."""
+    """A part of a record."""
 
     NONE = "none"
     KEY = "key"
@@ -15,9 +15,9 @@ class MessageField(enum.StrEnum):
 
 
 class SerializationContext:
-    """The topic, the part of the record, and the record's headers as the application gave them or as they were read.
+    """The topic, the part of the record, and the record's headers as produced or consumed.
 
-    Mutable, as confluent-kafka's: a serializer may append to a list of headers, which goes out with the record.
+    It is mutable, as in confluent-kafka: a serializer may append to the list of headers, which is sent with the record.
     """
 
     __slots__ = ("field", "headers", "topic")

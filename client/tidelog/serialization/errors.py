@@ -1,9 +1,9 @@
-"""What is raised when an object cannot become bytes, or bytes no object.
+"""Errors of serialization and deserialization.
 
 ::
 
     TidelogError (= KafkaException)
-    ├── SerializationError                what a serializer or deserializer raises
+    ├── SerializationError                raised by a serializer or deserializer
     ├── ProduceError
     │   ├── KeySerializationError         (also a SerializationError)
     │   └── ValueSerializationError       (also a SerializationError)
@@ -11,8 +11,7 @@
         ├── KeyDeserializationError       (also a SerializationError)
         └── ValueDeserializationError     (also a SerializationError)
 
-As in ``confluent_kafka.error``: ``exception`` is what the serializer raised, ``kafka_message`` the record that was
-read.
+As in ``confluent_kafka.error``, ``exception`` is the serializer's exception, and ``kafka_message`` the consumed record.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tidelog_foundation.errors import ErrorCode, KafkaError, TidelogError
 
 
 class SerializationError(TidelogError):
-    """An object that cannot become bytes, or bytes that are not what they should be; may be raised with a sentence."""
+    """An object that cannot be serialized, or bytes that cannot be deserialized. It accepts a plain message."""
 
     def __init__(self, error: KafkaError | ErrorCode | int | str, message: str | None = None) -> None:
         if isinstance(error, str):
@@ -32,7 +31,7 @@ class SerializationError(TidelogError):
 
 
 class ProduceError(TidelogError):
-    """``produce()`` could not take a record."""
+    """The failure of ``produce()`` to accept a record."""
 
     def __init__(self, error: KafkaError, exception: BaseException | None = None) -> None:
         super().__init__(error)
@@ -44,7 +43,7 @@ class ProduceError(TidelogError):
 
 
 class ConsumeError(TidelogError):
-    """A record that was read could not be handed to the application; it is ``kafka_message``."""
+    """The failure to return a consumed record, ``kafka_message``."""
 
     def __init__(self, error: KafkaError, exception: BaseException | None = None, kafka_message: Any = None) -> None:
         super().__init__(error)

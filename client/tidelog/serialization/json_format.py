@@ -1,4 +1,4 @@
-"""JSON as UTF-8, without a schema: what ``json.dumps`` writes without blanks."""
+"""JSON as UTF-8 without a schema, as ``json.dumps`` writes it without blanks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FromDict = Callable[[Any, SerializationContext | None], Any]
 
 
 class JSONSerializer(Serializer):
-    """JSON text; ``to_dict(obj, ctx)`` makes of an object what JSON has, by default it is taken as it is."""
+    """A serializer to JSON; ``to_dict(obj, ctx)`` converts objects to JSON types, and by default they must be such."""
 
     def __init__(self, to_dict: ToDict | None = None) -> None:
-        """Raise TypeError for a ``to_dict`` that cannot be called."""
+        """Raise TypeError if ``to_dict`` is not callable."""
         self._to_dict = _callable("to_dict", to_dict)
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return JSON, None for None; raises SerializationError for what JSON does not have, as NaN."""
+        """Return JSON, or None for None. Raise SerializationError for values outside JSON, such as NaN."""
         if obj is None:
             return None
         plain = obj if self._to_dict is None else self._to_dict(obj, ctx)
@@ -33,14 +33,16 @@ class JSONSerializer(Serializer):
 
 
 class JSONDeserializer(Deserializer):
-    """JSON text; ``from_dict(plain, ctx)`` makes an object of what was read, by default it is returned as it is."""
+    """A deserializer from JSON; ``from_dict(plain, ctx)`` converts the result, which is returned
+    unchanged by default.
+    """
 
     def __init__(self, from_dict: FromDict | None = None) -> None:
-        """Raise TypeError for a ``from_dict`` that cannot be called."""
+        """Raise TypeError if ``from_dict`` is not callable."""
         self._from_dict = _callable("from_dict", from_dict)
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """Return the object, None for None; raises SerializationError for bytes that are no JSON."""
+        """Return the object, or None for None. Raise SerializationError for bytes that are not JSON."""
         if value is None:
             return None
         try:

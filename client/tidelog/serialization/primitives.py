@@ -1,4 +1,4 @@
-"""Text, 32-bit integers and doubles, byte for byte as Kafka's serializers of the same names write them."""
+"""Serdes for text, 32-bit integers and doubles, byte for byte like Kafka's serializers of the same names."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ _FLOAT64 = struct.Struct(">d")
 
 
 class _Closable:
-    """The methods of a serde that most leave as they are."""
+    """The optional methods of a serde, which do nothing by default."""
 
     def close(self) -> None:
-        """Release what the serde holds: nothing, where a class does not say otherwise."""
+        """Release the serde's resources; do nothing by default."""
 
     def set_cluster_id_resolver(self, resolver: Callable[[], Any]) -> None:
-        """Take a function that returns the cluster's id, for a serde that needs it; does nothing by default."""
+        """Accept a function that returns the cluster's id, for a serde that needs it; do nothing by default."""
 
 
 class Serializer(_Closable):
-    """What makes bytes of an object: derive from it, or use any callable ``(obj, ctx) -> bytes | None``."""
+    """The base class of serializers; any callable ``(obj, ctx) -> bytes | None`` works too."""
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes, None for None.
+        """Return the bytes, or None for None.
 
         Raises:
-            SerializationError: the object cannot become bytes.
+            SerializationError: the object cannot be serialized.
         """
         raise NotImplementedError
 
 
 class Deserializer(_Closable):
-    """What makes an object of bytes: derive from it, or use any callable ``(value, ctx) -> object``."""
+    """The base class of deserializers; any callable ``(value, ctx) -> object`` works too."""
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """Return the object, None for None.
+        """Return the object, or None for None.
 
         Raises:
-            SerializationError: the bytes are not what they should be.
+            SerializationError: the bytes are invalid.
         """
         raise NotImplementedError
 
@@ -52,11 +52,11 @@ class StringSerializer(Serializer):
     """Text in ``codec``, UTF-8 by default."""
 
     def __init__(self, codec: str = "utf_8") -> None:
-        """Raise LookupError for a codec that Python does not know."""
+        """Raise LookupError for a codec unknown to Python."""
         self.codec = _known(codec)
 
     def __call__(self, obj: str | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the text's bytes; raises SerializationError for what is no text or not in the codec."""
+        """Return the text's bytes. Raise SerializationError for other types, or text outside the codec."""
         if obj is None:
             return None
         if not isinstance(obj, str):
@@ -71,11 +71,11 @@ class StringDeserializer(Deserializer):
     """Text in ``codec``, UTF-8 by default."""
 
     def __init__(self, codec: str = "utf_8") -> None:
-        """Raise LookupError for a codec that Python does not know."""
+        """Raise LookupError for a codec unknown to Python."""
         self.codec = _known(codec)
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> str | None:
-        """Return the text; raises SerializationError for bytes that the codec does not have."""
+        """Return the text. Raise SerializationError for bytes that are invalid in the codec."""
         if value is None:
             return None
         try:
@@ -85,18 +85,18 @@ class StringDeserializer(Deserializer):
 
 
 class IntegerSerializer(Serializer):
-    """A number of 32 bits, big-endian with a sign."""
+    """A signed 32-bit integer, big-endian."""
 
     def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return 4 bytes; raises SerializationError for what is no int or does not fit."""
+        """Return 4 bytes. Raise SerializationError for other types or an int out of range."""
         return _packed(_INT32, obj)
 
 
 class IntegerDeserializer(Deserializer):
-    """A number of 32 bits, big-endian with a sign."""
+    """A signed 32-bit integer, big-endian."""
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> int | None:
-        """Return the number; raises SerializationError for other than 4 bytes."""
+        """Return the number. Raise SerializationError unless there are 4 bytes."""
         number: int | None = _unpacked(_INT32, value)
         return number
 
@@ -105,7 +105,7 @@ class DoubleSerializer(Serializer):
     """A number as IEEE 754 binary64, big-endian."""
 
     def __call__(self, obj: float | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return 8 bytes; raises SerializationError for what is no number."""
+        """Return 8 bytes. Raise SerializationError for a value that is not a number."""
         return _packed(_FLOAT64, obj)
 
 
@@ -113,7 +113,7 @@ class DoubleDeserializer(Deserializer):
     """A number as IEEE 754 binary64, big-endian."""
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> float | None:
-        """Return the number; raises SerializationError for other than 8 bytes."""
+        """Return the number. Raise SerializationError unless there are 8 bytes."""
         number: float | None = _unpacked(_FLOAT64, value)
         return number
 

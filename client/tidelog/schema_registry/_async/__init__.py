@@ -1,1 +1,1 @@
-"""confluent-kafka's names of the modules of asyncio's serializers; :mod:`tidelog.schema_registry` has all of them."""
+"""confluent-kafka's modules of serializers for asyncio; :mod:`tidelog.schema_registry` has all of their names."""

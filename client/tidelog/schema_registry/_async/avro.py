@@ -1,4 +1,4 @@
-"""asyncio's serializers of Avro."""
+"""Avro serializers for asyncio."""
 
 from tidelog.schema_registry.avro import AsyncAvroDeserializer, AsyncAvroSerializer
 

@@ -1,4 +1,4 @@
-"""asyncio's serializers of JSON Schema."""
+"""JSON Schema serializers for asyncio."""
 
 from tidelog.schema_registry.json_schema import AsyncJSONDeserializer, AsyncJSONSerializer
 

@@ -1,4 +1,4 @@
-"""asyncio's serializers of Protobuf."""
+"""Protobuf serializers for asyncio."""
 
 from tidelog.schema_registry.protobuf import AsyncProtobufDeserializer, AsyncProtobufSerializer
 

@@ -1,1 +1,1 @@
-"""Protobuf modules that code generated from Confluent's schemas imports."""
+"""Protobuf modules imported by code generated from Confluent's schemas."""

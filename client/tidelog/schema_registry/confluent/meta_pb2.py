@@ -1,4 +1,4 @@
-"""Confluent's options of Protobuf messages and fields: confluent-kafka's own module, under this name."""
+"""Confluent's options for Protobuf messages and fields: confluent-kafka's own module, under this name."""
 
 from tidelog.schema_registry.extra import missing
 
